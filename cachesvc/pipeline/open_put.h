@@ -13,7 +13,6 @@
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/fair_queue.h"
-#include "cachesvc/pipeline/gate.h"
 #include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_layer.h"
@@ -41,8 +40,6 @@ class PutCount {
 
 class OpenPut : public std::enable_shared_from_this<OpenPut> {
  public:
-  explicit OpenPut(EventLoop& loop) : taking_memory(loop, 1) {}
-
   // ---- set when it is planned
   Owner owner;  // its tenant, and the connection that began it
   ModelSpec model;
@@ -60,7 +57,6 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
 
   // ---- its layers
   std::vector<PutLayer> layers;
-  Gate taking_memory;  // one piece at a time takes memory
   // Guards what compute threads share: the joiner, the records and counts of encoded layers, and
   // the measures of a quality target.
   std::mutex joining;

@@ -9,9 +9,10 @@ void PutLayer::advance(LayerState from) {
   state_ = static_cast<LayerState>(static_cast<int>(from) + 1);
 }
 
-void PutLayer::begin(std::unique_ptr<StagedLayer> of) {
+void PutLayer::begin(std::unique_ptr<StagedLayer> of, EventLoop& loop) {
   advance(LayerState::kAwaited);
   rows = std::move(of);
+  taking_memory = std::make_unique<Gate>(loop, 1);
 }
 
 void PutLayer::stage() { advance(LayerState::kClaimed); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cachesvc/base/arena.h"
+#include "cachesvc/pipeline/gate.h"
 #include "cachesvc/pipeline/staged_layer.h"
 #include "cachesvc/store/hot_tier.h"
 #include "cachesvc/store/store.h"
@@ -32,7 +33,7 @@ class PutLayer {
   bool is_compressed() const { return state_ >= LayerState::kCompressed; }
 
   // kAwaited -> kClaimed, before the first piece. `rows` are the memory that pieces fill.
-  void begin(std::unique_ptr<StagedLayer> rows);
+  void begin(std::unique_ptr<StagedLayer> rows, EventLoop& loop);
   // kClaimed -> kStaged, once every piece has arrived or can be read where it is.
   void stage();
   // kStaged -> kCompressed. Frees the rows and the projection.
@@ -49,8 +50,9 @@ class PutLayer {
     return !counts.empty() && records && !(being_written && being_written->load());
   }
 
-  std::unique_ptr<StagedLayer> rows;  // kClaimed and kStaged
-  HotTier::Lease projection;          // the same, if the recipe needs one
+  std::unique_ptr<StagedLayer> rows;    // kClaimed and kStaged
+  std::unique_ptr<Gate> taking_memory;  // from kClaimed on: one piece at a time takes memory
+  HotTier::Lease projection;            // the same, if the recipe needs one
   // Memory for the records, from the first piece on. Shared with the store while it writes.
   std::shared_ptr<Arena::Buffer> records;
   std::vector<std::uint32_t> counts;  // [num_kv_heads], once the records are encoded

@@ -100,7 +100,8 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   }
   if (layer.state() == LayerState::kAwaited) {
     layer.begin(
-        std::make_unique<StagedLayer>(put->model, put->recipe, piece.layer, put->num_tokens()));
+        std::make_unique<StagedLayer>(put->model, put->recipe, piece.layer, put->num_tokens()),
+        parts_.loop);
   }
   PRECIS_CO_TRY(layer.rows->claim(piece));
   if (co_await compression_.run_in_place(put, piece, from)) co_return put->failure;
@@ -115,15 +116,14 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
 
 Task<Status> PutPath::take_memory(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                                   const Connection& from) {
-  // A layer that has its memory never waits behind one that has not: its end may free some.
-  if (put->layers[piece.layer].rows->has_memory()) co_return put->failure;
-  co_await put->taking_memory.enter();
+  PutLayer& layer = put->layers[piece.layer];
+  co_await layer.taking_memory->enter();
   Status taken;
   if (put->failure.ok()) taken = co_await memory_.take(put, piece.layer, from);
-  put->taking_memory.leave();
+  layer.taking_memory->leave();
   PRECIS_CO_TRY(put->failure);
   if (taken.code() == StatusCode::kRejected) {  // which does not end the put
-    put->layers[piece.layer].rows->unclaim(piece);
+    layer.rows->unclaim(piece);
   } else if (!taken.ok()) {
     put->fail(taken);
   }

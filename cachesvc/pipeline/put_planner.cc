@@ -50,7 +50,7 @@ Status note_parents(const std::vector<Catalog::Row>& parents, const std::optiona
 
 Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::BeginPut request,
                                                    const Connection& from) {
-  auto put = std::make_shared<OpenPut>(parts_.loop);
+  auto put = std::make_shared<OpenPut>();
   PRECIS_CO_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
   if (request.tokens.empty()) {
     co_return Status::invalid("tokens is empty; a put needs at least one");

@@ -34,7 +34,6 @@ class StagedLayer {
   // K, V and scores; and queries with their log-sum-exp and statistics.
   enum class Part { kEntries, kObservations };
   bool needs(Part part) const;  // claimed, and without memory yet
-  bool has_memory() const { return !needs(Part::kEntries) && !needs(Part::kObservations); }
   std::size_t size_bytes(Part part) const;
   void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
 

@@ -1,5 +1,5 @@
-// Conditions on several fields of one struct. Generated readers call these functions once each field
-// has been read and is within its own limits. kInvalidArgument names the field.
+// Conditions on several fields of one struct. Generated readers call these functions once each
+// field has been read and is within its own limits. kInvalidArgument names the field.
 #pragma once
 
 #include "precis/catalog_row.h"

@@ -12,13 +12,14 @@ struct LayerFixture {
   ModelSpec model;
   Recipe recipe = parse_recipe("knorm").value();
   std::unique_ptr<Arena> arena = Arena::create(1 << 20).value();
+  EventLoop loop;
   PutLayer layer;
 
   LayerFixture() {
     model.num_layers = model.num_q_heads = model.num_kv_heads = 1;
     model.head_dim = 4;
   }
-  void begin() { layer.begin(std::make_unique<StagedLayer>(model, recipe, 0, kTokens)); }
+  void begin() { layer.begin(std::make_unique<StagedLayer>(model, recipe, 0, kTokens), loop); }
   void encode() {
     layer.records = arena->allocate(100).value();
     layer.counts = {3};
