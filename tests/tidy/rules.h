@@ -34,6 +34,8 @@ Findings check_links(const Tree& tree);
 // Comments and documents cite files that exist, headings that these files have, and decisions (D1,
 // D2) that docs/design/policies.md lists. A path with a placeholder or an address is no citation.
 Findings check_citations(const Tree& tree);
+// Sentences of comments begin with their subject, not with "Of", "Who", "What" or "Where".
+Findings check_plain_words(const Tree& tree);
 // The tests that docs/promises.md and docs/design name exist.
 Findings check_promises(const Tree& tree);
 

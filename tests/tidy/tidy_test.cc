@@ -99,6 +99,10 @@ TEST_CASE("links in documents lead somewhere", "[tidy]") {
   require_clean(check_links(read_tree()));
 }
 
+TEST_CASE("sentences of comments begin with their subject", "[tidy]") {
+  require_clean(check_plain_words(read_tree()));
+}
+
 TEST_CASE("promises name tests that are there", "[tidy]") {
   require_clean(check_promises(read_tree()));
 }
@@ -304,6 +308,17 @@ TEST_CASE("a decision that is cited and not listed is found", "[tidy]") {
   REQUIRE(check_citations(tree).empty());
   tree["kernels/a.h"] += "// Never built (D70).\n";
   REQUIRE(check_citations(tree) == Findings{"kernels/a.h:2: no decision is D70"});
+}
+
+TEST_CASE("a sentence that opens with a relative word is found", "[tidy]") {
+  const auto found = [](const std::string& content) {
+    return check_plain_words({{"a.h", content}}).size();
+  };
+  CHECK(found("// Of what is stored nothing is written.\n") == 1);
+  CHECK(found("int a;\n  // The row. Who waits is told.\n") == 1);
+  CHECK(found("// The row.\n// Where it ends.\n") == 1);
+  CHECK(found("// The file of\n// Of is a word here, and What another.\n") == 0);
+  CHECK(found("// Often. Whole rows.\nauto s = \"// Of\";\n") == 0);
 }
 
 }  // namespace precis::tidy
