@@ -27,7 +27,7 @@ Task<bool> ChainLayers::doubt(std::uint32_t layer, Leases& leases, const Status&
   if (doubted_ == layer) co_return false;
   doubted_ = layer;
   leases.clear();
-  co_await end();  // who waits for memory holds none
+  co_await end();  // a get that waits for memory holds none
   parts_.cold.forget(links_, layer, why);
   co_return true;
 }
@@ -37,8 +37,8 @@ Task<void> ChainLayers::end() {
   begun_.clear();
 }
 
-// Who waits for memory holds none, but of earlier layers, which go as they are sent: so gets never
-// wait for each other for ever. What is read ahead takes what nobody uses, in the order of layers.
+// A get that waits for memory holds none, except for earlier layers, which are freed when they are
+// sent. So gets never deadlock. Layers are read ahead in order, into free memory only.
 Task<Status> ChainLayers::begin(std::uint32_t layer) {
   for (auto next = static_cast<std::uint32_t>(layer + begun_.size());
        next < num_layers_ && next <= layer + ahead_; ++next) {
@@ -65,7 +65,7 @@ Task<Status> ChainLayers::begin(std::uint32_t layer) {
         leases.clear();
         room = co_await parts_.memory.acquire(room_of([](std::size_t) { return true; }), owner_);
         PRECIS_CO_TRY(room.status());
-        leases = find_hot(next);  // others read, too
+        leases = find_hot(next);  // other gets may have read the layer
         for (std::size_t link = leases.size(); link-- > 0;) {
           if (leases[link]) room->erase(room->begin() + static_cast<std::ptrdiff_t>(link));
         }
@@ -94,13 +94,13 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
       continue;
     }
     const Catalog::Row row = links_[link];
-    (*piece)->shrink(row->layer_bytes[layer]);  // where it was trimmed meanwhile
+    (*piece)->shrink(row->layer_bytes[layer]);  // if the segment was trimmed meanwhile
     const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes(), owner_);
     if (status.ok()) {
       const auto present = parts_.catalog.segment(row->tenant, row->id);
       leases[link] = present.ok() && *present == row
                          ? parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++))
-                         : parts_.hot_tier.lend(std::move(*piece++));  // it has left
+                         : parts_.hot_tier.lend(std::move(*piece++));  // no longer stored
     } else if (links_[link] == row && !follow(link)) {
       co_return status;
     }
@@ -108,13 +108,14 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
   co_return leases;
 }
 
-// Where a link was trimmed meanwhile, what is left holds what is read still, or it does not.
+// Replaces the row of a link that was trimmed or put again meanwhile, if the new row still holds
+// what the caller reads.
 bool ChainLayers::follow(std::size_t link) {
   Catalog::Row& row = links_[link];
   auto present = parts_.catalog.segment(row->tenant, row->id);
   if (!present.ok() || *present == row || !same_put(**present, *row)) return false;
   if (!follows_ || !follows_(link, **present)) return false;
-  // Nor does it fit where there is room for what it was, if it has grown.
+  // The new row's layers must also fit into the memory acquired for the old ones.
   if (!std::ranges::equal((*present)->layer_bytes, row->layer_bytes, std::ranges::less_equal())) {
     return false;
   }

@@ -1,5 +1,5 @@
-// The layers of a chain of segments, for who walks over them: leased in the RAM tier, or read from
-// the store, checked whole, and put into it. On the loop's thread only.
+// Leases the layers of a chain of segments one after another: from the RAM tier, or read from the
+// store, checked whole, and inserted into the RAM tier. Loop thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace precis {
 
 class ChainLayers {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     ColdReads& cold;
     PayloadMemory& memory;
@@ -27,32 +27,34 @@ class ChainLayers {
     HotTier& hot_tier;
     Metrics& metrics;
   };
-  using Leases = std::vector<HotTier::Lease>;  // of one layer, of every link
-  // Whether `now`, which has taken the place of a link's row, does as well.
+  using Leases = std::vector<HotTier::Lease>;  // of one layer, one per link
+  // Whether `now`, the row that replaced a link's row, still holds what the caller reads.
   using Follows = std::function<bool(std::size_t link, const SegmentRow& now)>;
 
-  // `links`: from the root on. `ahead`: so many further layers are leased, or read, where memory
-  // for them is free.
+  // `links`: from the root on. `ahead`: how many further layers are leased or read ahead, as far as
+  // memory for them is free. Without `follows` no replaced row is accepted.
   ChainLayers(const Parts& parts, std::vector<Catalog::Row> links, std::uint32_t num_layers,
               Owner owner, std::uint32_t ahead, Follows follows);
 
-  // As they are read now: where a link was trimmed or put anew, and that does as well, the new row.
+  // The rows that are read now: after `follows` accepted the row that replaced a link's, that row.
   const std::vector<Catalog::Row>& links() const { return links_; }
 
-  // One layer after the other, or the same one again after doubt(). kNotFound where a link has
-  // gone, or become what does not do as well.
+  // Leases the layers in order, and after doubt() the same layer again. kNotFound if a link was
+  // removed, or replaced by a row that `follows` does not accept.
   Task<Result<Leases>> lease(std::uint32_t layer);
-  // What was leased of the layer failed a check: it goes from the RAM tier, and what was read ahead
-  // is given back, so that lease() reads it from the store. False where that was done already.
+  // Call this if the layer's leased bytes failed a check. Removes the links from the RAM tier and
+  // drops the layers read ahead, so that lease() reads this layer from the store. Returns false if
+  // that was done before for this layer.
   Task<bool> doubt(std::uint32_t layer, Leases& leases, const Status& why);
-  // Waits for what is read ahead and gives it back. Before this goes, wherever `ahead` is not 0.
+  // Waits for the layers being read ahead and drops them. Required before destruction unless
+  // `ahead` is 0.
   Task<void> end();
 
  private:
   Task<Status> begin(std::uint32_t layer);
-  // Null where a link's is cold.
+  // One lease per link, null if the link's layer is not in the RAM tier.
   Leases find_hot(std::uint32_t layer) const;
-  // Reads and checks into `room`, a piece each, the links of which there is no lease yet.
+  // Reads and checks the layer of every link without a lease, each into its own piece of `room`.
   Task<Result<Leases>> fill(std::uint32_t layer, Leases leases, PayloadMemory::Pieces room);
   bool follow(std::size_t link);
 
@@ -62,8 +64,8 @@ class ChainLayers {
   const Owner owner_;
   const std::uint32_t ahead_;
   const Follows follows_;
-  std::deque<Started<Result<Leases>>> begun_;  // the layer asked for, then those read ahead
-  std::optional<std::uint32_t> doubted_;       // a layer that is taken from the disk once more
+  std::deque<Started<Result<Leases>>> begun_;  // the next layer, then those read ahead
+  std::optional<std::uint32_t> doubted_;       // the layer that is read again after doubt()
 };
 
 }  // namespace precis

@@ -17,7 +17,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   }
   const Status status = co_await read_into(row, layer, into, owner, Of::kServed);
   if (status.code() != StatusCode::kNotFound) co_return status;
-  auto leased = co_await read_leased(row, layer, into, owner);  // it left meanwhile
+  auto leased = co_await read_leased(row, layer, into, owner);  // replaced during the read
   co_return leased ? std::move(*leased) : status;
 }
 
@@ -54,7 +54,7 @@ Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Of of) const {
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner, Of of) {
-  // They share the disk's rate; how many they are is taken as it is when this one begins.
+  // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
   const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
@@ -64,19 +64,20 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     return check_records(into, *row, layer);
   });
   --under_way_;
-  if (status.code() == StatusCode::kNotFound) {  // going, or missing: where changes wait, it shows
+  if (status.code() == StatusCode::kNotFound) {  // a removal may be in progress: wait for it
     status = co_await run_on(parts_.storage, parts_.loop, owner, [&]() -> Status {
       PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));
       return check_records(into, *row, layer);
     });
   }
   ++parts_.metrics.layers_cold;
-  // Removed, trimmed or put anew meanwhile: these bytes say nothing of what is there now.
+  // If the segment was removed, trimmed or put again, these bytes say nothing about the stored
+  // ones.
   const auto present = stored(*row, of);
   PRECIS_CO_TRY(present.status());
   bool same = *present == row;
   if (same && status.code() == StatusCode::kCorruption) {
-    // Doubt is a miss: out of service before anybody is answered.
+    // Doubt is a miss: the segment is out of service before a reader gets an answer.
     same = co_await run_on(parts_.storage, parts_.loop, owner,
                            [&] { return parts_.catalog.quarantine(*row); });
   }
@@ -123,7 +124,7 @@ Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
                                   "pass it now; put it again or remove it");
     }
     if (!found.ok() || status.code() != StatusCode::kNotFound) break;
-    // It was removed, or trimmed or put anew: from the start.
+    // The segment was removed, trimmed or put again meanwhile: start again.
   }
   if (status.code() == StatusCode::kCorruption) {
     checked.damage = status.message();

@@ -1,5 +1,5 @@
-// Layers from the store, whole and checked: for gets, and to look over what is stored. All methods
-// on the loop's thread.
+// Reads layers from the store, whole and checked, for gets and for checks of stored segments. Loop
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace precis {
 
 class ColdReads {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     EventLoop& loop;
     FairExecutor& reads;    // reads and checks
@@ -36,41 +36,41 @@ class ColdReads {
   };
   explicit ColdReads(Parts parts) : parts_(std::move(parts)) {}
 
-  // The layer's records. Where they fail a check their segment is out of service before this
+  // Reads the layer's records. If they fail a check, the segment is out of service before this
   // returns, and the error is kCorruption.
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
                                                     Owner owner);
-  // The same, into memory of row->layer_bytes[layer]. kNotFound if `row` is no longer what is
-  // stored, nor leased.
+  // As read(), into `into` of row->layer_bytes[layer] bytes. kNotFound if `row` is neither the
+  // stored row nor leased.
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner);
 
-  // What is in memory of a prefix failed a check at `layer`: it goes, to be read anew. It was sound
-  // when it was read or made, and what the disk has may still be.
+  // Removes a prefix from the RAM tier, because its bytes there failed a check at `layer`, so that
+  // it is read again. The segments stay in service: their bytes were sound when they were read or
+  // made, and the bytes on disk may still be.
   void forget(const std::vector<Catalog::Row>& links, std::uint32_t layer, const Status& why);
 
-  // Reads all of a segment, in service or not, and says what is wrong with its own bytes, if
-  // anything is. kNotFound where there is no such segment; other errors where it could not be read
-  // for now.
+  // Reads all of a segment, in service or not, and returns what is wrong with its own bytes, if
+  // anything. kNotFound if there is no such segment; other errors if it cannot be read now.
   Task<Result<msg::Checked>> check(Owner owner, SegmentId segment);
 
  private:
-  enum class Of : std::uint8_t { kServed, kAll };  // segments in service alone, or all
+  enum class Of : std::uint8_t { kServed, kAll };  // only segments in service, or all
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
                                                     Owner owner, Of of);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner, Of of);
-  // As the public read_into(), by the lease of a segment that has left; none where there is no
-  // such lease.
+  // As the public read_into(), for a removed or replaced segment that a lease keeps readable. None
+  // if there is no such lease.
   Task<std::optional<Status>> read_leased(const Catalog::Row& row, std::uint32_t layer,
                                           MutableBytes into, Owner owner);
-  // The row that is stored under the id of `row`.
+  // The stored row with the id of `row`.
   Result<Catalog::Row> stored(const SegmentRow& row, Of of) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
               const Status& why);
 
   const Parts parts_;
-  std::size_t under_way_ = 0;  // reads
+  std::size_t under_way_ = 0;  // reads in progress
 };
 
 }  // namespace precis

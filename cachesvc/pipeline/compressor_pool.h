@@ -1,4 +1,4 @@
-// The backend's compressors between layers: each keeps its memory for the next.
+// The backend's idle compressors: each keeps its memory for the next layer.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace precis {
 
-// Thread-safe. Must outlive what it lends.
+// Thread-safe. Must outlive the compressors that it lends.
 class CompressorPool {
  public:
   explicit CompressorPool(kernels::Backend& backend) : backend_(backend) {}
@@ -24,7 +24,7 @@ class CompressorPool {
   };
   using Lent = std::unique_ptr<kernels::LayerCompressor, GiveBack>;
 
-  // One that nobody holds. Never more are made than are held at a time.
+  // Returns an idle compressor, or makes one. So there are never more than were lent at a time.
   Result<Lent> take() {
     {
       const std::lock_guard lock(mutex_);

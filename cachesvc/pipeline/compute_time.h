@@ -1,4 +1,4 @@
-// Measures what a put's compression takes.
+// Measures how long a put's compression takes.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace precis {
 
-// Adds the time of its scope, so that waiting for memory or a thread is not counted as compression.
+// Adds the duration of its scope. Waits for memory or a thread are outside and do not count.
 class ComputeTime {
  public:
   ComputeTime(const Clock& clock, std::atomic<std::uint64_t>& total)

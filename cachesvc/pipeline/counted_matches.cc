@@ -7,8 +7,8 @@
 namespace precis {
 namespace {
 
-// In numbers: what an entry takes beside its counts, and each of its links: its cut, and the row's
-// memory, which is freed with the last reference to it.
+// Sizes in numbers: an entry without its counts; and a link's cut with the memory of its row, which
+// stays allocated as long as a key refers to it.
 constexpr std::size_t kEntryNumbers = 64, kLinkNumbers = 256;
 
 std::size_t numbers_in(const CountedMatches::Key& key, const CountedMatch& match) {
@@ -38,7 +38,7 @@ void CountedMatches::add(Key key, const CountedMatch& match) {
   const std::size_t numbers = numbers_in(key, match);
   if (numbers > numbers_max_ / 8) return;
   const auto [at, is_new] = entries_.try_emplace(std::move(key));
-  if (!is_new) return;  // counted by two lookups at the same time
+  if (!is_new) return;  // two lookups counted it at the same time
   by_use_.push_front(&at->first);
   at->second = {match, numbers, by_use_.begin()};
   for (numbers_ += numbers; numbers_ > numbers_max_;) {

@@ -1,5 +1,5 @@
-// The counts of matches that were counted lately, so that many questions about one document read
-// its records once.
+// A cache of the counts of recent matches, so that many questions about one document read its
+// records once.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,18 @@
 
 namespace precis {
 
-// The entries of each (layer, head) that a match at a cut brings.
+// The entries of each (layer, head) that a match at a cut returns.
 struct CountedMatch {
   std::vector<std::vector<std::uint32_t>> counts;  // [num_links][num_layers * num_kv_heads]
   Plan plan;
   std::uint64_t bytes = 0;
 };
 
-// Called by one thread.
+// For one thread only.
 class CountedMatches {
  public:
-  // What the counts follow from. A segment that is trimmed or put anew has another row, so that
-  // counts of what it was are never taken for those of what it is. A row that nobody else holds is
-  // not kept alive.
+  // The inputs of the counts. A segment that was trimmed or put again has another row, so its old
+  // counts are not found. A key does not keep rows alive.
   struct Key {
     std::vector<std::weak_ptr<const SegmentRow>> rows;  // of each link
     std::vector<std::uint64_t> entries;                 // the cut of each link
@@ -35,14 +34,14 @@ class CountedMatches {
     bool operator<(const Key& other) const;
   };
 
-  // Keeps about 4 bytes for each of so many numbers.
+  // Keeps at most this many numbers, of about 4 bytes each.
   explicit CountedMatches(std::size_t numbers_max = std::size_t{1} << 21)
       : numbers_max_(numbers_max) {}
 
-  // Null where it was not counted lately. Valid until the next call.
+  // Null if the match was not counted recently. Valid until the next call.
   const CountedMatch* find(const Key& key);
-  // Drops what was found longest ago to make room. A match that would take more than an eighth of
-  // all is not kept.
+  // Evicts the least recently found matches to make room. A match that would take more than an
+  // eighth of the limit is not kept.
   void add(Key key, const CountedMatch& match);
 
  private:
@@ -55,7 +54,7 @@ class CountedMatches {
   const std::size_t numbers_max_;
   std::size_t numbers_ = 0;
   std::map<Key, Entry> entries_;
-  std::list<const Key*> by_use_;  // found last first
+  std::list<const Key*> by_use_;  // the most recently found first
 };
 
 }  // namespace precis

@@ -13,8 +13,8 @@
 namespace precis {
 namespace {
 
-// Brings a section to the layout's alignment: with what follows its last range in the record if
-// that is still the record, which costs no range of its own, else with zeros.
+// Pads a section to the layout's alignment: with the bytes that follow its last range if they are
+// in the record, which takes no further range, else with zeros.
 void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zeros) {
   if (bytes == 0) return;
   Bytes& last = ranges.back();
@@ -27,8 +27,8 @@ void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zero
   }
 }
 
-// The row's recipe. Links of a chain have the same most often, and to parse one takes longer than
-// all else that a link needs, so each thread keeps its last.
+// The row's recipe. The links of a chain usually have the same recipe, and parsing takes longer
+// than everything else for a link, so each thread keeps the last one.
 Result<const Recipe*> recipe_of(const SegmentRow& row) {
   thread_local std::string text;
   thread_local std::optional<Recipe> recipe;
@@ -40,7 +40,8 @@ Result<const Recipe*> recipe_of(const SegmentRow& row) {
   return &*recipe;
 }
 
-// What a reader's budget comes to, whatever is stored; of all: what is.
+// The entries that a reader's budget asks for, even if fewer are stored. kAll asks for all stored
+// entries.
 Result<std::uint64_t> asked_entries(const SegmentRow& row, const ModelSpec& model,
                                     const Budget& budget) {
   if (budget.kind == Budget::Kind::kAll) return row.plan.total();
@@ -57,7 +58,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
   for (std::uint32_t h = 0; h < row.plan.num_kv_heads; ++h) {
     std::size_t size = 0;
     const auto opened = kernels::open_record(records, &size);
-    if (!opened.ok()) return Status::corruption(opened.status().message());  // of any version
+    if (!opened.ok()) return Status::corruption(opened.status().message());  // of any error code
     const kernels::RecordView& record = *opened;
     if (record.segment != row.id || record.layer != layer || record.head != h ||
         record.count != row.plan.at(layer, h)) {
@@ -98,7 +99,7 @@ Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& 
     for (std::uint32_t h = 0; h < shape.head_begin + shape.num_heads; ++h) {
       std::size_t size = 0;
       const auto opened = kernels::open_record(rest, &size);
-      if (!opened.ok()) return Status::corruption(opened.status().message());  // of any version
+      if (!opened.ok()) return Status::corruption(opened.status().message());  // of any error code
       const kernels::RecordView& record = *opened;
       if (record.layer != shape.layer || record.head != h || record.head_dim != shape.head_dim ||
           record.dtype != shape.dtype) {

@@ -1,6 +1,6 @@
-// Serve's preparation: one layer of a prefix cut at so many first entries of each record, as byte
-// ranges of the stored records in the order in which the reader's ServedLayout wants them. No K or
-// V is touched.
+// Prepares the push of a layer of a prefix: cuts the records at their first entries. The cut is a
+// list of byte ranges of the stored records, in the order of the reader's ServedLayout. No K or V
+// is touched.
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@
 
 namespace precis {
 
-// What was read from disk, before it is used: that these are the records of `row`'s layer, whole,
-// in place and of no other segment. kCorruption names head and difference.
+// Checks bytes read from disk before they are used: they must be exactly the records of `row`'s
+// layer, in order. kCorruption names head and difference.
 Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer);
 
-// What a budget of at most what is stored comes to in entries; kAll is that. kInvalidArgument names
-// the limit.
+// The number of entries of a budget, which is at most what is stored; for kAll, all stored entries.
+// kInvalidArgument names the limit.
 Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
                                   const Budget& budget);
 
-// The same, at most what is stored: a larger budget is that.
+// As cut_entries(), except that a larger budget gives all stored entries.
 Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec& model,
                                           const Budget& budget);
 
-// A layer's records of KV heads [head_begin, head_begin + num_heads), and what they must be like.
+// The expected form of a layer's records, and the KV heads [head_begin, head_begin + num_heads).
 struct LayerShape {
   std::uint32_t layer = 0;
   std::uint32_t head_begin = 0, num_heads = 0;
@@ -36,7 +36,7 @@ struct LayerShape {
   Dtype dtype = Dtype::kF32;
 };
 
-// Views into the records' memory.
+// The records of a layer; views into their memory.
 struct LayerRecords {
   struct Record {
     kernels::RecordView view;
@@ -50,8 +50,8 @@ struct LayerRecords {
   }
 };
 
-// links[link]: that link's records of the layer, of its heads from the first on. kCorruption where
-// they are not of this shape.
+// Opens the shape's heads. links[link] holds that link's records of the layer, from head 0 on.
+// kCorruption if the records do not have this shape.
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape);
 
 // How many first entries of each record are within its link's cut, entries[link].
@@ -65,9 +65,9 @@ struct LayerCut {
   std::size_t size_bytes = 0;
 };
 
-// The first counts[link, head] entries of each record. `zeros` [kSectionAlign] pads where a record
-// has no bytes to pad with; it must be registered memory, as the records are. kCorruption if a
-// record does not hold what is asked for or a partial block fails its checksum.
+// Cuts each record at its first counts[link, head] entries. `zeros` [kSectionAlign] is padding for
+// sections whose record ends too early to pad with; it must be registered memory, like the records.
+// kCorruption if a record has fewer entries than asked for, or a partial block fails its checksum.
 Result<LayerCut> cut_layer(const LayerRecords& layer, std::vector<std::uint32_t> counts,
                            Bytes zeros);
 

@@ -1,6 +1,6 @@
-// Bounds the memory of the digests of paths in small blocks. The digests of a path in blocks of at
-// least kBlockTokens tokens take no more than its tokens, which messages are bounded by; in smaller
-// blocks they take up to eight times as much. Loop thread only.
+// Limits the memory for digests of paths in small blocks. In blocks of at least kBlockTokens
+// tokens, a path's digests take no more memory than its tokens, which the limit on messages covers.
+// In smaller blocks they take up to eight times as much. Loop thread only.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class DigestRoom {
 
   explicit DigestRoom(EventLoop& loop);
 
-  // Bytes that are taken, until destroyed.
+  // A path's bytes; its destructor returns them.
   class Place {
    public:
     Place(DigestRoom& room, std::size_t bytes) : room_(room), bytes_(bytes) {
@@ -36,8 +36,9 @@ class DigestRoom {
     const std::size_t bytes_;
   };
 
-  // Waits its turn, fair between tenants and their connections: all that are let in end by
-  // themselves, so the wait ends. Null, at once, for a path in blocks that are not small.
+  // Waits for its turn, fair between tenants and their connections. The wait ends, because every
+  // admitted path ends by itself. Null, at once, for a path in larger blocks, which needs no
+  // admission.
   Task<std::unique_ptr<Place>> enter(std::size_t num_tokens, std::uint32_t block_tokens,
                                      Owner owner);
   std::size_t taken_bytes() const { return taken_; }

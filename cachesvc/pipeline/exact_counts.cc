@@ -14,7 +14,7 @@ std::uint32_t entries_before(Positions positions, std::uint32_t end) {
   return static_cast<std::uint32_t>(count);
 }
 
-// How many first entries hold the first `wanted` ones before `end`, which there are.
+// How many first entries include the first `wanted` ones before `end`. At least `wanted` exist.
 std::uint32_t length_with(Positions positions, std::uint32_t end, std::uint32_t wanted) {
   std::uint32_t length = 0;
   for (; wanted > 0 && length < positions.size(); ++length) {
@@ -31,12 +31,12 @@ std::uint64_t whole_pages(std::uint64_t entries, std::uint64_t stored, std::uint
   return std::clamp<std::uint64_t>(nearest, align, most);
 }
 
-// The reader's entries of one link.
+// The entries of one link that a reader can get, and the number that it gets.
 struct Part {
   std::uint32_t stored = 0, taken = 0;
 };
 
-// Takes from the last link first, or gives to it, until they have `target` together.
+// Takes entries from the last link first, or adds to it, until all links have `target` together.
 void spread(std::vector<Part>& parts, std::uint64_t total, std::uint64_t target) {
   for (auto part = parts.rbegin(); part != parts.rend() && total != target; ++part) {
     if (total > target) {

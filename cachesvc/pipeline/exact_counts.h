@@ -1,5 +1,6 @@
-// How many first entries of every record a reader is to be served, to the entry: at each link's
-// cut, without those past the end of the match, and in whole pages where its memory is pages.
+// Counts exactly how many first entries of every record a reader is served: the entries at each
+// link's cut, without those past the end of the match, and whole pages if the reader's memory is
+// paged.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +12,22 @@
 namespace precis {
 
 struct ReaderCut {
-  std::span<const std::uint64_t> entries;  // [num_links] the cut of each
-  std::uint32_t align = 1;                 // entries of a page
-  // Where the last link is matched in part, only its entries before this position are the reader's.
+  std::span<const std::uint64_t> entries;  // [num_links] the cut of each link
+  std::uint32_t align = 1;                 // entries per page
+  // If the last link is matched in part, the reader gets only its entries before matched_end.
   bool in_part = false;
   std::uint32_t matched_end = 0;
 };
 
-// Of one layer. A reader's entries of a (layer, head), over all links, are what the cuts hold; with
-// `align` > 1 the nearest multiple of it (the larger of two), at least one page and at most what is
-// stored in whole pages: 0 where that is less than one. The difference is taken from or given to
-// the last link, and as far as it does not reach, to those before it.
+// The counts of one layer. For each (layer, head), the reader gets the entries within the cuts of
+// all links. With `align` > 1 their number is rounded to the nearest multiple of `align` (halves
+// up), at least one page and at most the stored whole pages, or 0 if less than a page is stored.
+// The difference is taken from or added to the last link first, then the links before it.
 struct LayerCounts {
-  // [num_links, num_heads] first entries to be served. Of a link matched in part so many that the
-  // last of them is the reader's.
+  // [num_links, num_heads] first entries to serve. For a link matched in part, these end with the
+  // last entry that the reader gets.
   std::vector<std::uint32_t> counts;
-  std::vector<std::uint32_t> plan;  // [num_heads] the reader's
+  std::vector<std::uint32_t> plan;  // [num_heads] the entries that the reader gets
 };
 LayerCounts count_layer(const LayerRecords& layer, const ReaderCut& cut);
 

@@ -16,12 +16,12 @@ void FairExecutor::add(Job job) {
   executor_.post([this] { run_one(); });
 }
 
-// As many calls of it are queued as there are jobs; which one it runs is decided now.
+// One call is queued per job; a call picks its job only when it runs.
 void FairExecutor::run_one() {
   std::unique_lock lock(mutex_);
   Job job = queue_.pop();
   lock.unlock();
-  pieces_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears what came of it
+  pieces_.fetch_add(1, std::memory_order_relaxed);  // before a result can be seen
   if (job.piece()) add(std::move(job));
 }
 

@@ -1,5 +1,5 @@
-// Threads for work in pieces: whoever has more to do waits for the next turn after every piece, in
-// a queue that is fair between tenants and then between connections (fair_queue.h).
+// Threads for work in pieces. A job with more work waits after every piece for its next turn, in a
+// queue that is fair between tenants and then between connections (fair_queue.h).
 #pragma once
 
 #include <atomic>
@@ -25,11 +25,11 @@ class FairExecutor {
   FairExecutor(const FairExecutor&) = delete;
   FairExecutor& operator=(const FairExecutor&) = delete;
 
-  // Any thread. Calls `piece` on one of the threads, a turn each, until it returns false: nothing
-  // is left to do. `cost`: how many ordinary pieces one is as long as.
+  // Any thread. Calls `piece` on one of the threads, once per turn, until it returns false because
+  // no work is left. `cost`: the length of a piece, in ordinary pieces.
   using Piece = std::function<bool()>;
   void post(Owner owner, Piece piece, double cost = 1);
-  // Any thread. Pieces done or begun so far.
+  // Any thread. The number of pieces begun so far.
   std::uint64_t pieces() const { return pieces_.load(std::memory_order_relaxed); }
 
  private:
@@ -44,11 +44,11 @@ class FairExecutor {
   std::atomic<std::uint64_t> pieces_{0};
   std::mutex mutex_;
   FairQueue<Job> queue_;  // guarded by mutex_
-  Executor executor_;     // last: it runs what was posted before the rest goes
+  Executor executor_;     // last: its destructor runs the posted work, which uses the members above
 };
 
-// co_await in_turns(executor, loop, owner, piece): `piece` as for post(), goes on on the loop's
-// thread once nothing is left to do.
+// co_await in_turns(executor, loop, owner, piece): runs `piece` as post() does, and resumes on the
+// loop when no work is left.
 template <typename Piece>
 class InTurns {
  public:
@@ -84,8 +84,8 @@ InTurns<Piece> in_turns(FairExecutor& executor, EventLoop& loop, Owner owner, Pi
   return {executor, loop, std::move(owner), std::move(piece), cost};
 }
 
-// co_await run_on(executor, loop, owner, fn): fn() when it is the owner's turn, its result back on
-// the loop.
+// co_await run_on(executor, loop, owner, fn): runs fn() when it is the owner's turn and returns its
+// result on the loop.
 template <typename Fn>
 Task<std::invoke_result_t<Fn&>> run_on(FairExecutor& executor, EventLoop& loop, Owner owner,
                                        Fn fn) {

@@ -1,10 +1,10 @@
 // A queue that is fair between tenants, and within a tenant between its connections. A tenant of
-// weight 2 gets two turns where one of weight 1 gets one, however many connections either has. The
-// connections of a tenant take turns, and what one connection asks for stays in its order.
+// weight 2 gets twice as many turns as a tenant of weight 1, however many connections either has.
+// The connections of a tenant take turns; the requests of one connection stay in order.
 //
-// The turns of tenants follow start-time fair queueing: each turn moves the tenant's own clock by
-// the turn's cost over its weight, and the tenant whose clock is behind is next. A tenant that
-// comes back begins at the clock of whoever was served last, so it saves up nothing by waiting.
+// The turns of tenants follow start-time fair queueing: each turn advances the tenant's own clock
+// by the turn's cost divided by its weight, and the tenant with the lowest clock is next. A tenant
+// that returns starts at the clock of the tenant served last, so it gains nothing by waiting.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,11 @@
 
 namespace precis {
 
-// A tenant's weight, at least 1. Copies share it, so a weight that is set anew counts at once for
-// connections that are open and for what waits. Any thread.
+// A tenant's weight, at least 1. Copies share it, so a new weight applies at once to open
+// connections and queued items. Any thread.
 class Weight {
  public:
-  Weight() = default;          // 1, and not to be set
+  Weight() = default;          // 1; set() is not allowed
   Weight(std::uint32_t value)  // NOLINT: implicit on purpose
       : value_(std::make_shared<std::atomic<std::uint32_t>>(value)) {}
   std::uint32_t get() const { return value_ ? std::max<std::uint32_t>(1, *value_) : 1; }
@@ -37,26 +37,28 @@ class Weight {
   std::shared_ptr<std::atomic<std::uint32_t>> value_;
 };
 
-// On whose behalf something is done. By default nobody's, who counts as one tenant more.
+// The tenant and connection on whose behalf work is done. The default is no tenant, which counts as
+// one more tenant.
 struct Owner {
   Owner() = default;
-  // No aggregate: g++ 12 destroys one twice that is made in an argument of what is co_awaited.
+  // Not an aggregate: if an aggregate is made in an argument of a co_awaited call, g++ 12 destroys
+  // it twice.
   Owner(std::string name, Weight tenant_weight = {}, const void* from = nullptr)  // NOLINT: {"a"}
       : tenant(std::move(name)), weight(std::move(tenant_weight)), connection(from) {}
   std::string tenant;
   Weight weight;
-  const void* connection = nullptr;  // never looked into
+  const void* connection = nullptr;  // an identity only, never dereferenced
 };
 
-// Not thread-safe. Work of one operation: proportional to the tenants and to the connections of one
-// of them that have something in the queue.
+// Not thread-safe. Work of one operation: proportional to the number of tenants, and to the number
+// of one tenant's connections, that have items in the queue.
 template <typename Item>
 class FairQueue {
  public:
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  // `cost`: how many ordinary turns this one is as long as.
+  // `cost`: the length of this turn, in ordinary turns.
   void push(const Owner& owner, Item item, double cost = 1) {
     Tenant& tenant = tenants_[owner.tenant];
     tenant.weight = owner.weight;
@@ -72,10 +74,10 @@ class FairQueue {
     ++size_;
   }
 
-  // The item whose turn it is. Requires that there is one.
+  // The item whose turn it is. Requires a non-empty queue.
   Item& front() { return next().lanes.front().entries.front().item; }
 
-  // Takes it out; the next turn is another one's.
+  // Removes and returns front(); this counts as the tenant's turn.
   Item pop() {
     Tenant& tenant = next();
     Lane lane = std::move(tenant.lanes.front());
@@ -91,7 +93,8 @@ class FairQueue {
     return std::move(entry.item);
   }
 
-  // Takes out the first item that `is_meant`, whosever turn it is; none if there is no such.
+  // Removes and returns the first item for which `is_meant` is true, regardless of turns. None if
+  // there is no such item.
   template <typename IsMeant>
   std::optional<Item> take_if(const IsMeant& is_meant) {
     for (auto& [name, tenant] : tenants_) {
@@ -121,9 +124,9 @@ class FairQueue {
   };
   struct Tenant {
     double clock = 0;
-    std::uint64_t arrived = 0;  // breaks ties: who came or was served first
+    std::uint64_t arrived = 0;  // when it last arrived or was served; breaks ties
     Weight weight;
-    std::deque<Lane> lanes;  // the first one's first is the tenant's next
+    std::deque<Lane> lanes;  // the first entry of the first lane is the tenant's next
   };
 
   Tenant& next() {
@@ -138,7 +141,7 @@ class FairQueue {
     return *best;
   }
 
-  // A tenant that has nothing here is kept while its clock says that it had more than its share.
+  // Keeps a tenant without items as long as its clock shows that it has had more than its share.
   void forget_idle() {
     if (size_ == 0) {
       tenants_.clear();
@@ -151,7 +154,7 @@ class FairQueue {
   }
 
   std::map<std::string, Tenant> tenants_;
-  double clock_ = 0;  // of the tenant served last, when its turn began
+  double clock_ = 0;  // the clock of the tenant served last, when its turn began
   std::uint64_t arrivals_ = 0;
   std::size_t size_ = 0;
 };

@@ -6,11 +6,11 @@
 namespace precis {
 namespace {
 
-// Then the rest of the loop has its turn: answers are sent, and others are heard.
+// After this time the loop does other work: it sends answers and receives messages.
 constexpr std::uint64_t kServeNs = 50'000;
-// While others ask, a pause of so many times a turn's length follows it.
+// While other tenants ask, a pause of this many times a turn's length follows the turn.
 constexpr std::uint64_t kPausePerTurn = 4;
-// A tenant asks until so long after it asked last.
+// A tenant counts as asking for this long after it last asked.
 constexpr std::uint64_t kAskingNs = 100'000'000;
 
 }  // namespace
@@ -59,7 +59,7 @@ void FairTurns::serve() {
   if (posted_) post();
 }
 
-// One turn after each pause.
+// Queues one paused turn after each pause.
 void FairTurns::resume_later(Tenant& tenant, std::uint64_t now_ns) {
   if (tenant.timer || tenant.paused.empty()) return;
   tenant.timer =
@@ -67,7 +67,7 @@ void FairTurns::resume_later(Tenant& tenant, std::uint64_t now_ns) {
         const auto fired = std::move(tenant.timer);  // lives until the end of its own call
         Turn turn = std::move(tenant.paused.front());
         tenant.paused.pop_front();
-        queue(std::move(turn), 0);  // it has paid
+        queue(std::move(turn), 0);  // its cost was counted before
       });
 }
 

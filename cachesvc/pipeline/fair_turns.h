@@ -1,9 +1,9 @@
-// Turns on the loop, fair between tenants and then between connections (fair_queue.h): whoever asks
-// for many waits for those who ask for few. Loop thread only.
+// Turns on the loop, fair between tenants and then between connections (fair_queue.h): a tenant
+// that asks for many turns waits for those that ask for few. Loop thread only.
 //
-// While several tenants ask, the turns of one take at most a fifth of the loop's time: what they
-// cause (answers, completions) takes as long again and more, and a loop that is busy for one tenant
-// without pause makes every step of the others' requests wait.
+// While several tenants ask, the turns of one tenant take at most a fifth of the loop's time. The
+// work that they cause (answers, completions) takes at least as long again, and a loop that is
+// continuously busy for one tenant delays every step of the others' requests.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class FairTurns {
   FairTurns(const FairTurns&) = delete;
   FairTurns& operator=(const FairTurns&) = delete;
 
-  // Calls `turn` once, later. Not at all if this goes first.
+  // Calls `turn` once, later; never if this object is destroyed first.
   void ask(const Owner& owner, std::function<void()> turn);
 
  private:
@@ -38,7 +38,7 @@ class FairTurns {
   using Queue = FairQueue<Turn>;
   struct Tenant {
     std::uint64_t paused_until_ns = 0;
-    std::deque<Turn> paused;  // the first is queued when the timer fires
+    std::deque<Turn> paused;  // the timer queues the first one
     std::unique_ptr<EventLoop::Timer> timer;
   };
   struct Asked {
@@ -53,9 +53,9 @@ class FairTurns {
 
   EventLoop& loop_;
   const Clock& clock_;
-  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();  // shared with what is posted
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();  // shared with posted calls
   std::map<std::string, Tenant> tenants_;
-  std::optional<Asked> last_, last_of_another_;  // of another tenant than `last_`
+  std::optional<Asked> last_, last_of_another_;  // the latest, and the latest of another tenant
   bool posted_ = false;
 };
 

@@ -24,14 +24,14 @@ void FairWaitQueue::leave(const Waiter* waiter) {
   const auto late = queue_.take_if([&](const Waiting& each) { return each.get() == waiter; });
   if (!late) return;
   (*late)->give_up();
-  serve();  // one who wants less may have stood behind it
+  serve();  // a smaller request behind it may fit now
 }
 
 void FairWaitQueue::drop_unwanted() {
   while (const auto unwanted =
              queue_.take_if([](const Waiting& each) { return each->unwanted(); })) {
     (*unwanted)->give_up();
-    serve();  // which may serve others
+    serve();  // may serve and remove other waiters
   }
 }
 

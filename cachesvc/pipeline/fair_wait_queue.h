@@ -1,8 +1,8 @@
-// A line of requests that wait for something scarce, fair between tenants and then between
-// connections (fair_queue.h). Nobody overtakes the one whose turn it is, so what wants much is not
-// starved by those who want little. Loop thread only.
+// A queue of requests that wait for a scarce resource, fair between tenants and then between
+// connections (fair_queue.h). No request overtakes the one whose turn it is, so small requests
+// cannot starve a large one. Loop thread only.
 //
-// Bounded by those who wait: every one is a request, of which there are at most max_requests.
+// Its length is bounded: each waiter is a request, and there are at most max_requests.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,9 @@ namespace precis {
 
 class FairWaitQueue {
  public:
-  // Takes what is waited for and returns how to tell so; null where it is not to be had yet.
+  // Takes the resource and returns a function that reports that; null if it is not available yet.
   using Take = std::function<std::function<void()>()>;
-  // Tells that it was waited for in vain.
+  // Reports that the wait was unsuccessful.
   using GiveUp = std::function<void()>;
 
   FairWaitQueue(EventLoop& loop, std::chrono::milliseconds wait) : loop_(loop), wait_(wait) {}
@@ -26,18 +26,18 @@ class FairWaitQueue {
   FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
-  // For those who come from now on.
+  // The wait of requests added from now on.
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
-  // Calls what `take` returns once it returns something, or `give_up` after the wait, at stop(), or
-  // at drop_unwanted() once it is `unwanted`.
+  // Calls the result of `take` once that is not null. Calls `give_up` in its place after the wait,
+  // at stop(), or at drop_unwanted() if `unwanted` returns true.
   using Unwanted = std::function<bool()>;
   void add(
       const Owner& owner, Take take, GiveUp give_up, Unwanted unwanted = [] { return false; });
-  // What is waited for may have come free.
+  // Call this when the resource may have become available.
   void serve();
-  // Those who do not want it any more have left.
+  // Ends the wait of the requests that are unwanted by now.
   void drop_unwanted();
-  // Nobody waits any more.
+  // Ends all waits.
   void stop();
 
  private:

@@ -1,5 +1,5 @@
-// So many at a time; the others wait outside in the order in which they came, all of whom it
-// outlives. Loop thread only.
+// A semaphore: a limited number of coroutines are inside, the others wait in order of arrival. Must
+// outlive the waiting coroutines. Loop thread only.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class Gate {
     }
     co_await completion<bool>([this](auto done) { outside_.push_back(std::move(done)); });
   }
-  // The place is at once that of the first who waits, who goes on in a turn of its own.
+  // Gives the place to the first waiting coroutine at once; it resumes in a turn of its own.
   void leave() {
     if (outside_.empty()) {
       ++places_;
@@ -37,7 +37,7 @@ class Gate {
 
  private:
   EventLoop& loop_;
-  std::size_t places_;  // that nobody has
+  std::size_t places_;  // free places
   std::deque<std::function<void(bool)>> outside_;
 };
 

@@ -51,7 +51,7 @@ Status take_heads(const msg::Get& request, GetChain& chain) {
   return {};
 }
 
-// What the destination must hold.
+// The size that the destination needs.
 Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& request) {
   const ModelSpec& model = chain.model;
   std::uint64_t entries = 0;
@@ -108,8 +108,8 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
   co_return chain;
 }
 
-// The stored segment, or the one that a lease keeps, if the lookup found that one. `leased` is set
-// then.
+// The stored row. If another row is stored by now and a lease keeps the row that the lookup found,
+// returns the leased row and sets `leased`.
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
   auto present = catalog_.segment(tenant.name, link.segment);
@@ -160,7 +160,7 @@ Result<GetChain> GetResolver::find(const Tenant& tenant, const msg::Get& request
     if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;
     chain.entries.push_back(cut);
   }
-  // All segments must be as one lookup found them.
+  // If a lease keeps any of the rows, all rows must be those that the lookup found.
   for (std::size_t link = 0; leased && link < chain.links.size(); ++link) {
     if (SegmentLeases::Version::of(*chain.links[link]) == matched(request.links[link])) continue;
     return Status::not_found("segment " + chain.links[link]->id.hex() +

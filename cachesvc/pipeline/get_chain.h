@@ -27,7 +27,7 @@ struct GetChain {
 
 class GetResolver {
  public:
-  // All outlive it. `reads` does work that grows with the request.
+  // All must outlive this object. `reads` runs work that grows with the size of the request.
   GetResolver(EventLoop& loop, FairExecutor& reads, Catalog& catalog)
       : loop_(loop), reads_(reads), catalog_(catalog) {}
 

@@ -11,7 +11,7 @@ namespace precis {
 namespace {
 
 constexpr std::size_t kLayersInFlight = 4;
-constexpr std::uint32_t kLayersAhead = 2;  // enough to keep the disk busy while one is checked
+constexpr std::uint32_t kLayersAhead = 2;  // keeps the disk busy while one layer is checked
 
 // Up to this size, the loop itself cuts records: that takes no longer than waking a thread.
 constexpr std::size_t kInlineCutBytesMax = 256u << 10;
@@ -40,7 +40,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       pushes.leave(leases.status());
       break;
     }
-    // A reader can begin with the first layer, so a large one travels alone.
+    // The reader can begin with the first layer, so a large first layer is sent alone.
     if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     auto cut = co_await cut_records(chain, request, *leases, layer, owner);
     if (cut.status().code() == StatusCode::kCorruption) {

@@ -1,5 +1,6 @@
 // Gets: resolve -> for each layer lease, cut, push -> done. Layers go straight into the client's
-// buffers; the disk reads ahead while earlier layers are cut and travel. Loop thread only.
+// buffers; later layers are read from the disk while earlier ones are cut and sent. Loop thread
+// only.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace precis {
 
 class GetPath {
  public:
-  // All outlive the path.
+  // All must outlive the path.
   struct Parts {
     EventLoop& loop;
     FairExecutor& reads;  // cuts
@@ -40,14 +41,14 @@ class GetPath {
   explicit GetPath(Parts parts)
       : parts_(std::move(parts)), resolver_(parts_.loop, parts_.reads, parts_.catalog) {}
 
-  // A get under way; the client may have it stopped between layers.
+  // A get in progress; the client may stop it between layers.
   struct Get {
     std::uint64_t id = 0;
     bool canceled = false;
   };
 
-  // Serves `request` layer by layer. `served` is called after each layer's bytes are in place; an
-  // error that it returns ends the get.
+  // Serves `request` layer by layer. `served` is called when a layer's bytes are in place; if it
+  // returns an error, the get ends with that error.
   Task<Result<msg::GetDone>> run(std::shared_ptr<Get> get, const Tenant& tenant, msg::Get request,
                                  Connection& to, std::function<Status(msg::LayerServed)> served);
 

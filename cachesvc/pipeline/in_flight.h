@@ -1,4 +1,4 @@
-// Several operations under way at once, their number bounded and their first error kept.
+// Several operations in progress at a time. It limits their number and keeps their first error.
 // Loop thread only. Lives on the frame of the coroutine that drains it.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace precis {
 
 class InFlight {
-  // Resumes once fewer than `count` are under way.
+  // Resumes when fewer than `count` are in progress.
   auto below(std::size_t count) {
     wake_below_ = count;
     return completion<bool>([this](std::function<void(bool)> done) { waiting_ = std::move(done); });
@@ -23,12 +23,12 @@ class InFlight {
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
-  // Waits until fewer than `limit` are under way, then counts one more. Its end is leave().
+  // Waits until fewer than `limit` are in progress, then counts one more, which leave() ends.
   Task<void> enter() {
     while (count_ >= limit_) co_await below(limit_);
     ++count_;
   }
-  // Waits until the one entered last is the only one under way.
+  // Waits until the operation entered last is the only one in progress.
   Task<void> alone() {
     while (count_ > 1) co_await below(2);
   }
@@ -37,7 +37,7 @@ class InFlight {
     if (first_error_.ok() && !status.ok()) first_error_ = std::move(status);
     if (waiting_ && count_ < wake_below_) std::exchange(waiting_, nullptr)(true);
   }
-  // Waits for all; the first error, if any.
+  // Waits for all operations; returns the first error, if any.
   Task<Status> drain() {
     while (count_ > 0) co_await below(1);
     co_return first_error_;
@@ -48,7 +48,7 @@ class InFlight {
   std::size_t limit_;
   std::size_t count_ = 0;
   std::size_t wake_below_ = 0;
-  std::function<void(bool)> waiting_;  // the one coroutine whose frame this lives on
+  std::function<void(bool)> waiting_;  // the coroutine whose frame this lives on
   Status first_error_;
 };
 

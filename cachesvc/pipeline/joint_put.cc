@@ -5,7 +5,7 @@
 
 namespace precis {
 
-// On turns of their own: who is woken may end what this is called from.
+// In separate turns, because a resumed coroutine may destroy the caller.
 void JointPut::wake(Waiting& waiting) {
   for (auto& done : std::exchange(waiting, {}))
     loop_.post([done = std::move(done)] { done(true); });

@@ -1,6 +1,7 @@
-// What the writers of one put share: one, or several that write its heads or its tokens, ranks of
-// one engine that run the same program on connections of their own. The put is committed when all
-// have asked for it, and ends for all when one gives it up or leaves. Loop thread only.
+// The shared state of the writers of one put. A put has one writer, or several that each write some
+// of its heads or tokens: ranks of one engine that run the same program, each with its own
+// connection. The put is committed when all writers have asked for it. It ends for all when one
+// gives it up or leaves. Loop thread only.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,18 @@ class JointPut {
   std::uint32_t writers() const { return writers_; }
   bool is_full() const { return joined_ == writers_; }
 
-  // A further writer's; done once the first one's put has begun, or why it has not.
+  // Adds a writer. Returns the outcome of the first writer's begin, once that is known.
   Task<Status> join();
   void begun(const Status& status);
 
-  // A writer asks for the commit; the last one to ask has it carried out, at the strongest
-  // durability that was asked for by then. The outcome is everybody's, also of who asks again:
-  // meanwhile, or once it is committed. After one that failed all may ask anew.
+  // A writer asks for the commit. The last writer to ask carries it out, at the strongest
+  // durability that was asked for. All writers get the outcome, also if they ask again during the
+  // commit or after it. After a failed commit all writers may ask again.
   using Outcome = Result<msg::SegmentInfo>;
-  using Writer = const void*;  // one and the same whenever it asks
+  using Writer = const void*;  // identifies the writer in all its requests
   Task<Outcome> agree(Writer writer, Durability durability,
                       std::function<Task<Outcome>(Durability)> carry_out);
-  // Who waits for others waits no longer: why.
+  // Ends the waits of all writers with the error `why`.
   void give_up(const Status& why);
 
  private:
@@ -54,7 +55,7 @@ class JointPut {
   std::optional<Status> begun_;
   Waiting joining_;
   std::optional<Outcome> committed_;
-  std::shared_ptr<Round> round_ = std::make_shared<Round>();  // shared with who waits for its end
+  std::shared_ptr<Round> round_ = std::make_shared<Round>();  // shared with the waiting writers
 };
 
 }  // namespace precis

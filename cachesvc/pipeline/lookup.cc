@@ -11,24 +11,24 @@
 namespace precis {
 namespace {
 
-// Of a chain that is trimmed, or put anew, again and again while it is counted.
+// How often a chain that changes during the count is counted.
 constexpr int kAttemptsMax = 4;
 
-// Records of one lookup that the loop itself counts, and entries that it looks at for one of them:
-// a quarter of a millisecond.
+// The loop itself counts at most this many records per lookup, a quarter of a millisecond; each
+// kEntriesARecord positions that it reads count as another record.
 constexpr std::size_t kInlineRecordsMax = 512;
 constexpr std::size_t kEntriesARecord = 512;
-// Counts of segments that the loop itself adds up to lease them, each link as so many more: more
-// would keep others waiting for longer than a thread takes to wake.
+// The loop itself adds up at most this many counts to lease segments; each link counts as
+// kCountsALink more. Above that, it would block for longer than waking a thread takes.
 constexpr std::size_t kInlineCountsMax = 64u << 10;
 constexpr std::size_t kCountsALink = 512;
 
-// What was matched is not what is stored any more: the client may ask at once.
+// The matched segments are no longer the stored ones. The client may ask again at once.
 Status changed(const std::string& what) {
   return Status::rejected(what + "; look the path up again", 1);
 }
 
-// The layer's entry counts of all links side by side, as ServedLayout takes them.
+// The layer's entry counts for all links, in the order that ServedLayout takes them.
 std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
                                         std::uint32_t layer) {
   std::vector<std::uint32_t> counts;
@@ -47,7 +47,7 @@ msg::Match empty_match(const ModelSpec& model) {
   return match;
 }
 
-// What is wrong with a budget wherever it is read at.
+// Refuses a budget that is invalid for every segment.
 Status check_keep(const Budget& keep) {
   if (keep.kind == Budget::Kind::kQuality) {
     return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
@@ -131,7 +131,7 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
       });
   if (links.empty()) co_return empty_match(model);
   auto counted = co_await count(std::move(owner), model, request, links, gone);
-  parts_.layers.memory.retry();  // what it held has come free, however it ended
+  parts_.layers.memory.retry();  // the count's memory is free now, on errors too
   co_return counted;
 }
 
@@ -157,8 +157,8 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
   match.matched_tokens = links.back().matched_end;
   for (const Catalog::Link& link : links) {
     auto found = parts_.layers.catalog.info(tenant, link.row->id, /*with_plan=*/false);
-    // Removed, trimmed or put anew since it was matched: what is there now is another match. A row
-    // that has left never comes back, so `found` is of this one.
+    // If the segment was removed, trimmed or put again, the stored one is another match. A replaced
+    // row is never stored again, so otherwise `found` belongs to this row.
     const auto present = parts_.layers.catalog.segment(tenant, link.row->id);
     if (!found.ok() || !present.ok() || *present != link.row) return std::nullopt;
     msg::SegmentInfo info = std::move(found).value();
@@ -178,9 +178,9 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
   return described;
 }
 
-// Where the chain changes meanwhile, its tokens have been freed, so the path is not matched again.
-// Segments that were trimmed are counted as they are now. Where one has gone, or has more entries,
-// so that its children may be approximations, the client is told to look the path up again.
+// If the chain changes during the count, the path is not matched again, because its tokens have
+// been freed. Trimmed segments are counted as they are now. If a segment was removed, or has more
+// entries so that its children may be approximations, the client is told to look the path up again.
 Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
                                        const msg::Lookup& request, Links& links,
                                        const bool& gone) const {
@@ -256,7 +256,7 @@ Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner
   counting.made.counts.resize(rows.size());
   counting.made.plan = {model.num_layers, model.num_kv_heads, {}};
 
-  // One layer's leases at a time: nothing is read ahead.
+  // Leases one layer at a time and reads nothing ahead.
   ChainLayers layers(parts_.layers, std::move(rows), model.num_layers, owner, 0, {});
   std::size_t inline_left = kInlineRecordsMax;
   for (std::uint32_t layer = 0; layer < model.num_layers;) {
@@ -291,7 +291,7 @@ Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,
     return count_layer(opened, counting.cut);
   };
   std::size_t work = records.size() * model.num_kv_heads;
-  if (counting.cut.in_part) {  // whose positions are looked at
+  if (counting.cut.in_part) {  // the count reads its positions
     work +=
         records.back().size() / record_entry_bytes(model.head_dim, model.dtype) / kEntriesARecord;
   }

@@ -1,5 +1,5 @@
-// Lookup: the longest stored prefix of a path, its price, and, where it is asked for at a budget or
-// in pages, how many entries of it a reader gets, exactly.
+// Lookup: finds the longest stored prefix of a path and its price. For a request at a budget or in
+// pages, it also counts exactly how many entries a reader gets.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ namespace precis {
 
 class Lookup {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     EventLoop& loop;
     FairExecutor& reads;  // counts
@@ -31,16 +31,16 @@ class Lookup {
   explicit Lookup(const Parts& parts) : parts_(parts) {}
 
   // kNotFound if the model is not registered; a Match of 0 tokens if nothing is stored. `from`
-  // names the connection, whose turns a long path waits for; counting ends once it is `gone`.
-  // The match is leased as asked, where it can be.
-  // Of a request that counts: kInvalidArgument for a budget that is none, kCorruption as a get,
-  // kRejected where what is stored of the path did not stay the same for as long as it takes.
+  // identifies the connection on whose behalf a long path waits for its turns. Counting ends with
+  // kCanceled once `gone` is true. The match is leased as requested if possible.
+  // For a request that counts: kInvalidArgument for an invalid budget, kCorruption as for a get,
+  // kRejected if the path's stored segments did not stay the same during the count.
   Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
                                const bool& gone) const;
 
  private:
   using Links = std::vector<Catalog::Link>;
-  // `links` are what the match is of.
+  // `links` receives the matched segments.
   Task<Result<msg::Match>> find(const Tenant& tenant, msg::Lookup request, const void* from,
                                 const bool& gone, Links& links) const;
   // A match without its price.
@@ -48,17 +48,17 @@ class Lookup {
     msg::Match match;
     std::uint64_t cold_bytes = 0;
   };
-  // Any thread, both. None where something was removed meanwhile, so that it has to be matched
+  // Both run on any thread. None if a segment was removed or replaced meanwhile; the caller matches
   // again.
   std::optional<msg::Match> match(std::string_view tenant, const ModelSpec& model,
                                   const Links& links) const;
   std::optional<Described> describe(std::string_view tenant, const ModelSpec& model,
                                     const Links& links) const;
 
-  struct Counting;  // of one match, as far as it has come
+  struct Counting;  // the counts of one match so far
   Task<Result<msg::Match>> count(Owner owner, const ModelSpec& model, const msg::Lookup& request,
                                  Links& links, const bool& gone) const;
-  // None where what is stored has changed meanwhile.
+  // None if a stored segment has changed meanwhile.
   Task<Result<std::optional<msg::Match>>> attempt(const Owner& owner, const ModelSpec& model,
                                                   const msg::Lookup& request, const Links& links,
                                                   const bool& gone) const;
@@ -71,7 +71,7 @@ class Lookup {
                                           std::size_t& inline_left, const Owner& owner) const;
 
   const Parts parts_;
-  mutable CountedMatches counted_;  // asked on the loop alone
+  mutable CountedMatches counted_;  // used on the loop only
 };
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// One put under way: what its stages share.
+// The state of a put in progress, which its stages share.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 
 namespace precis {
 
-// Counts a put as under way, and at its end as aborted unless it was committed.
+// Counts a put as in progress, and at its end as committed or aborted.
 class PutCount {
  public:
   explicit PutCount(Metrics& metrics) : metrics_(metrics), open_(metrics.puts_open, 1) {
@@ -40,11 +40,11 @@ class PutCount {
 
 class OpenPut : public std::enable_shared_from_this<OpenPut> {
  public:
-  // ---- set when it is planned
-  Owner owner;  // its tenant, and the connection that began it
+  // ---- set when the put begins
+  Owner owner;  // the tenant, and the connection that began the put
   ModelSpec model;
   Recipe recipe;
-  SegmentRow row;  // for the commit; plan and sizes are filled in as layers are compressed
+  SegmentRow row;             // for the commit, which sets plan and sizes
   std::uint64_t entries = 0;  // the entries to keep, or the cap of a quality target
   bool already_stored = false;
   Digest joint_name{};                           // further writers find the put by it
@@ -52,7 +52,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   std::vector<Catalog::Projection> projections;  // [num_layers], only if the recipe needs them
   Projections::Part part = Projections::Part::kWeights;
   std::shared_ptr<JointPut> joint;       // shared with the writers that wait
-  std::unique_ptr<PutRoom::Place> room;  // its reserved memory, until its layers are gone
+  std::unique_ptr<PutRoom::Place> room;  // the memory reserved for it
   std::unique_ptr<PutCount> count;
 
   // ---- its layers
@@ -61,22 +61,23 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   // the measures of a quality target.
   std::mutex joining;
   std::unique_ptr<kernels::Joiner> joiner;
-  std::vector<std::vector<float>> floors;  // [num_layers], of a quality target
-  std::vector<double> mass;                // [num_layers], of a quality target
+  std::vector<std::vector<float>> floors;  // [num_layers], only for a quality target
+  std::vector<double> mass;                // [num_layers], only for a quality target
   std::atomic<std::uint64_t> compress_ns{0};
 
   // ---- its progress, on the loop's thread
-  Status failure;  // of any stage; it ends the put
-  // The last time that a request of it was accepted. Refused requests do not keep a put alive.
+  Status failure;  // the first error of any stage; it ends the put
+  // When a request of any writer last succeeded, or was rejected for lack of memory. Other refused
+  // requests do not count, so that they do not keep the put's memory.
   std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
-  std::size_t requests = 0;        // under way
-  std::size_t behind = 0;          // compressions and moves of records under way
-  std::function<void(bool)> idle;  // the commit waits until `behind` is 0
+  std::size_t requests = 0;        // in progress
+  std::size_t behind = 0;          // compressions and moves of records in progress
+  std::function<void(bool)> idle;  // set while the commit waits until `behind` is 0
   bool placed = false;             // place_seats() is done
   bool committing = false;
-  Durability durability = Durability::kMemory;  // once committed
+  Durability durability = Durability::kMemory;  // of the commit
 
-  // Counts a request as under way.
+  // Counts a request as in progress.
   class Busy {
    public:
     explicit Busy(OpenPut& put) : put_(put) { ++put_.requests; }
@@ -92,7 +93,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
     if (failure.ok()) failure = why;
   }
   std::uint32_t num_tokens() const { return row.end - row.begin; }
-  // Whether no other layer changes a layer's records once they are encoded.
+  // Whether a layer's records are final once they are encoded: no other layer changes them.
   bool final_when_encoded() const {
     return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
   }
@@ -100,19 +101,22 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   bool is_quick() const {
     return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj();
   }
-  // "layer 3 (tokens 5 to 9), layers 5-29": the layers that are not complete; empty if none.
+  // The layers that are not complete, for example "layer 3 (queries of only 2 of 8 KV heads),
+  // layers 5-29". Empty if all are complete.
   std::string missing_layers() const;
 
   // ---- sizes in bytes
-  // A layer's records at most, however its heads share the layer's slots.
+  // The most that a layer's records take, however its heads share the layer's slots.
   std::size_t records_bytes_max(std::uint32_t layer) const;
   std::size_t projection_bytes(std::uint32_t layer) const;
-  // All records at most, at this budget.
+  // The most that the records of the whole budget take, however layers and heads share it.
   std::size_t entries_bytes_max() const;
-  // What the put stages at once: one layer as pushed, one layer's records, and the records of the
-  // others. Pushed observations come on top.
+  // The most that the put stages at a time: one layer as pushed, one layer's records and
+  // projection, and the records of the whole budget. Observations come on top; the client decides
+  // their size.
   std::size_t staged_bytes_max() const;
-  // Digests, tail and counts, which it keeps until it is committed or has failed.
+  // Digests, token tail and counts. The put keeps these in addition, until it is committed or has
+  // failed.
   std::size_t kept_bytes() const;
   void drop_kept();
 };

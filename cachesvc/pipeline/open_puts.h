@@ -1,4 +1,4 @@
-// All puts under way. Loop thread only.
+// All puts in progress. Loop thread only.
 #pragma once
 
 #include <memory>

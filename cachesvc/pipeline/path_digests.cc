@@ -10,9 +10,9 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kPlaces = 1u << 14;  // a million tokens of the default block
+constexpr std::size_t kPlaces = 1u << 14;  // slots; a million tokens in blocks of the default size
 
-// Seeded, for the tokens are the clients'.
+// Seeded, because clients choose the tokens.
 std::size_t place_of(const Digest& before, std::span<const TokenId> block) {
   static const std::uint64_t seed = [] {
     std::random_device random;

@@ -1,6 +1,6 @@
-// Hashes paths, and remembers blocks' digests: a session's next path begins with its last one, and
-// what is looked up is put soon after. Told by the block before and the block's own tokens, so what
-// paths share is kept once.
+// Hashes paths and caches the digests of blocks: a session's next path begins with its last one,
+// and a path that is looked up is often put soon after. The key is the digest before the block and
+// the block's tokens, so the shared beginning of paths is cached once.
 #pragma once
 
 #include <array>
@@ -12,25 +12,26 @@
 
 namespace precis {
 
-// One thread's. Takes 5 MiB: of blocks that fall on the same place the last one is kept.
+// For one thread. Takes 5 MiB. If several blocks map to one slot, it keeps the last one.
 class PathDigests {
  public:
   PathDigests();
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
-  // Hashes on from where `path.blocks` ends: at most `tokens_max` tokens, and at most `hashed_max`
-  // of blocks that are not remembered, but a block at least. Returns whether the path is hashed.
+  // Continues to hash where `path.blocks` ends: at least one block, then at most `tokens_max`
+  // tokens, and at most `hashed_max` tokens of blocks that are not cached. Returns whether the
+  // whole path is hashed.
   bool extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max);
-  // Blocks that were not remembered.
+  // The number of blocks that were not cached.
   std::uint64_t hashed() const { return hashed_; }
 
  private:
-  // Larger blocks than a model has unless it says so are hashed every time.
+  // Blocks above this size, the default of models, are hashed every time.
   static constexpr std::size_t kTokensMax = 64;
   struct Known {
     Digest before;
     Digest digest;
-    std::uint32_t count = 0;  // of tokens; 0: nothing is known here
+    std::uint32_t count = 0;  // tokens in the block; 0: the slot is empty
     std::array<TokenId, kTokensMax> tokens;
   };
   const Digest& digest_of(const Digest& before, std::span<const TokenId> block);

@@ -1,5 +1,5 @@
-// Hashes token paths where it holds nobody up: what is short, or remembered, on the loop; the rest
-// on a thread beside it, in pieces that are fair between tenants.
+// Hashes token paths without blocking the loop: short or cached paths on the loop, the others on a
+// separate thread, in pieces that are fair between tenants.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ namespace precis {
 
 class PathHasher {
  public:
-  // Tokens of one piece: about a millisecond.
+  // Tokens per piece: about a millisecond of work.
   static constexpr std::size_t kPieceTokens = 64u << 10;
-  // Half a millisecond of work: beside transfers it takes longer to wake a thread for it.
+  // Half a millisecond of work: while transfers run, waking a thread takes longer.
   static constexpr std::size_t kHereTokensMax = 64u << 10;
-  static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not remembered
+  static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not cached
 
   explicit PathHasher(EventLoop& loop) : loop_(loop), room_(loop) {}
 
-  // Whether a path has few enough blocks to be hashed. Asked before with(), which takes memory for
-  // the digests of all of them.
+  // Refuses a path of too many blocks. Call it before with(), which allocates memory for all
+  // digests.
   static Status check(std::size_t num_tokens, std::uint32_t block_tokens);
 
-  // Loop thread. Hashes the path and calls `use` with it, on the loop or on the thread beside it:
-  // `use` may touch only what is thread-safe or the caller's own. The tokens are freed where `use`
-  // was called, as giving back many takes long, too. Returns what `use` returns.
+  // Loop thread. Hashes the path and calls `use` with it, on the loop or on the separate thread:
+  // `use` may touch only thread-safe objects or the caller's own. The thread that calls `use` also
+  // frees the tokens, because freeing many tokens takes long. Returns the result of `use`.
   template <typename Use>
   Task<std::invoke_result_t<Use&, const TokenPath&>> with(Owner owner, Digest root,
                                                           std::vector<TokenId> tokens,
@@ -54,14 +54,14 @@ class PathHasher {
   }
 
   const DigestRoom& room() const { return room_; }
-  // For what else is too long for the loop. Any thread.
+  // For other work that is too long for the loop. Any thread.
   FairExecutor& turns() { return turns_; }
 
  private:
   EventLoop& loop_;
   DigestRoom room_;
-  PathDigests here_;   // the loop's
-  PathDigests there_;  // of the one thread of turns_
+  PathDigests here_;   // for the loop
+  PathDigests there_;  // for the one thread of turns_
   FairExecutor turns_{"paths", 1};
 };
 

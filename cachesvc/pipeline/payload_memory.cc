@@ -16,7 +16,8 @@ PayloadMemory::PayloadMemory(Arena& arena, HotTier& hot_tier, EventLoop& loop,
       wait_(wait),
       line_(loop, wait) {}
 
-// Else it would wait in vain at the head of the line, and empty the hot tier first.
+// A request that can never fit is refused here: it would block the queue's head and empty the hot
+// tier.
 Status PayloadMemory::check_fits(const std::vector<Want>& wants) const {
   std::size_t sum = 0;
   for (const Want& want : wants) {
@@ -35,7 +36,8 @@ PayloadMemory::Answer PayloadMemory::take(const std::vector<Want>& wants, bool e
   Pieces pieces;
   for (const Want& want : wants) {
     auto piece = arena_.allocate(want.size_bytes, want.end);
-    // One eviction may free a hole too small; go on until it fits or nothing is left to evict.
+    // One eviction may free too small a range; go on until the piece fits or nothing can be
+    // evicted.
     while (evicting && !piece.ok() && piece.status().code() == StatusCode::kOutOfSpace &&
            hot_tier_.make_room(want.size_bytes) > 0) {
       piece = arena_.allocate(want.size_bytes, want.end);
@@ -78,7 +80,7 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
     line_.add(
         owner,
         [this, wants, tell, used = SIZE_MAX]() mutable -> std::function<void()> {
-          // Shared with the one call to come: std::function wants what it holds to be copyable.
+          // A shared_ptr, because std::function requires a copyable closure; it is called once.
           const auto pieces = std::make_shared<Answer>(take(wants()));
           const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
           if (none) {
@@ -92,7 +94,7 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
           tell(unwanted() ? Status::canceled("nobody wants it any more") : give_up(wants()));
         },
         unwanted);
-    retry();  // It may be its turn.
+    retry();  // Its turn may have come.
   });
 }
 
@@ -106,7 +108,7 @@ void PayloadMemory::retry() {
 
 PayloadMemory::Answer PayloadMemory::give_up(const std::vector<Want>& wants) {
   if (stopped_) return Status::unavailable("the service is stopping");
-  Answer pieces = take(wants);  // a last look, whoever stands before it
+  Answer pieces = take(wants);  // one last try, also ahead of others in the queue
   if (pieces.ok()) return pieces;
   std::size_t size_bytes = 0;
   for (const Want& want : wants) size_bytes += want.size_bytes;

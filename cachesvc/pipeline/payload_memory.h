@@ -1,7 +1,7 @@
-// Arena space for the paths. Takes what is free, then what the hot tier gives up, then waits its
-// turn, in a line that is fair between tenants and their connections: this is where a full service
-// slows its clients down, because what has no memory is not pulled. Loop thread only, but for the
-// destruction of a Piece.
+// Arena memory for the paths. A request gets free memory, else memory evicted from the hot tier,
+// else it waits in a queue that is fair between tenants and their connections. A full service slows
+// its clients down here: bytes without memory are not pulled. Loop thread only, except the
+// destructor of a piece.
 #pragma once
 
 #include <atomic>
@@ -25,44 +25,46 @@ class PayloadMemory {
   PayloadMemory(const PayloadMemory&) = delete;
   PayloadMemory& operator=(const PayloadMemory&) = delete;
 
-  // Pieces of the arena, all or none, so that nobody holds one while waiting for the next.
-  // kRejected if they did not come free in time, kInvalidArgument if they never can, kUnavailable
-  // once stop() was called.
+  // Acquires pieces of the arena, all or none, so that no request holds one while it waits for the
+  // next. kRejected if they did not become free in time, kInvalidArgument if they never can,
+  // kUnavailable after stop().
   struct Want {
     std::size_t size_bytes;
     Arena::End end = Arena::End::kLow;
   };
   using Pieces = std::vector<std::unique_ptr<Arena::Buffer>>;
-  // Asked for anew at every try: what is wanted may grow while it is waited for.
+  // Called at every try, because the wanted memory may grow during the wait.
   using Wants = std::function<std::vector<Want>()>;
-  // kCanceled at drop_unwanted() once it is `unwanted`.
+  // kCanceled by drop_unwanted() if `unwanted` returns true.
   Task<Result<Pieces>> acquire(
       Wants wants, Owner owner, FairWaitQueue::Unwanted unwanted = [] { return false; });
   Task<Result<Pieces>> acquire(std::vector<Want> wants, Owner owner = {});
-  // Told in a turn of its own when somebody's turn to take memory was in vain: the first time, and
-  // then where some came free since the last. What is free may lie in pieces. Replaced by the next.
+  // Sets the callback for a request whose turn came and failed: the free memory may be fragmented.
+  // Called on the loop, at a request's first failure, and again when less of the arena is in use
+  // than at its previous failure. Replaces the callback set before.
   void on_unserved(std::function<void()> told) { unserved_ = std::move(told); }
-  // As acquire(), at once or kOutOfSpace; it is nobody's turn before those who wait.
+  // As acquire(), but at once, or kOutOfSpace. It never overtakes waiting requests.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
-  // The same, of what nobody uses: the hot tier gives nothing up.
+  // As try_acquire(), but from free memory only: it evicts nothing from the hot tier.
   Result<Pieces> try_free(const std::vector<Want>& wants);
 
-  // Where somebody waits, takes from the hot tier what nobody reads: waiters would take it all, and
-  // before staged memory is moved together is the time, lest it leave holes there.
+  // If a request waits, evicts all unused layers from the hot tier. Call it before compacting
+  // staged records: the waiting requests would evict these layers later and leave holes between the
+  // records.
   void reclaim();
 
   bool is_awaited() const { return waiting_.load() > 0; }
 
-  // Who does not want it any more waits no longer.
+  // Ends the wait of the requests that are unwanted by now.
   void drop_unwanted() { line_.drop_unwanted(); }
 
-  // Any thread: memory may have come free; waiters try again.
+  // Any thread. Memory may have become free: waiting requests try again.
   void retry();
 
-  // Nobody waits any more: the service is stopping.
+  // Ends all waits, because the service is stopping.
   void stop();
   std::size_t waiting() const { return waiting_.load(); }
-  // How long those who come from now on wait. Loop thread only.
+  // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
     line_.set_wait(wait);
@@ -77,12 +79,12 @@ class PayloadMemory {
 
   Arena& arena_;
   HotTier& hot_tier_;
-  const std::size_t size_bytes_;  // of the arena, less what was taken before this came
+  const std::size_t size_bytes_;  // of the arena, less what was in use at construction
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairWaitQueue line_;
   std::function<void()> unserved_ = [] {};
-  std::atomic<std::size_t> waiting_{0};  // in the line
+  std::atomic<std::size_t> waiting_{0};  // requests in the queue
   bool stopped_ = false;
 };
 

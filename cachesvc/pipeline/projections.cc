@@ -58,11 +58,11 @@ kernels::OutputProjection Projections::view(const StoredProjection& row, Part pa
   return o_proj;
 }
 
-// ---- taking in ----------------------------------------------------------------------------------
+// ---- adding -------------------------------------------------------------------------------------
 
 Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request, Connection& from) {
   const Status status = co_await take_in(tenant, std::move(request), from);
-  parts_.memory.retry();  // what it held has come free, however it ended
+  parts_.memory.retry();  // its memory is free now, on errors too
   co_return status;
 }
 
@@ -94,7 +94,7 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
   PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&]() -> Status {
     const kernels::OutputProjection o_proj = view(row, Part::kWeights, weights);
     grams = kernels::gram_matrices(o_proj, model.num_q_heads, model.head_dim);
-    // A weight that is not finite spoils its row of the Gram matrix, the diagonal for certain.
+    // A weight that is not finite makes the diagonal of its row of the Gram matrix not finite.
     for (const float sum : grams) {
       if (std::isfinite(sum)) continue;
       return Status::invalid("the output projection of layer " + std::to_string(row.layer) +
@@ -110,7 +110,7 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
   co_return stored;
 }
 
-// ---- lending ------------------------------------------------------------------------------------
+// ---- leasing ------------------------------------------------------------------------------------
 
 HotTier::Lease Projections::find(const Catalog::Projection& row, Part part) {
   return parts_.hot_tier.find(projection_id(row->tenant, row->model, is_gram(part)), row->layer,

@@ -1,6 +1,6 @@
-// Output projections: taken in once, layer by layer, and leased to the puts whose recipe needs
-// them. In memory they live in the hot tier as segments' layers do, so that they give way like
-// them. All methods on the loop's thread.
+// Output projections: each layer's is added once, and leased to puts whose recipe needs it. In
+// memory they live in the hot tier like the layers of segments, and are evicted like them. Loop
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace precis {
 
 class Projections {
  public:
-  // All outlive it.
+  // All must outlive this object.
   struct Parts {
     EventLoop& loop;
     Executor& compute;
@@ -35,15 +35,15 @@ class Projections {
   explicit Projections(Parts parts) : parts_(std::move(parts)) {}
 
   // Pulls, checks and stores one layer's weights with their Gram matrices. kInvalidArgument names
-  // the field: a layer past the model's, a region of another size, a weight that is not finite, a
-  // layer that has others already.
+  // the field: a layer past the model's last, a region of the wrong size, a weight that is not
+  // finite, or a layer that has other weights already.
   Task<Status> add(const Tenant& tenant, msg::PushProjection request, Connection& from);
 
-  // What `recipe` needs of a projection, and how many bytes that is.
+  // The part of a projection that `recipe` needs, and its size in bytes.
   using Part = Catalog::ProjectionPart;
   static Part part_of(const Recipe& recipe);
   static std::size_t part_bytes(const StoredProjection& row, Part part);
-  // Null if it is not in memory; then read() it into a buffer of part_bytes().
+  // Null if it is not in memory; then call read() with a buffer of part_bytes().
   HotTier::Lease find(const Catalog::Projection& row, Part part);
   Task<Result<HotTier::Lease>> read(const Catalog::Projection& row, Part part,
                                     std::unique_ptr<Arena::Buffer> memory, Owner owner);

@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// As many layers as the CPU compresses at a time. A third one, ready to follow, was no faster.
+// As many layers as the CPU compresses at a time. When measured, a third one brought no gain.
 constexpr std::size_t kInPlaceMax = 2;
 
 }  // namespace
@@ -28,7 +28,7 @@ Task<void> PutCompression::run(std::shared_ptr<OpenPut> put, std::uint32_t layer
   --staged_;
 }
 
-// A layer is read in place only if no staged layer waits: the client cannot reuse the memory until
+// A layer is read in place only if no staged layer waits: the client cannot reuse its memory until
 // the layer is compressed, which should take no longer than two copies.
 Task<bool> PutCompression::run_in_place(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                                         Connection& from) {
@@ -69,8 +69,8 @@ Task<void> PutCompression::compress(std::shared_ptr<OpenPut> put, std::uint32_t 
     put->fail(status);
     layer.drop_rows();
   }
-  // Records that the store is writing do not move, so there is nothing to compact unless a request
-  // waits.
+  // Records that the store is writing cannot move, so final records are compacted only if a request
+  // waits for memory.
   if (parts_.memory.is_awaited() || !put->final_when_encoded()) co_await memory_.compact(put);
   memory_.end_work(*put);
 }

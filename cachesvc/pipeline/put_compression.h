@@ -1,6 +1,6 @@
-// Takes a layer of a put from its rows to its records: check, score, order, join, encode, and for
-// records that no other layer changes, the write to the store. Loop thread only, except the stages
-// themselves, which run on compute threads.
+// Compresses a layer of a put: check, score, order, join, encode. Then gives the records to the
+// store to write, if no other layer changes them. Loop thread only, except the stages themselves,
+// which run on compute threads.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,24 @@ namespace precis {
 
 class PutCompression {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   PutCompression(const PutParts& parts, PutMemory& memory);
 
-  // Compresses a layer whose rows are staged. A failure is the put's.
+  // Compresses a layer whose rows are staged. An error fails the put.
   Task<void> run(std::shared_ptr<OpenPut> put, std::uint32_t layer);
   // Compresses a claimed layer in the client's memory, if it is whole and readable there. Returns
   // whether it did.
   Task<bool> run_in_place(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                           Connection& from);
-  // Hands a layer's final records to the store, which shares them: they stay where they are until
-  // they are written, even if the put has ended.
+  // Lets the store write a layer's final records. The store shares the records: they stay in place
+  // until they are written, even if the put ends before. Also called with the put's lock held, on
+  // compute threads.
   void write(OpenPut& put, PutLayer& layer);
 
  private:
   bool read_in_place(OpenPut& put, const msg::PushLayer& piece, Connection& from);
   Task<void> compress(std::shared_ptr<OpenPut> put, std::uint32_t layer);
-  // On compute threads. The layers of a put share what join() locks.
+  // On compute threads. Layers of one put join one at a time, under the put's lock.
   Status stages(OpenPut& put, std::uint32_t layer);
   Status join(OpenPut& put, std::uint32_t layer, kernels::OrderedLayer ordered);
 

@@ -1,5 +1,5 @@
-// One layer of a put: how far it has come, and its memory on the way. It passes through the states
-// in their order, each once.
+// One layer of a put: its state, and the memory that it has in that state. A layer passes through
+// the states in order, each once.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class PutLayer {
 
   // kAwaited -> kClaimed, before the first piece. `rows` are the memory that pieces fill.
   void begin(std::unique_ptr<StagedLayer> rows, EventLoop& loop);
-  // kClaimed -> kStaged, once every piece has arrived or can be read where it is.
+  // kClaimed -> kStaged, once every piece has arrived, or can be read in the client's memory.
   void stage();
   // kStaged -> kCompressed. Frees the rows and the projection.
   void compress();
@@ -45,14 +45,14 @@ class PutLayer {
   // Frees the rows and the projection of a layer whose compression failed.
   void drop_rows();
 
-  // Whether the records may be moved within the arena. With the put's lock.
+  // Whether the records may be moved within the arena. The caller holds the put's lock.
   bool may_move() const {
     return !counts.empty() && records && !(being_written && being_written->load());
   }
 
   std::unique_ptr<StagedLayer> rows;    // kClaimed and kStaged
   std::unique_ptr<Gate> taking_memory;  // from kClaimed on: one piece at a time takes memory
-  HotTier::Lease projection;            // the same, if the recipe needs one
+  HotTier::Lease projection;            // kClaimed and kStaged, if the recipe needs one
   // Memory for the records, from the first piece on. Shared with the store while it writes.
   std::shared_ptr<Arena::Buffer> records;
   std::vector<std::uint32_t> counts;  // [num_kv_heads], once the records are encoded

@@ -22,9 +22,9 @@ Task<Status> PutMemory::take(std::shared_ptr<OpenPut> owner, std::uint32_t index
   using Part = StagedLayer::Part;
   OpenPut& put = *owner;
   PutLayer& layer = put.layers[index];
-  // All at once, together with what later pieces of the layer ask for meanwhile: layers of a put
-  // that are pushed together, each with a part of its memory, would wait for each other. Memory for
-  // the records is included, so that compression never waits for memory.
+  // Acquires everything at once, including what later pieces of the layer ask for during the wait.
+  // If several layers of a put each held a part of their memory, they would wait for each other.
+  // Memory for the records is included, so compression never waits for memory.
   bool entries = false, observations = false, reads_projection = false;
   const auto wants = [&] {
     entries = layer.rows->needs(Part::kEntries);
@@ -78,7 +78,7 @@ Task<void> PutMemory::compact_all() {
   for (std::size_t seen = 0; seen != wanted_;) {
     seen = wanted_;
     for (const auto& put : puts_.all()) {
-      // A committing put is moving its records into the hot tier.
+      // A committing put is skipped: its records are moving into the hot tier.
       if (put->committing || !parts_.memory.is_awaited()) continue;
       if (std::ranges::any_of(put->layers, &PutLayer::is_compressed)) co_await compact(put);
     }
@@ -86,8 +86,9 @@ Task<void> PutMemory::compact_all() {
   wanted_ = 0;
 }
 
-// Evicts first, then moves, and only then lets waiters look: layers that a waiter evicts itself
-// could leave a hole. Memory below these records may be below another put's afterwards.
+// Evicts unused layers first, then compacts, and only then lets waiting requests try: their own
+// evictions could leave a hole between records. A move may free a range below another put's
+// records, so all puts are compacted again after it.
 Task<void> PutMemory::compact(std::shared_ptr<OpenPut> put) {
   begin_work(*put);
   parts_.memory.reclaim();

@@ -1,5 +1,5 @@
-// Memory of the layers of puts: a piece takes memory for its layer, and if a request waits for
-// memory, the records of puts are moved together so that free memory is contiguous. Loop thread
+// Memory for the layers of puts. A piece acquires memory for its layer. If a request waits for
+// memory, the records of puts are compacted, so that the free memory is contiguous. Loop thread
 // only.
 #pragma once
 
@@ -14,24 +14,25 @@ namespace precis {
 
 class PutMemory {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   PutMemory(const PutParts& parts, const OpenPuts& puts);
   ~PutMemory();
   PutMemory(const PutMemory&) = delete;
   PutMemory& operator=(const PutMemory&) = delete;
 
-  // Takes the memory that a layer's claimed pieces need: for its rows, its records, and the
-  // projection that weighs it. kRejected if there is none in time.
+  // Acquires the memory that a layer's claimed pieces need: for its rows, its records and its
+  // projection. kRejected if the memory does not become free in time.
   Task<Status> take(std::shared_ptr<OpenPut> put, std::uint32_t layer, const Connection& from);
 
-  // Moves the records of `put` together, and lets waiters try again.
+  // Compacts the records of `put`, then lets waiting requests try again.
   Task<void> compact(std::shared_ptr<OpenPut> put);
-  // The records of `put` may move again, or be evicted.
+  // Call this when the records of `put` may move again, or be evicted.
   void unpinned(const std::weak_ptr<OpenPut>& put);
-  // Frees the memory of a put that has failed, whoever still refers to it.
+  // Frees the memory of a failed put once its work and requests have ended, even if a client keeps
+  // it open.
   void free_failed(OpenPut& put);
 
-  // Counts a compression or a move of records as under way.
+  // Counts a compression or a move of records as in progress.
   void begin_work(OpenPut& put);
   void end_work(OpenPut& put);
   bool idle() const { return under_way_ == 0; }
@@ -42,7 +43,7 @@ class PutMemory {
   const PutParts& parts_;
   const OpenPuts& puts_;
   std::size_t under_way_ = 0;  // compressions and moves of all puts
-  std::size_t wanted_ = 0;     // how often compact_all() was asked for while it runs
+  std::size_t wanted_ = 0;     // calls of compact_all() since its run began
 };
 
 }  // namespace precis

@@ -17,7 +17,7 @@
 
 namespace precis {
 
-// All outlive the classes that use them.
+// All must outlive the classes that use them.
 struct PutParts {
   EventLoop& loop;
   Executor& compute;

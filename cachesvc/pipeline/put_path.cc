@@ -20,7 +20,7 @@ Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg:
   const std::uint32_t asked_writers = request.writers;
   PRECIS_CO_ASSIGN(const PutPlanner::Planned planned,
                    co_await planner_.plan(tenant, std::move(request), from));
-  // Another writer may have begun the put meanwhile. This one joins it as it was begun.
+  // Another writer has begun this put: join it, with the parent and the recipe of its begin.
   if (auto other = asked_writers > 1 ? puts_.find_joint(planned.put->joint_name) : nullptr) {
     PRECIS_CO_TRY(co_await other->joint->join());
     co_return other;
@@ -75,7 +75,7 @@ Task<Status> PutPath::push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
     const OpenPut::Busy busy(*put);
     taken = co_await take(put, std::move(piece), from);
   }
-  // A piece that got no memory in time may come again, so its put stays alive.
+  // A piece that got no memory in time may be pushed again, so it counts as activity of the put.
   if (taken.ok() || taken.code() == StatusCode::kRejected) {
     put->heard = std::chrono::steady_clock::now();
   }
@@ -122,7 +122,7 @@ Task<Status> PutPath::take_memory(std::shared_ptr<OpenPut> put, const msg::PushL
   if (put->failure.ok()) taken = co_await memory_.take(put, piece.layer, from);
   layer.taking_memory->leave();
   PRECIS_CO_TRY(put->failure);
-  if (taken.code() == StatusCode::kRejected) {  // which does not end the put
+  if (taken.code() == StatusCode::kRejected) {  // does not end the put
     layer.rows->unclaim(piece);
   } else if (!taken.ok()) {
     put->fail(taken);
@@ -139,7 +139,7 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<OpenPut> put,
       writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
   if (info.ok()) put->heard = std::chrono::steady_clock::now();
   memory_.free_failed(*put);
-  // A writer that asks again may ask for more than what was carried out.
+  // A repeated request may ask for stronger durability than the commit had.
   if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));
   co_return info;
 }
@@ -204,13 +204,14 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   row.created_unix_ms = parts_.clock.unix_ms();
   PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
                                 [&] { return parts_.catalog.commit(row, payload, durability); }));
-  // Two equal puts may end at once: the first one's records are stored, and only those may be hot.
+  // Two equal puts may commit at the same time. The records of the first are stored, and only those
+  // may enter the hot tier.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);
   if (!stored.ok() || !(**stored == row)) co_return stored.status();
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
     parts_.hot_tier.insert(row.id, l, *stored, put.layers[l].commit());
   }
-  parts_.memory.retry();  // the hot tier gives way to waiters
+  parts_.memory.retry();  // layers in the hot tier can be evicted
   co_return Status();
 }
 

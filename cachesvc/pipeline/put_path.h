@@ -1,6 +1,6 @@
 // Puts: begin -> push (claim, stage, compress) -> commit (place seats, write, store). A put lives
-// from begin() to commit() or abort(); if its client leaves before, no trace of it stays. Nothing
-// is visible before the commit. Loop thread only.
+// from begin() to commit() or abort(). If its client leaves before, the put leaves no trace.
+// Nothing is visible before the commit. Loop thread only.
 #pragma once
 
 #include <chrono>
@@ -19,29 +19,31 @@ class PutPath {
   PutPath(const PutPath&) = delete;
   PutPath& operator=(const PutPath&) = delete;
 
-  // Finds the parent, settles recipe and budget, and waits until there is room for all that the put
-  // stages; or joins the put that another of its writers has begun. The put is shared by its
-  // requests under way and by all its writers.
+  // Finds the parent, sets recipe and budget, and waits until there is room for all that the put
+  // stages. If another writer has begun the same put, joins that put instead. All writers of a put
+  // and its requests in progress share it.
   Task<Result<std::shared_ptr<OpenPut>>> begin(const Tenant& tenant, msg::BeginPut request,
                                                const Connection& from);
-  // The answer to the put's client: among others, the range of tokens to push.
+  // The reply to the client: among others, the range of tokens to push.
   static msg::PutBegun describe(const OpenPut& put);
 
-  // Gives a put up for all its writers. Work under way ends at its next stage, then the put's
-  // memory is freed.
+  // Gives a put up, for all of its writers. Its work in progress ends at the next stage, then its
+  // memory is freed. kInvalidArgument while the put is being committed.
   Status abort(OpenPut& put);
-  // Whether no request of the put is under way and none was accepted after `since`.
+  // Whether no request of the put is in progress, and none has counted since `since`
+  // (OpenPut::heard).
   static bool is_silent(const OpenPut& put, std::chrono::steady_clock::time_point since);
-  // Whether no layer is being compressed or moved.
+  // Whether no layer is being compressed and no records are being moved.
   bool idle() const { return memory_.idle(); }
 
-  // Takes one piece of a layer; returns once its bytes are here. A complete layer is compressed
-  // after that, or before it if its rows are read in place.
-  // kRejected: there is no memory for the piece now; it may be pushed again.
+  // Takes one piece of a layer; completes when the piece's bytes have arrived. A complete layer is
+  // compressed in the background, except that a layer whose rows are read in place is compressed
+  // before its push completes. kRejected: there is no memory for the piece now; it may be pushed
+  // again.
   Task<Status> push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, Connection& from);
 
-  // Waits for compression, and until all writers ask for the commit, then stores the segment. A
-  // writer that asks again waits for the same commit, or gets its outcome.
+  // Waits for compression and until all writers have asked for the commit, then stores the segment.
+  // A repeated request waits for the same commit, or gets its outcome.
   Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<OpenPut> put, JointPut::Writer writer,
                                         Durability durability);
 

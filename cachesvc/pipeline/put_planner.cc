@@ -12,20 +12,21 @@
 namespace precis {
 namespace {
 
-// Up to this many entries, the loop itself shares out a budget that is shared entry by entry: that
-// takes no longer than waking a thread.
+// The loop itself makes joiners that walk at most this many entries: that takes no longer than
+// waking a thread.
 constexpr std::uint64_t kInlineEntriesMax = 1024;
-// Sharing out may take a step and some bytes for each entry, and gives the exact memory that a put
-// needs. Above this many entries, a put that certainly does not fit is refused without it.
+// Making a joiner may take a step and some bytes for each entry, and only then is the put's exact
+// size known. Above this many entries, a put that certainly does not fit is refused without making
+// one.
 constexpr std::uint64_t kSharedToRefuseMax = 1u << 20;
 
 std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
-// Names what every writer of a put requests alike. What follows from it, for example the parent,
-// may differ for a later writer, so a writer joins the put as it was begun. The tip names tenant,
-// model and tokens.
+// A digest of what all writers of a put request. Results such as the parent may be different for a
+// later writer, so a joining writer takes those of the first. The tip stands for tenant, model and
+// tokens.
 Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::size_t end) {
   std::vector<std::byte> bytes = encode(msg::Request{end, without_tokens});
   const Bytes name = std::as_bytes(std::span(tip.bytes));
@@ -33,11 +34,12 @@ Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::s
   return sha256(bytes);
 }
 
-// Notes which entries the KV was computed over: those of the parents, read at the budget `read`.
+// Records what the KV was computed over: the entries of the stored parents that a read at `read`
+// returns.
 Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
                     const ModelSpec& model, SegmentRow& row) {
   row.parent_read = read;
-  if (read && read->kind == Budget::Kind::kQuality) return {};  // it names no number of entries
+  if (read && read->kind == Budget::Kind::kQuality) return {};  // it has no entry count
   for (const Catalog::Row& parent : parents) {
     PRECIS_ASSIGN(const std::uint64_t entries,
                   cut_entries_at_most(*parent, model, read.value_or(Budget::all())));
@@ -72,7 +74,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
       });
 }
 
-// Recipe and budget: the request's, or those of the narrowest scope that sets them.
+// Sets recipe and budget: the request's, else those of the narrowest scope that sets them.
 Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
   const msg::BudgetRow defaults =
       parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
@@ -85,12 +87,12 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   return {};
 }
 
-// Finds what the recipe needs besides the pushed rows.
+// Finds the profile and the projections that the recipe needs.
 Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put) {
   if (put.recipe.needs_profile()) {
     PRECIS_ASSIGN(auto found, parts_.catalog.find_profile(tenant.name, model, put.recipe));
     put.profile = std::move(found.profile);
-    // A name may mean another table later; the recipe names this one.
+    // A name may refer to another profile later, so the recipe records this profile's digest.
     put.recipe.profile = found.digest.hex();
   }
   if (!put.recipe.needs_o_proj()) return {};
@@ -103,7 +105,7 @@ Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put
   return {};
 }
 
-// The segment's token range, its parent, and its id.
+// Sets the segment's tokens, its parent and its id.
 Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
                          OpenPut& put) {
   const ModelSpec& model = put.model;
@@ -147,7 +149,8 @@ Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, con
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
-  // A put restores what a trim took, and replaces a segment that was computed over fewer entries.
+  // A put restores what a trim removed, and replaces a segment that was computed over fewer
+  // entries.
   const auto stored = parts_.catalog.segment(tenant.name, row.id);
   put.already_stored = stored.ok() && is_as_good(**stored, row);
   if (put.already_stored) {  // nothing will be pushed

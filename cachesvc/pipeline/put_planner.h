@@ -1,5 +1,5 @@
-// Decides what a put is: its recipe and budget, what the recipe needs, its place on the token path,
-// and the memory that it needs. Loop thread only, unless a function says otherwise.
+// Plans a put: its recipe and budget, what the recipe needs, the segment's place on the token path,
+// and the memory that the put needs. Loop thread only, unless a function says otherwise.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace precis {
 
 class PutPlanner {
  public:
-  // `parts` outlive it.
+  // `parts` must outlive this object.
   explicit PutPlanner(const PutParts& parts) : parts_(parts) {}
 
   struct Planned {
     std::shared_ptr<OpenPut> put;
-    Status status;  // why the put cannot be as it is requested; a further writer may still join it
+    Status status;  // why the put is refused; its writer may still join another writer's put
   };
   Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from);
 

@@ -7,7 +7,8 @@
 namespace precis {
 namespace {
 
-// A hole of this share of the records behind it is closed although no request waits for memory.
+// A hole of at least 1/8 of the size of the records above it is closed even if no request waits for
+// memory.
 constexpr std::size_t kHoleShare = 8;
 
 Status cut_at_quality(OpenPut& put, std::vector<MutableBytes>& layers) {

@@ -1,17 +1,18 @@
-// The records of a put's layers between their encoding and the commit: cut back for later layers,
-// moved together, and brought into their final form. On compute threads.
+// The records of a put's layers between encoding and commit: they are trimmed for later layers,
+// compacted, and finished. Runs on compute threads.
 #pragma once
 
 #include "cachesvc/pipeline/open_put.h"
 
 namespace precis {
 
-// Cuts earlier layers' records back to what layer `newest` left them. With put.joining held.
+// Trims the records of the other layers by the seats that layer `newest` took from them (the
+// cascade). The caller holds put.joining.
 Status trim_earlier(OpenPut& put, std::uint32_t newest);
 
-// Moves the encoded records of the put's layers together, so that a later layer finds contiguous
-// memory. Unless `all`, a hole that is small beside the records behind it stays: it is not worth
-// the copy. Returns whether any records were moved.
+// Compacts the encoded records of the put's layers, because a later layer needs contiguous memory.
+// Unless `all`, small holes stay: closing a hole under 1/8 of the size of the records above it is
+// not worth the copy. Returns whether any records have moved.
 bool compact_records(OpenPut& put, bool all);
 
 // Once all layers are encoded: places the seats that depend on all of them, cuts at a quality

@@ -23,7 +23,7 @@ Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, 
         owner,
         [this, bytes, done]() -> std::function<void()> {
           if (!fits(bytes)) return nullptr;
-          // Shared with the one call to come: std::function wants what it holds to be copyable.
+          // A shared_ptr, because std::function requires a copyable closure; it is called once.
           auto place =
               std::make_shared<std::unique_ptr<Place>>(std::make_unique<Place>(*this, bytes));
           return [done, place] { done(std::move(*place)); };

@@ -1,6 +1,6 @@
-// Admission of puts by bytes: a put may begin once all that it will stage fits beside what those
-// under way will. So puts that wait for memory never wait for each other for ever, each holding
-// what the next one lacks. Loop thread only.
+// Admits puts by bytes: a put begins when everything that it will stage fits beside what the puts
+// in progress will stage. So puts do not deadlock, each holding memory that another one waits for.
+// Loop thread only.
 #pragma once
 
 #include <chrono>
@@ -16,12 +16,12 @@ namespace precis {
 
 class PutRoom {
  public:
-  // `size_bytes`: of the arena that puts may count on; a put that is alone may count on more. What
-  // a put keeps beside the arena counts as well, so that it is bounded with the rest.
+  // `size_bytes`: the part of the arena that puts may use; a put that is alone may use more. Bytes
+  // that a put keeps outside the arena count too, so that they are bounded as well.
   PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait)
       : loop_(loop), size_bytes_(size_bytes), wait_(wait), line_(loop, wait) {}
 
-  // What a put has been promised, until destroyed.
+  // A put's admitted bytes; its destructor returns them.
   class Place {
    public:
     Place(PutRoom& room, std::size_t bytes) : room_(room), bytes_(bytes) { room_.taken_ += bytes; }
@@ -34,13 +34,13 @@ class PutRoom {
     const std::size_t bytes_;
   };
 
-  // Waits its turn, fair between tenants and their connections. kRejected once it has waited in
-  // vain, kUnavailable once stop() was called.
+  // Waits for its turn, fair between tenants and their connections. kRejected if the bytes did not
+  // become free within the wait, kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
   void stop();
   std::size_t waiting() const { return line_.size(); }
   std::size_t taken_bytes() const { return taken_; }
-  // How long those who come from now on wait. Loop thread only.
+  // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
     line_.set_wait(wait);

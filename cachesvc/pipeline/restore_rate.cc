@@ -7,9 +7,9 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kProbeBytes = 8u << 20;         // beyond the private caches of one core
-constexpr double kNewShare = 0.2;                     // of a new measurement in the average
-constexpr std::uint64_t kWorthMeasuring = 64u << 10;  // below, a get is latency and not rate
+constexpr std::size_t kProbeBytes = 8u << 20;  // beyond the private caches of one core
+constexpr double kNewShare = 0.2;              // the weight of a new measurement in the average
+constexpr std::uint64_t kWorthMeasuring = 64u << 10;  // latency dominates smaller gets
 
 }  // namespace
 
@@ -26,7 +26,7 @@ RestoreRate::RestoreRate() {
 void RestoreRate::update(Rate& rate, std::uint64_t bytes, double seconds) {
   if (bytes < kWorthMeasuring || seconds <= 0) return;
   const double now = static_cast<double>(bytes) / seconds;
-  // The first measurement replaces the guess whole.
+  // The first measurement replaces the estimate entirely.
   const double share = rate.measured.exchange(true) ? kNewShare : 1.0;
   rate.bytes_per_second = (1 - share) * rate.bytes_per_second + share * now;
 }

@@ -1,6 +1,6 @@
-// What restoring has cost lately, so that a match can carry a price. Rates are exponential averages
-// of measured gets and cold reads; until the first of either, a copy timed at start stands for it,
-// which is optimistic for the cold tier.
+// Measures recent reads, so that a match can carry a predicted time. The rates are exponential
+// averages of measured gets and cold reads. Before the first measurement of either, a copy timed at
+// start replaces it, which is optimistic for the cold tier.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class RestoreRate {
   // Thread-safe.
   void served(std::uint64_t bytes, double seconds) { update(served_, bytes, seconds); }
   void read_cold(std::uint64_t bytes, double seconds) { update(cold_, bytes, seconds); }
-  // Cold bytes are read before they are served.
+  // Cold bytes are read first, then served.
   double predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const;
 
  private:

@@ -12,15 +12,15 @@ std::string range_text(std::uint32_t begin, std::uint64_t count) {
   return "[" + std::to_string(begin) + ", " + std::to_string(begin + count) + ")";
 }
 
-// The bytes that `heads` heads of `head_bytes`, standing `stride` apart, span.
+// The bytes that `heads` heads of `head_bytes` each span, with their begins `stride` bytes apart.
 std::uint64_t span_bytes(std::uint32_t heads, std::uint64_t head_bytes, std::uint64_t stride) {
   return (heads - 1) * stride + head_bytes;
 }
 
-// The piece brings what stands apart from its tokens.
+// Whether the piece has observations, which belong to heads and not to its tokens.
 bool observes(const msg::PushLayer& piece) { return piece.queries || piece.query_mean; }
 
-// Rows begin where lines of the cache do, as kernels read them the fastest.
+// Whether rows begin on cache lines, where kernels read them the fastest.
 bool is_aligned(Bytes rows, std::size_t head_stride_bytes) {
   return (reinterpret_cast<std::uintptr_t>(rows.data()) | head_stride_bytes) % kSectionAlign == 0;
 }
@@ -89,7 +89,7 @@ Status StagedLayer::check_shape(const msg::PushLayer& piece) const {
 Status StagedLayer::check_regions(const msg::PushLayer& piece) const {
   const std::string where = "layer " + std::to_string(layer_) + ": ";
   const std::uint64_t head_bytes = std::uint64_t{piece.token_count} * row_bytes();
-  // Strides and counts are below 2^62 / 2^10, so the products here cannot overflow.
+  // Strides are at most 2^50 B and head counts at most 2^10, so the products cannot overflow.
   auto fits = [&](const char* field, const RemoteRegion& region, std::uint64_t needed) -> Status {
     if (region.size_bytes >= needed) return {};
     return Status::invalid(where + field + " exposes " + std::to_string(region.size_bytes) +
@@ -160,7 +160,7 @@ void StagedLayer::unclaim(const msg::PushLayer& piece) {
     claimed_[h].remove(piece.token_begin, piece.token_begin + piece.token_count);
     if (observes(piece)) observed_[h] = false;
   }
-  // What the next piece brings is its own affair, unless memory was taken for it.
+  // Unless memory was allocated for them, the next piece may bring other observations or scores.
   const bool observed = std::ranges::find(observed_, true) != observed_.end();
   if (observes(piece) && !observed && observations_ == nullptr) {
     num_queries_ = 0;
@@ -227,7 +227,7 @@ bool StagedLayer::read_in_place(const msg::PushLayer& piece, Connection& from) {
 
 std::vector<StagedLayer::Source> StagedLayer::sources(const msg::PushLayer& piece) const {
   std::vector<Source> out;
-  // Runs that follow each other on both sides become one.
+  // Merges runs that follow each other in source and destination.
   auto add = [&](const RemoteRegion& region, std::uint64_t offset, MutableBytes to) {
     if (!out.empty() && out.back().region == &region &&
         out.back().offset + out.back().to.size() == offset &&
@@ -280,7 +280,7 @@ std::vector<StagedLayer::Source> StagedLayer::sources(const msg::PushLayer& piec
 Task<Result<std::uint64_t>> StagedLayer::pull(msg::PushLayer piece, Connection& from,
                                               const Registration& registration) {
   std::uint64_t bytes = 0;
-  InFlight pulls(SIZE_MAX);  // bounded by the heads of one piece; the transport bounds its own
+  InFlight pulls(SIZE_MAX);  // at most the heads of one piece; the transport has its own bound
   for (const Source& source : sources(piece)) {
     co_await pulls.enter();
     bytes += source.to.size();

@@ -1,6 +1,7 @@
-// Ingest: one layer of a put while its pieces arrive. Pieces are ranges of heads and tokens, in any
-// order; each is pulled from the client's memory straight to its place, and no place is written
-// twice. A layer that comes whole need not be pulled where it can be read where it is.
+// Ingest: one layer of a put while its pieces arrive. A piece is a range of heads and of tokens;
+// pieces come in any order. Each is pulled from the client's memory straight into its place, and no
+// place is written twice. A layer pushed as one piece can be read in place instead, if the
+// connection allows that.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +21,36 @@ namespace precis {
 
 class StagedLayer {
  public:
-  // `recipe` says which observations the layer is not complete without. It and `model` outlive it.
+  // `recipe` says which observations a complete layer has. `recipe` and `model` must outlive it.
   StagedLayer(const ModelSpec& model, const Recipe& recipe, std::uint32_t layer,
               std::uint32_t num_tokens);
 
-  // Checks a piece against the model, the segment and what came before, and claims its place.
-  // kInvalidArgument names the field and the limit, and nothing is claimed.
+  // Checks a piece against the model, the segment and the earlier pieces, and claims its place. On
+  // an error nothing is claimed; kInvalidArgument names the field and the limit.
   Status claim(const msg::PushLayer& piece);
-  // Of a piece that was claimed and not pulled: as if it had not been.
+  // Undoes the claim of a piece that was not pulled.
   void unclaim(const msg::PushLayer& piece);
 
-  // Memory is in two parts, because chunked prefill has its observation queries only at its end:
-  // K, V and scores; and queries with their log-sum-exp and statistics.
+  // Memory comes in two parts, because chunked prefill has its observation queries only at its end.
+  // The entries are K, V and scores; the observations are queries, their log-sum-exp and
+  // statistics.
   enum class Part { kEntries, kObservations };
-  bool needs(Part part) const;  // claimed, and without memory yet
+  bool needs(Part part) const;  // whether it was claimed and has no memory yet
   std::size_t size_bytes(Part part) const;
   void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
 
-  // All of the layer, and nothing but K and V.
+  // Whether the piece is the whole layer, with K and V only.
   bool is_whole(const msg::PushLayer& piece) const;
-  // Instead of memory and pull(): reads a claimed piece where it is, until this ends. False where
-  // it is not whole, or `from` can't.
+  // In place of memory and pull(): reads a claimed piece in the client's memory, until this object
+  // is destroyed. Returns false if the piece is not whole or `from` cannot be read in place.
   bool read_in_place(const msg::PushLayer& piece, Connection& from);
-  // Pulls a claimed piece into the memory given; how many bytes that were.
+  // Pulls a claimed piece into the memory given. Returns the number of bytes pulled.
   Task<Result<std::uint64_t>> pull(msg::PushLayer piece, Connection& from,
                                    const Registration& registration);
 
-  // Every head and token has arrived.
+  // Whether every head and token has arrived, with the observations.
   bool complete() const;
-  std::string missing() const;  // what is to come, for people
+  std::string missing() const;  // what has not arrived, for people
   kernels::LayerInput input(std::uint32_t begin) const;
 
  private:
@@ -72,13 +74,13 @@ class StagedLayer {
   std::uint32_t num_queries_ = 0;
   bool has_lse_ = false, has_scores_ = false, has_stats_ = false;
   std::vector<TokenRanges> claimed_;    // [head]
-  std::vector<bool> observed_;          // [head] whose observations were claimed
+  std::vector<bool> observed_;          // [head] whether its observations were claimed
   std::uint64_t tokens_arrived_ = 0;    // over all heads
   std::uint32_t observed_arrived_ = 0;  // heads
   std::unique_ptr<Arena::Buffer> entries_, observations_;
-  // K and V that are read in place.
+  // K and V that are read in the client's memory.
   struct InPlace {
-    std::shared_ptr<const PeerMemory> memory;  // null for none
+    std::shared_ptr<const PeerMemory> memory;  // null if not read in place
     std::size_t head_stride_bytes = 0;
   } keys_, values_;
 };

@@ -1,4 +1,5 @@
-// Who asks: decided when a connection was greeted, and named in every call since.
+// The tenant that a request belongs to: decided in the connection's handshake, passed in every
+// call.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@ namespace precis {
 
 struct Tenant {
   std::string name;
-  std::string salt;    // of the tenant's paths: another salt is another cache
-  Weight weight = {};  // its share of what tenants wait for, beside theirs
+  std::string salt;    // of its paths: paths under another salt do not match
+  Weight weight = {};  // its share of scarce resources, relative to other tenants
 
   Owner owner(const void* connection) const { return {name, weight, connection}; }
 };

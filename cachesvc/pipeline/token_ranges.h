@@ -1,5 +1,5 @@
-// A set of tokens as ranges in order, which never touch: what was pushed of a head. Work of one
-// operation: the logarithm of the ranges, and moving those behind.
+// A set of tokens, for example those pushed for a head, as ordered ranges that do not touch. Work
+// of one operation: logarithmic in the number of ranges, and moving the ranges behind.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace precis {
 class TokenRanges {
  public:
   bool empty() const { return ranges_.empty(); }
-  // Ranges apart, once [begin, end) is among them.
+  // The number of separate ranges if [begin, end) were added.
   std::size_t count_with(std::uint32_t begin, std::uint32_t end) const {
     const auto after = first_that_ends_at_or_after(begin);
     const auto last =
@@ -29,7 +29,7 @@ class TokenRanges {
     return sum;
   }
 
-  // [begin, end), which is not empty, and overlaps none.
+  // [begin, end) must not be empty and must not overlap a range.
   void add(std::uint32_t begin, std::uint32_t end) {
     auto range = ranges_.begin() + (first_that_ends_at_or_after(begin) - ranges_.cbegin());
     if (range == ranges_.end() || range->begin > end) {
@@ -46,7 +46,7 @@ class TokenRanges {
     range->end = next->end;
     ranges_.erase(next);
   }
-  // [begin, end), all of which is there.
+  // All of [begin, end) must be in the set.
   void remove(std::uint32_t begin, std::uint32_t end) {
     const auto range = ranges_.begin() + (first_that_ends_at_or_after(end) - ranges_.cbegin());
     const Range whole = *range;

@@ -19,14 +19,14 @@ struct TrimPath::Cut {
 Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
   for (;;) {
     auto trimmed = co_await attempt(owner, request);
-    parts_.memory.retry();  // what it held has come free, however it ended
+    parts_.memory.retry();  // the attempt's memory is free now, on errors too
     PRECIS_CO_TRY(trimmed.status());
     if (*trimmed) co_return **trimmed;
-    // It was trimmed or put again meanwhile: from the start.
+    // The segment was trimmed or put again meanwhile: start again.
   }
 }
 
-// Nothing where what it read is no longer what is stored.
+// None if the row that was read is no longer the stored one.
 Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
   PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, request.segment));
@@ -70,7 +70,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   co_return trimmed;
 }
 
-// Reads one layer after the other into `layer_memory` and keeps the cut of each.
+// Reads one layer after another into `layer_memory` and writes the cut of each.
 Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
                             MutableBytes layer_memory, Cut& cut) {
   cut.row.plan.counts.clear();

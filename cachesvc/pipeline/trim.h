@@ -1,9 +1,9 @@
-// trim: read -> cut -> store, of one segment. A budget is a cut, so what is stored afterwards is
-// what a put at that budget would have stored, bit for bit; no stage of compression runs. The
-// segment keeps its id, which names what it was put as; its row says what is left.
+// trim: read -> cut -> store, of one segment. A budget is a cut, so the stored result is bit for
+// bit what a put at that budget would have stored; no stage of compression runs. The segment keeps
+// its id, which names what was put; its row says what is left.
 //
-// Gets under way go on where their cut is still stored, and end with kNotFound where it is not. A
-// put of the same gives back what was lost. All methods on the loop's thread.
+// A get in progress continues if its cut is still stored, and ends with kNotFound otherwise.
+// Putting the segment again restores the removed entries. Loop thread only.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace precis {
 
 class TrimPath {
  public:
-  // All outlive the path.
+  // All must outlive the path.
   struct Parts {
     EventLoop& loop;
     FairExecutor& reads;    // cuts
@@ -33,13 +33,13 @@ class TrimPath {
   };
   explicit TrimPath(Parts parts) : parts_(parts) {}
 
-  // Needs memory for what is left and for one layer as it is stored. kInvalidArgument naming the
-  // limit for a budget above what is stored; at what is stored it is only as durable as asked
-  // afterwards.
+  // Needs memory for the trimmed segment and for one layer as it is stored. A budget above what is
+  // stored is kInvalidArgument, naming the limit. A budget equal to what is stored only makes the
+  // segment as durable as asked.
   Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
 
  private:
-  struct Cut;  // of all layers
+  struct Cut;  // the trimmed records of all layers
   Task<Result<std::optional<msg::Trimmed>>> attempt(const Owner& owner,
                                                     const msg::TrimPrefix& request);
   Task<Status> fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
