@@ -32,14 +32,14 @@ _LEXERS = {
 }
 
 
-# What the client's headers include: the types that it takes and gives.
+# Files that the client's headers include: the types that it takes and gives.
 _TYPES = [
     *(f"schema/include/precis/{name}.h" for name in ("status", "types", "view", "messages")),
     "schema/control.capnp",
 ]
 
-# What a browser would fetch from another host: scripts, styles, images, and the script that
-# Material loads for diagrams of this class.
+# Patterns of content that a browser would fetch from another host: scripts, styles, images, and
+# the script that Material loads for diagrams of this class.
 _FETCHED = re.compile(
     r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^>]*>"
     r"|<link\b[^>]*\bhref=[\"']?(?:https?:)?//[^>]*>|class=[\"']?mermaid\b"

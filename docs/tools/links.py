@@ -14,7 +14,7 @@ from pathlib import Path
 DOCS = "docs/"  # MkDocs' own folder: its pages keep their places
 TOOLS = "docs/tools/"  # but these are source files
 
-# What stands elsewhere on the site: path in the repository -> path on the site.
+# Files with another place on the site: path in the repository -> path on the site.
 MOVED = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
