@@ -64,8 +64,7 @@ class Node:
 
     @property
     def cxx(self) -> str:
-        by_hand = "byHand" in self.rules and self.name != "ServerMessage"
-        return ("precis::" if by_hand else self.namespace + "::") + self.name
+        return ("precis" if "byHand" in self.rules else self.namespace) + "::" + self.name
 
 
 def rules_of(text: str) -> dict[str, str]:

@@ -194,9 +194,9 @@ void Service::Impl::wire() {
       std::chrono::milliseconds(config.memory_wait_ms));
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(PutParts{
-      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
-      paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
+  put_path = std::make_unique<PutPath>(
+      PutParts{loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend,
+               *catalog, paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   lookup = std::make_unique<Lookup>(Lookup::Parts{

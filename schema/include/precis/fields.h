@@ -13,6 +13,8 @@ struct Field {
   const char* name;
   Member Struct::*member;
 };
+template <typename Struct, typename Member>
+Field(const char*, Member Struct::*) -> Field<Struct, Member>;
 
 // Fields<T>::all is a tuple of T's fields, in the order of the schema.
 template <typename T>

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cachesvc/base/log.h"
-#include "cachesvc/pipeline/put_path.h"
 #include "cachesvc/pipeline/open_put.h"
+#include "cachesvc/pipeline/put_path.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/pipeline/near_peer.h"
 #include "tests/unit/store/forwarding_store.h"
