@@ -17,8 +17,9 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   }
   const Status status = co_await read_into(row, layer, into, owner, Of::kServed);
   if (status.code() != StatusCode::kNotFound) co_return status;
-  auto leased = co_await read_leased(row, layer, into, owner);  // replaced during the read
-  co_return leased ? std::move(*leased) : status;
+  // The segment was replaced during the read.
+  if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
+  co_return status;
 }
 
 Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std::uint32_t layer,
