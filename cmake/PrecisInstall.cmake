@@ -18,17 +18,23 @@ function(precis_closure target result)
   set(${result} ${target} ${found} PARENT_SCOPE)
 endfunction()
 
-# precis_pkg_config(name TARGET target DESCRIPTION text REQUIRES packages...)
-function(precis_pkg_config name)
-  cmake_parse_arguments(pc "" "TARGET;DESCRIPTION" "REQUIRES" ${ARGN})
-  set(pc_NAME ${name})
-  precis_closure(${pc_TARGET} libraries)
+# Sets `result` to the linker flags of `target` and of all that it links, except what pkg-config
+# knows.
+function(precis_static_flags target result)
+  precis_closure(${target} libraries)
   list(TRANSFORM libraries PREPEND -l)
-  list(JOIN libraries " " pc_LIBS)
-  string(APPEND pc_LIBS " -pthread -l${CMAKE_DL_LIBS}")
+  list(APPEND libraries -pthread -l${CMAKE_DL_LIBS})
   if(PRECIS_INSTALLS_CUDA)
-    string(APPEND pc_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
+    list(APPEND libraries -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt)
   endif()
+  set(${result} ${libraries} PARENT_SCOPE)
+endfunction()
+
+# precis_pkg_config(name DESCRIPTION text FLAGS flags... [REQUIRES packages...])
+function(precis_pkg_config name)
+  cmake_parse_arguments(pc "" "DESCRIPTION" "FLAGS;REQUIRES" ${ARGN})
+  set(pc_NAME ${name})
+  list(JOIN pc_FLAGS " " pc_FLAGS)
   list(JOIN pc_REQUIRES " " pc_REQUIRES)
   file(RELATIVE_PATH pc_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/precis.pc.in ${name}.pc @ONLY)
@@ -43,7 +49,7 @@ else()
   set(PRECIS_INSTALLS_CUDA OFF)
 endif()
 install(TARGETS precisd precisctl)
-install(TARGETS ${libraries} EXPORT precis
+install(TARGETS ${libraries} precis_c EXPORT precis
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(folder schema/include client/include kernels/include)
   install(DIRECTORY ${folder}/precis DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -63,10 +69,13 @@ install(FILES ${PROJECT_BINARY_DIR}/precisConfig.cmake
 
 # pkg-config
 set(client_packages capnp libssl libcrypto spdlog tomlplusplus)
-precis_pkg_config(precis-client TARGET precis_client
-  DESCRIPTION "C++ client of the Precis KV-cache store" REQUIRES ${client_packages})
-precis_pkg_config(precis-embedded TARGET precis_embedded
-  DESCRIPTION "The Precis KV-cache store inside a program" REQUIRES ${client_packages} rocksdb)
+precis_static_flags(precis_client flags)
+precis_pkg_config(precis-client DESCRIPTION "C++ client of the Precis KV-cache store"
+  FLAGS ${flags} REQUIRES ${client_packages})
+precis_static_flags(precis_embedded flags)
+precis_pkg_config(precis-embedded DESCRIPTION "The Precis KV-cache store inside a C++ program"
+  FLAGS ${flags} REQUIRES ${client_packages} rocksdb)
+precis_pkg_config(precis DESCRIPTION "The Precis KV-cache store for C programs" FLAGS -lprecis)
 
 # The unit names the installed program. Its prefix is known when it is installed.
 install(CODE "

@@ -1,7 +1,7 @@
 # Installs the build into an empty folder, and builds and runs the quickstart against what is there:
-# once by find_package(precis), once by pkg-config.
+# once by find_package(precis), once by pkg-config; and the test of the C interface by pkg-config.
 #   cmake -D ROOT=<this repository> -D BUILD=<its build folder> -D DIR=<a folder of the test>
-#     -D CXX_COMPILER= -P
+#     -D C_COMPILER= -D CXX_COMPILER= -D NM= -P
 cmake_minimum_required(VERSION 3.25)
 
 set(prefix ${DIR}/prefix)
@@ -41,10 +41,31 @@ run_quickstart(${DIR}/somebody/build/by_package)
 find_program(PKG_CONFIG pkg-config REQUIRED)
 file(GLOB_RECURSE found ${prefix}/precis-embedded.pc)
 cmake_path(GET found PARENT_PATH packages)
-execute_process(
-  COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${packages}
-    ${PKG_CONFIG} --cflags --libs precis-embedded
-  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-separate_arguments(flags)
+function(flags_of package)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${packages}
+      ${PKG_CONFIG} --cflags --libs ${package}
+    OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags)
+  set(flags ${flags} PARENT_SCOPE)
+endfunction()
+flags_of(precis-embedded)
 run(${CXX_COMPILER} -std=c++20 ${DIR}/somebody/quickstart.cc ${flags} -o ${DIR}/by_pkg_config)
 run_quickstart(${DIR}/by_pkg_config)
+
+# C
+flags_of(precis)
+run(${C_COMPILER} -std=c99 ${ROOT}/tests/unit/client/c_test.c ${flags} -o ${DIR}/by_c)
+file(GLOB_RECURSE library ${prefix}/libprecis.so)
+cmake_path(GET library PARENT_PATH libraries)
+run(${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${libraries} ${DIR}/by_c ${DIR}/c-cache-dir)
+execute_process(COMMAND ${NM} -D --defined-only --format=posix ${library}
+  OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
+file(READ ${prefix}/include/precis/precis.h header)
+foreach(symbol IN LISTS symbols)
+  string(REGEX REPLACE "[ @].*" "" symbol "${symbol}")
+  if(NOT symbol STREQUAL "PRECIS_0" AND NOT header MATCHES "[ *]${symbol}\\(")
+    message(FATAL_ERROR "libprecis.so exports ${symbol}, which precis.h does not declare")
+  endif()
+endforeach()

@@ -32,6 +32,7 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
     {"python", {"schema", "kernels", "client"}},
     {"cli", {"schema", "client"}},
     {"examples", {"client"}},
+    {"c", {"schema", "client"}},
     {"embed",
      {"schema", "kernels", "base", "net", "transport", "store", "catalog", "pipeline", "server",
       "client"}},
@@ -90,7 +91,7 @@ bool is_header(const std::string& path) {
   return extension(path) == ".h" || extension(path) == ".cuh";
 }
 bool is_source(const std::string& path) {
-  return extension(path) == ".cc" || extension(path) == ".cu";
+  return extension(path) == ".cc" || extension(path) == ".cu" || extension(path) == ".c";
 }
 bool is_cxx(const std::string& path) { return is_header(path) || is_source(path); }
 bool is_test(const std::string& path) { return begins(path, "tests/"); }
@@ -141,7 +142,7 @@ std::vector<Include> includes_of(const std::string& content) {
 
 // The part of the architecture that a file belongs to; empty if there is none.
 std::string part_of(const std::string& path) {
-  for (const char* folder : {"python", "cli", "examples"}) {
+  for (const char* folder : {"python", "cli", "examples", "c"}) {
     if (begins(path, "client/" + std::string(folder) + "/")) return folder;
   }
   for (const char* top : {"schema", "kernels", "client", "tests"}) {
