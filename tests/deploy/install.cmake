@@ -49,6 +49,18 @@ function(flags_of package)
   separate_arguments(flags)
   set(flags ${flags} PARENT_SCOPE)
 endfunction()
+flags_of(precis-client)
+if(flags MATCHES "kernels|cuda")
+  message(FATAL_ERROR "the client links compression or CUDA: ${flags}")
+endif()
+file(WRITE ${DIR}/client.cc "#include <precis/client.h>
+int main() {
+  const auto client = precis::Client::connect(\"127.0.0.1:1\", {.retry = false});
+  return client.status().code() == precis::StatusCode::kUnavailable ? 0 : 1;
+}
+")
+run(${CXX_COMPILER} -std=c++20 ${DIR}/client.cc ${flags} -o ${DIR}/client)
+run(${DIR}/client)
 flags_of(precis-embedded)
 run(${CXX_COMPILER} -std=c++20 ${DIR}/somebody/quickstart.cc ${flags} -o ${DIR}/by_pkg_config)
 run_quickstart(${DIR}/by_pkg_config)
