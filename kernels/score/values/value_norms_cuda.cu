@@ -2,7 +2,7 @@
 // reduced while they are in registers, so that no array as wide as a product is ever in memory. A
 // block of threads holds the rows of some tokens, "values" here, and passes over the matrix of each
 // query head in tiles.
-#include "kernels/score/value_norms_cuda.h"
+#include "kernels/score/values/value_norms_cuda.h"
 
 #include <cmath>
 

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/score/attention_columns.h"
+#include "kernels/score/attention/attention_columns.h"
 #include "kernels/score/layer_weight.h"
 #include "kernels/score/score.h"
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 
 namespace precis::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/common/host_device.h"
-#include "kernels/score/attention_op.h"
+#include "kernels/score/attention/attention_op.h"
 
 namespace precis::kernels {
 

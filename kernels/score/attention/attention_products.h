@@ -8,7 +8,7 @@
 
 #include "kernels/common/amx.h"
 #include "kernels/common/lane_shuffles.h"
-#include "kernels/score/attention_op.h"
+#include "kernels/score/attention/attention_op.h"
 #include "kernels/score/tile.h"
 
 namespace precis::kernels {

@@ -1,13 +1,13 @@
 // LagKV and LocalKV on CUDA (policies/scores.md, "LagKV and LocalKV"). One block of threads per
 // partition of one head computes the ranges of channels, the spread of each row within them, and
 // their softmax; K first, then V.
-#include "kernels/score/partitions_cuda.h"
+#include "kernels/score/keys/partitions_cuda.h"
 
 #include <algorithm>
 
 #include "kernels/common/tuning.h"
-#include "kernels/score/partitions_op.h"
-#include "kernels/score/rows.cuh"
+#include "kernels/score/keys/partitions_op.h"
+#include "kernels/score/keys/rows.cuh"
 #include "kernels/select/select_op.h"
 
 namespace precis::kernels {

@@ -2,8 +2,8 @@
 // A block of threads holds a tile of keys in shared memory. A warp takes the rows of one query
 // head, 16 at once, against half of the tile, and keeps the logits in registers.
 #include "kernels/common/tuning.h"
-#include "kernels/score/window_mma.cuh"
-#include "kernels/score/window_softmax.cuh"
+#include "kernels/score/attention/window_mma.cuh"
+#include "kernels/score/attention/window_softmax.cuh"
 
 namespace precis::kernels {
 namespace {

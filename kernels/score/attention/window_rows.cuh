@@ -6,7 +6,7 @@
 #pragma once
 
 #include "kernels/common/tuning.h"
-#include "kernels/score/window_mma.cuh"
+#include "kernels/score/attention/window_mma.cuh"
 
 namespace precis::kernels {
 

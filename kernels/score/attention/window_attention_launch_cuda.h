@@ -1,7 +1,7 @@
 // Shared by the kernels of window attention, plain and on tensor cores. Only for kernel sources.
 #pragma once
 
-#include "kernels/score/window_attention_cuda.h"
+#include "kernels/score/attention/window_attention_cuda.h"
 
 namespace precis::kernels {
 

@@ -2,9 +2,9 @@
 // product with their mean. Only for loops that isa.h compiles.
 #pragma once
 
-#include "kernels/score/key_scores_op.h"
+#include "kernels/score/keys/key_scores_op.h"
+#include "kernels/score/keys/unrotation.h"
 #include "kernels/score/row_blocks.h"
-#include "kernels/score/unrotation.h"
 #include "precis/limits.h"
 
 namespace precis::kernels {

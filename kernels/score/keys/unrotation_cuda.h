@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/score/key_scores_cuda.h"
+#include "kernels/score/keys/key_scores_cuda.h"
 
 namespace precis::kernels {
 

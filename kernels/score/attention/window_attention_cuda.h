@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/common/device.h"
-#include "kernels/score/attention_op.h"
+#include "kernels/score/attention/attention_op.h"
 #include "kernels/score/layer_weight_op.h"
 
 namespace precis::kernels {

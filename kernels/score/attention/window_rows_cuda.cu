@@ -8,7 +8,7 @@
 //   row_claim    the layer's weight, from the moments of all tiles
 #include <algorithm>
 
-#include "kernels/score/window_rows.cuh"
+#include "kernels/score/attention/window_rows.cuh"
 
 namespace precis::kernels {
 namespace {

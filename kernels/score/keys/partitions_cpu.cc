@@ -9,7 +9,7 @@
 
 #include "kernels/common/isa.h"
 #include "kernels/common/segment_shape.h"
-#include "kernels/score/partitions_op.h"
+#include "kernels/score/keys/partitions_op.h"
 #include "kernels/score/row_blocks.h"
 #include "kernels/score/score.h"
 #include "kernels/select/select_op.h"

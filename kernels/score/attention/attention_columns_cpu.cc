@@ -4,14 +4,14 @@
 // pools them. Computing the logits twice costs less than storing them: a head's weights do not fit
 // its share of the workspace, let alone a cache. If pooled rows keep their mass, a pass in between
 // computes the mass.
-#include "kernels/score/attention_columns.h"
+#include "kernels/score/attention/attention_columns.h"
 
 #include <cmath>
 #include <limits>
 
 #include "kernels/common/isa.h"
-#include "kernels/score/attention_chunks.h"
-#include "kernels/score/attention_stats.h"
+#include "kernels/score/attention/attention_chunks.h"
+#include "kernels/score/attention/attention_stats.h"
 
 namespace precis::kernels {
 namespace {

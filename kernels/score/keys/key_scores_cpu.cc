@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/common/isa.h"
-#include "kernels/score/key_rows.h"
+#include "kernels/score/keys/key_rows.h"
 #include "kernels/score/score.h"
 #include "precis/limits.h"
 

@@ -1,5 +1,5 @@
 // Tables of turns on CUDA: one thread per pair of a turn.
-#include "kernels/score/unrotation_cuda.h"
+#include "kernels/score/keys/unrotation_cuda.h"
 
 #include <cmath>
 

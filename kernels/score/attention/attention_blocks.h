@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/common/aligned_array.h"
-#include "kernels/score/attention_products.h"
+#include "kernels/score/attention/attention_products.h"
 
 namespace precis::kernels {
 

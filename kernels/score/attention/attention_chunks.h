@@ -2,8 +2,8 @@
 // rows. Only for loops that isa.h compiles.
 #pragma once
 
-#include "kernels/score/attention_weights.h"
-#include "kernels/score/row_sums.h"
+#include "kernels/score/attention/attention_weights.h"
+#include "kernels/score/attention/row_sums.h"
 
 namespace precis::kernels {
 

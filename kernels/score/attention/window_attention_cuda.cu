@@ -13,8 +13,8 @@
 
 #include "kernels/common/tuning.h"
 #include "kernels/common/workspace.h"
-#include "kernels/score/window_attention_launch_cuda.h"
-#include "kernels/score/window_softmax.cuh"
+#include "kernels/score/attention/window_attention_launch_cuda.h"
+#include "kernels/score/attention/window_softmax.cuh"
 
 namespace precis::kernels {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/common/mma.cuh"
-#include "kernels/score/window_attention_launch_cuda.h"
+#include "kernels/score/attention/window_attention_launch_cuda.h"
 
 namespace precis::kernels {
 

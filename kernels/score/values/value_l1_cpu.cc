@@ -1,7 +1,7 @@
 // |v||_1 of every token's value: one pass over V.
 #include "kernels/common/isa.h"
 #include "kernels/score/row_blocks.h"
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 
 namespace precis::kernels {
 namespace {

@@ -3,16 +3,16 @@
 //   chunk_extremes  each query head's largest logit and sum of exponentials over a chunk of tokens
 //   merge_chunks    the same over all tokens
 //   expect          weights, their mean over the group, times ||v||
-#include "kernels/score/expected_attention_cuda.h"
+#include "kernels/score/attention/expected_attention_cuda.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/common/tuning.h"
 #include "kernels/common/workspace.h"
-#include "kernels/score/key_scores_cuda.h"
-#include "kernels/score/value_norms_cuda.h"
-#include "kernels/score/window_softmax.cuh"
+#include "kernels/score/attention/window_softmax.cuh"
+#include "kernels/score/keys/key_scores_cuda.h"
+#include "kernels/score/values/value_norms_cuda.h"
 
 namespace precis::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 
 #include <cmath>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kernels/common/thread_pool.h"
-#include "kernels/score/attention_op.h"
+#include "kernels/score/attention/attention_op.h"
 #include "precis/kernels.h"
 
 namespace precis::kernels {

@@ -2,7 +2,7 @@
 // compiles.
 #pragma once
 
-#include "kernels/score/attention_blocks.h"
+#include "kernels/score/attention/attention_blocks.h"
 
 namespace precis::kernels {
 

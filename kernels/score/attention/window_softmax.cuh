@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/common/device_code.cuh"
-#include "kernels/score/window_attention_launch_cuda.h"
+#include "kernels/score/attention/window_attention_launch_cuda.h"
 
 namespace precis::kernels {
 

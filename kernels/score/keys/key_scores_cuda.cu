@@ -3,13 +3,13 @@
 //   anchors     the mean over a head's chunks, in f64 as on the CPU
 //   keydiff     each key against its head's anchor
 // kvdiff is the same over keys turned back, times norms of V.
-#include "kernels/score/key_scores_cuda.h"
+#include "kernels/score/keys/key_scores_cuda.h"
 
 #include <cmath>
 
 #include "kernels/common/tuning.h"
-#include "kernels/score/key_scores_op.h"
-#include "kernels/score/rows.cuh"
+#include "kernels/score/keys/key_scores_op.h"
+#include "kernels/score/keys/rows.cuh"
 
 namespace precis::kernels {
 namespace {
