@@ -49,7 +49,7 @@ else()
   set(PRECIS_INSTALLS_CUDA OFF)
 endif()
 install(TARGETS precisd precisctl)
-install(TARGETS ${libraries} precis_c EXPORT precis
+install(TARGETS ${libraries} precis_compress precis_c EXPORT precis
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(folder schema/include client/include kernels/include)
   install(DIRECTORY ${folder}/precis DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
