@@ -65,8 +65,15 @@ function(precis_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE;INCLUDE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_compile_features(${name} PUBLIC cxx_std_20)  # for dependents, which include its headers
-  target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE precis_options ${arg_PRIVATE})
-  target_include_directories(${name} PUBLIC ${arg_INCLUDE})
+  target_link_libraries(${name}
+    PUBLIC ${arg_PUBLIC} PRIVATE $<BUILD_INTERFACE:precis_options> ${arg_PRIVATE})
+  foreach(folder IN LISTS arg_INCLUDE)  # An installed library has the installed headers.
+    target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${folder}>)
+  endforeach()
+  # The name under which programs link it: precis::client for precis_client.
+  string(REGEX REPLACE "^precis_" "" short ${name})
+  set_target_properties(${name} PROPERTIES EXPORT_NAME ${short})
+  add_library(precis::${short} ALIAS ${name})
 endfunction()
 
 # For sources that compile std::regex, as Catch2's main does: with the address sanitizer, GCC 12

@@ -18,5 +18,5 @@ precis_library(precis_types
     ${CMAKE_CURRENT_LIST_DIR}/src/utf8.cc ${recipe_json}
   INCLUDE ${CMAKE_CURRENT_LIST_DIR}/include)
 if(nlohmann_json_FOUND)
-  target_link_libraries(precis_types PRIVATE nlohmann_json::nlohmann_json)
+  target_link_libraries(precis_types PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
 endif()

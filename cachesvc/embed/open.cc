@@ -63,8 +63,10 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
                   return Result<std::unique_ptr<Transport>>(make_loopback_server(loop, net));
                 }));
   auto embedded = std::make_shared<EmbeddedService>(std::move(service), net);
+  ConnectOptions within;
+  within.page_mover = options.page_mover;
   return attach(embedded, embedded->service->loop(), *embedded->transport,
-                embedded->service->address(), {});
+                embedded->service->address(), within);
 }
 
 }  // namespace precis

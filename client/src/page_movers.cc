@@ -39,7 +39,7 @@ std::string place_of(const PagedRows& pages) {
 
 }  // namespace
 
-PageMovers::PageMovers() : host_(std::make_shared<HostMover>()) {}
+PageMovers::PageMovers(MakePageMover make) : make_(make), host_(std::make_shared<HostMover>()) {}
 
 Result<std::shared_ptr<PageMover>> PageMovers::find(const PagedRows& keys,
                                                     const PagedRows& values) {
@@ -60,10 +60,11 @@ Result<std::shared_ptr<PageMover>> PageMovers::find(const PagedRows& keys,
 }
 
 Result<std::shared_ptr<PageMover>> PageMovers::on_device(int device) {
+  if (make_ == nullptr) return Status::unsupported("this client was given no page_mover");
   const std::lock_guard lock(mutex_);
   const auto known = devices_.find(device);
   if (known != devices_.end()) return known->second;
-  PRECIS_ASSIGN(auto mover, kernels::make_cuda_page_mover(device));
+  PRECIS_ASSIGN(auto mover, make_(device));
   devices_[device] = mover;
   return mover;
 }

@@ -8,6 +8,7 @@
 
 #include "precis/page_mover.h"
 #include "precis/paged_rows.h"
+#include "precis/pages.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -15,7 +16,7 @@ namespace precis {
 // Thread-safe.
 class PageMovers {
  public:
-  PageMovers();
+  explicit PageMovers(MakePageMover make);  // null: pages are in host memory alone
   PageMovers(const PageMovers&) = delete;
   PageMovers& operator=(const PageMovers&) = delete;
 
@@ -27,6 +28,7 @@ class PageMovers {
  private:
   Result<std::shared_ptr<PageMover>> on_device(int device);
 
+  const MakePageMover make_;
   const std::shared_ptr<PageMover> host_;
   std::mutex mutex_;
   // Guarded by mutex_; shared with gets and puts.

@@ -70,9 +70,9 @@ Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLo
     return Channel::open(keep_alive, loop, transport, memory, address, options, timeout_ms);
   };
   PRECIS_ASSIGN(auto link, ReconnectingChannel::open(dial, call_options(options)));
-  return std::shared_ptr<Client>(
-      std::make_shared<RemoteClient>(std::move(link), memory, std::make_shared<StagingPool>(memory),
-                                     std::make_shared<PageMovers>(), call_options(options)));
+  return std::shared_ptr<Client>(std::make_shared<RemoteClient>(
+      std::move(link), memory, std::make_shared<StagingPool>(memory),
+      std::make_shared<PageMovers>(options.page_mover), call_options(options)));
 }
 
 std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {

@@ -181,9 +181,10 @@ def _rendered(item: Item, level: int) -> list[str]:
 
 
 def page(headers: dict[str, str]) -> str:
-    """The page; client.h first."""
+    """The page of the headers that are C++; client.h first."""
     parts = [_HEAD]
-    for name in sorted(headers, key=lambda name: (name != "client.h", name)):
+    names = [name for name, text in headers.items() if "\nnamespace precis {\n" in text]
+    for name in sorted(names, key=lambda name: (name != "client.h", name)):
         about, items = items_of(headers[name])
         parts += [f"## {name}", _prose(about)]
         for item in items:

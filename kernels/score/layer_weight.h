@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/common/segment_shape.h"
-#include "kernels/score/attention_columns.h"
+#include "kernels/score/attention/attention_columns.h"
 
 namespace precis::kernels {
 

@@ -4,7 +4,7 @@
 
 #include "kernels/score/layer_weight.h"
 #include "kernels/score/random_op.h"
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 
 namespace precis::kernels {
 namespace {

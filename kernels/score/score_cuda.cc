@@ -4,14 +4,14 @@
 #include <algorithm>
 
 #include "kernels/common/segment_shape.h"
-#include "kernels/score/expected_attention_cuda.h"
-#include "kernels/score/key_scores_cuda.h"
-#include "kernels/score/partitions_cuda.h"
+#include "kernels/score/attention/expected_attention_cuda.h"
+#include "kernels/score/attention/window_attention_cuda.h"
+#include "kernels/score/keys/key_scores_cuda.h"
+#include "kernels/score/keys/partitions_cuda.h"
+#include "kernels/score/keys/unrotation_cuda.h"
 #include "kernels/score/placed_scores_cuda.h"
 #include "kernels/score/score_steps_cuda.h"
-#include "kernels/score/unrotation_cuda.h"
-#include "kernels/score/value_norms_cuda.h"
-#include "kernels/score/window_attention_cuda.h"
+#include "kernels/score/values/value_norms_cuda.h"
 
 namespace precis::kernels {
 namespace {

@@ -18,23 +18,27 @@ namespace fs = std::filesystem;
 // The other parts that a part may include, as in ARCHITECTURE.md. Tests may include anything.
 const std::map<std::string, std::set<std::string>> kAllowed = {
     {"schema", {}},
-    {"kernels", {"schema"}},
+    {"records", {"schema"}},
+    {"kernels", {"schema", "records"}},
     {"base", {"schema"}},
     {"net", {"schema", "base"}},
     {"transport", {"schema", "base", "net"}},
     {"store", {"schema", "base"}},
     {"catalog", {"schema", "base", "store"}},
-    {"pipeline", {"schema", "kernels", "base", "net", "transport", "store", "catalog"}},
-    {"server", {"schema", "kernels", "base", "net", "transport", "store", "catalog", "pipeline"}},
+    {"pipeline", {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog"}},
+    {"server",
+     {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog", "pipeline"}},
     {"precisd",
-     {"schema", "kernels", "base", "net", "transport", "store", "catalog", "pipeline", "server"}},
-    {"client", {"schema", "kernels", "base", "net"}},
-    {"python", {"schema", "kernels", "client"}},
+     {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog", "pipeline",
+      "server"}},
+    {"client", {"schema", "records", "base", "net"}},
+    {"python", {"schema", "records", "kernels", "client"}},
     {"cli", {"schema", "client"}},
     {"examples", {"client"}},
+    {"c", {"schema", "client"}},
     {"embed",
-     {"schema", "kernels", "base", "net", "transport", "store", "catalog", "pipeline", "server",
-      "client"}},
+     {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog", "pipeline",
+      "server", "client"}},
 };
 
 // A library's headers, and prefixes of the only paths that may include them.
@@ -90,7 +94,7 @@ bool is_header(const std::string& path) {
   return extension(path) == ".h" || extension(path) == ".cuh";
 }
 bool is_source(const std::string& path) {
-  return extension(path) == ".cc" || extension(path) == ".cu";
+  return extension(path) == ".cc" || extension(path) == ".cu" || extension(path) == ".c";
 }
 bool is_cxx(const std::string& path) { return is_header(path) || is_source(path); }
 bool is_test(const std::string& path) { return begins(path, "tests/"); }
@@ -141,8 +145,12 @@ std::vector<Include> includes_of(const std::string& content) {
 
 // The part of the architecture that a file belongs to; empty if there is none.
 std::string part_of(const std::string& path) {
-  for (const char* folder : {"python", "cli", "examples"}) {
+  for (const char* folder : {"python", "cli", "examples", "c"}) {
     if (begins(path, "client/" + std::string(folder) + "/")) return folder;
+  }
+  // The interfaces of precis_records and precis_device, which the client may use.
+  for (const char* name : {"record", "page_mover"}) {
+    if (path == "kernels/include/precis/" + std::string(name) + ".h") return "records";
   }
   for (const char* top : {"schema", "kernels", "client", "tests"}) {
     if (begins(path, std::string(top) + "/")) return top;

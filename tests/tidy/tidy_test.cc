@@ -27,8 +27,8 @@ Tree read_tree() {
       "LICENSE",         "CMakeLists.txt",  "CMakePresets.json", "README.md",
       "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",      "dev"};
   static const std::vector<std::string> kKinds = {
-      ".h",  ".def",  ".cc",   ".cu", ".cuh", ".capnp", ".py",      ".pyi",  ".txt", ".cmake",
-      ".md", ".toml", ".yaml", ".sh", ".in",  ".json",  ".service", ".html", ""};
+      ".h",     ".def", ".c",    ".cc",   ".cu", ".cuh", ".capnp", ".py",      ".pyi",  ".txt",
+      ".cmake", ".md",  ".toml", ".yaml", ".sh", ".in",  ".json",  ".service", ".html", ""};
   const fs::path root = PRECIS_SOURCE_DIR;
   Tree tree;
   for (const std::string& name : kTop) tree[name] = read(root / name);
@@ -143,6 +143,19 @@ TEST_CASE("an include that points up is found", "[tidy]") {
     tree["kernels/score.cc"] = "#include \"cachesvc/base/clock.h\"\n";
     REQUIRE(check_dependencies(tree) ==
             Findings{"kernels/score.cc:1: kernels may not include base (cachesvc/base/clock.h)"});
+  }
+  SECTION("client on the stages of compression") {
+    tree["kernels/include/precis/record.h"] = tree["kernels/include/precis/stages.h"] = "";
+    tree["client/src/client.cc"] = "#include \"precis/record.h\"\n";
+    REQUIRE(check_dependencies(tree).empty());
+    tree["client/src/client.cc"] = "#include \"precis/stages.h\"\n";
+    REQUIRE(check_dependencies(tree).size() == 1);
+  }
+  SECTION("client or server on embed, which stands on both") {
+    tree["cachesvc/embed/loopback.h"] = "#pragma once\n";
+    tree["client/src/client.cc"] = "#include \"cachesvc/embed/loopback.h\"\n";
+    tree["cachesvc/server/service.cc"] = "#include \"cachesvc/embed/loopback.h\"\n";
+    REQUIRE(check_dependencies(tree).size() == 2);
   }
   SECTION("client on store, through spaces") {
     tree["client/src/client.cc"] = "// x\n  #  include \"cachesvc/store/store.h\"  // why\n";

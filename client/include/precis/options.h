@@ -44,12 +44,16 @@ struct ConnectOptions {
   // accepted; those must be put again.
   bool retry = true;
   std::string client_name;  // name and version, for the service's log; empty: this library's
+  // For pages on CUDA devices (pages.h): kernels::make_cuda_page_mover of page_mover.h, in the
+  // library precis_device. Null: such pages are kUnsupported.
+  MakePageMover page_mover = nullptr;
 };
 
 struct OpenOptions {
   std::uint64_t memory_bytes = 0;  // 0: the service's default
   unsigned threads = 0;            // 0: one per core
   std::string device = "auto";     // for compression: auto (a GPU if there is one), cpu or cuda:N
+  MakePageMover page_mover = nullptr;  // as in ConnectOptions
 };
 
 // A registered model, named in puts and lookups. `adapter`: a LoRA adapter or similar.

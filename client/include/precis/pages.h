@@ -3,13 +3,22 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "precis/paged_rows.h"
+#include "precis/status.h"
 
 namespace precis {
 
+class PageMover;
+// Makes the mover of rows to and from pages on CUDA device `device`. The client calls it once per
+// device, at the first get or put with pages there. kUnsupported if there is no such device.
+using MakePageMover = Result<std::shared_ptr<PageMover>> (*)(int device);
+
 // Pages (paged_rows.h) are in host memory or in the memory of one CUDA device; K and V in the same.
+// The client itself has no CUDA: a program with pages on a device gives it a mover, page_mover in
+// ConnectOptions or OpenOptions.
 // On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the client's
 // own stream, which is idle again when the call returns. That stream waits for no other: the
 // caller's work on the pages must have ended when the call begins. The client keeps device memory

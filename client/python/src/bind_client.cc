@@ -21,6 +21,7 @@
 #include "owned.h"
 #include "pages.h"
 #include "precis/client.h"
+#include "precis/page_mover.h"
 #include "put_handle.h"
 
 namespace precis::python {
@@ -313,6 +314,7 @@ void bind_client(nb::module_& module) {
                 const std::string& tls_ca, const std::string& tls_cert, const std::string& tls_key,
                 bool share_memory, const std::string& rdma) {
                ConnectOptions options;
+               options.page_mover = kernels::make_cuda_page_mover;
                options.tenant = tenant;
                options.token = token;
                options.timeout_ms = timeout_ms;
@@ -329,7 +331,7 @@ void bind_client(nb::module_& module) {
              });
   module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,
                         const std::string& device) {
-    const OpenOptions options{memory_bytes, threads, device};
+    const OpenOptions options{memory_bytes, threads, device, kernels::make_cuda_page_mover};
     expect_forks();
     return OwnedClient(answer([&] { return Client::open(directory, options); }));
   });

@@ -7,8 +7,6 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,10 +18,8 @@
 #include "errors.h"
 #include "gil.h"
 #include "precis/block_digest.h"
-#include "precis/joiner.h"
-#include "precis/record.h"
+#include "precis/compress.h"
 #include "precis/rope.h"
-#include "precis/stages.h"
 
 namespace precis::python {
 namespace {
@@ -36,146 +32,14 @@ struct LayerArrays {
   std::optional<AnyArray> o_proj;  // [num_q_heads, head_dim, width]
 };
 
-struct FreeAligned {
-  void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{kSectionAlign}); }
-};
-
-// The records of one layer, in aligned memory.
-struct LayerRecords {
-  std::unique_ptr<std::byte[], FreeAligned> data;
-  std::size_t size = 0;
-  std::vector<kernels::RecordView> heads;
-
-  MutableBytes bytes() const { return {data.get(), size}; }
-};
-
 // The result of a compression. Move-only, as its records are.
 struct Kept {
-  std::vector<LayerRecords> layers;
+  std::vector<kernels::CompressedLayer> layers;
 
   Kept() = default;
   Kept(Kept&&) = default;
   Kept& operator=(Kept&&) = default;
 };
-
-LayerRecords make_records(std::size_t size) {
-  LayerRecords records;
-  records.size = size;
-  records.data.reset(new (std::align_val_t{kSectionAlign}) std::byte[size]{});
-  return records;
-}
-
-// The checks on every layer, made before the kernels see it.
-Status check_shape(const ModelSpec& model, const kernels::LayerInput& input, std::uint32_t tokens) {
-  const std::string layer = "layer " + std::to_string(input.layer) + " ";
-  const auto differs = [&layer](const char* what, std::uint64_t got, std::uint64_t want) {
-    return Status::invalid(layer + what + " is " + std::to_string(got) + ", not " +
-                           std::to_string(want));
-  };
-  for (const auto& [view, name] : {std::pair{input.keys, "keys"}, {input.values, "values"}}) {
-    const std::string field(name);
-    if (view.num_heads != model.num_kv_heads) {
-      return differs((field + ": num_kv_heads").c_str(), view.num_heads, model.num_kv_heads);
-    }
-    if (view.num_tokens != tokens) return differs((field + ": n").c_str(), view.num_tokens, tokens);
-    if (view.head_dim != model.head_dim) {
-      return differs((field + ": head_dim").c_str(), view.head_dim, model.head_dim);
-    }
-    if (view.dtype != model.dtype) {
-      return Status::invalid(layer + field + ": dtype is " + std::string(dtype_name(view.dtype)) +
-                             ", not the model's " + std::string(dtype_name(model.dtype)));
-    }
-  }
-  return {};
-}
-
-// The records of every layer, compressed as a put does it.
-Result<std::vector<LayerRecords>> compress_layers(const Recipe& recipe,
-                                                  std::vector<kernels::LayerInput> inputs,
-                                                  std::uint64_t entries, const Budget& budget,
-                                                  const Profile* profile, unsigned threads) {
-  const auto backend = kernels::make_cpu_backend(threads);
-  const kernels::LayerInput& first = inputs.front();
-  const kernels::SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(),
-                                  first.begin};
-  PRECIS_ASSIGN(const auto joiner, kernels::Joiner::make(recipe, dims, entries, profile));
-  std::vector<std::unique_ptr<kernels::LayerCompressor>> compressors;
-  std::vector<kernels::OrderedLayer> ordered;  // [num_layers], each by its compressor
-  std::vector<std::vector<float>> floors;
-  double mass = 0;
-  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
-    kernels::LayerInput& input = inputs[l];
-    input.entries = entries;
-    PRECIS_ASSIGN(auto compressor, backend->compressor());
-    PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(*compressor, recipe, input));
-    PRECIS_ASSIGN(kernels::OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
-    if (budget.kind == Budget::Kind::kQuality) {
-      PRECIS_ASSIGN(const kernels::LayerScores* scores, layer.scores());
-      kernels::LayerMass measured = kernels::measure_mass(scores->scores, input.num_kv_heads());
-      floors.push_back(std::move(measured.floors));
-      mass += measured.mass;
-    }
-    joiner->add(l, layer.take_turns());
-    compressors.push_back(std::move(compressor));
-    ordered.push_back(std::move(layer));
-  }
-  std::vector<LayerRecords> layers;
-  std::vector<MutableBytes> bytes;
-  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
-    const auto& counts = joiner->counts(l);
-    layers.push_back(make_records(
-        kernels::encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
-    bytes.push_back(layers.back().bytes());
-    PRECIS_TRY(std::move(ordered[l]).encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
-  }
-  if (recipe.is_cut()) PRECIS_TRY(kernels::place_cut_seats(bytes));
-  if (budget.kind != Budget::Kind::kQuality) {
-    if (recipe.is_cut()) PRECIS_TRY(backend->seal(bytes));
-    return layers;
-  }
-  PRECIS_ASSIGN(const std::uint64_t kept,
-                kernels::quality_entries(bytes, floors, mass, budget.quality_share_ppm()));
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    std::vector<std::uint32_t> counts;
-    PRECIS_ASSIGN(layers[l].size, kernels::cut_records(bytes[l], kept, &counts));
-    bytes[l] = layers[l].bytes();
-  }
-  PRECIS_TRY(backend->seal(bytes));
-  return layers;
-}
-
-// Slices every layer's records, whose seats are final by now.
-Status open_records(std::vector<LayerRecords>& layers, std::uint32_t num_kv_heads) {
-  for (LayerRecords& records : layers) {
-    Bytes rest = records.bytes();
-    for (std::uint32_t head = 0; head < num_kv_heads; ++head) {
-      std::size_t size = 0;
-      PRECIS_ASSIGN(auto record, kernels::open_record(rest, &size));
-      records.heads.push_back(record);
-      rest = rest.subspan(size);
-    }
-  }
-  return {};
-}
-
-Result<Kept> compress(const ModelSpec& model, const std::vector<kernels::LayerInput>& inputs,
-                      const Recipe& recipe, const Budget& keep, const Profile* profile,
-                      unsigned threads) {
-  PRECIS_TRY(model.validate());
-  if (inputs.size() != model.num_layers) {
-    return Status::invalid("layers: " + std::to_string(inputs.size()) + " given, the model has " +
-                           std::to_string(model.num_layers));
-  }
-  const std::uint32_t num_tokens = inputs.front().num_tokens();
-  if (num_tokens == 0) return Status::invalid("layer 0 keys: there are no tokens");
-  for (const auto& input : inputs) PRECIS_TRY(check_shape(model, input, num_tokens));
-  PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, num_tokens, keep, inputs.front().begin));
-  Kept kept;
-  PRECIS_ASSIGN(kept.layers, compress_layers(recipe, inputs, entries, keep, profile, threads));
-  PRECIS_TRY(open_records(kept.layers, model.num_kv_heads));
-  return kept;
-}
 
 // The same checks that a service makes when a model's projections are pushed.
 Status set_o_proj(const ModelSpec& model, const HeadsView& view, kernels::LayerInput& input,
@@ -230,8 +94,10 @@ Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& lay
     inputs.push_back(input);
   }
   const Profile* const table = profile ? &*profile : nullptr;
-  return unwrap(
-      without_gil([&] { return compress(model, inputs, recipe, budget, table, threads); }));
+  Kept kept;
+  kept.layers = unwrap(without_gil(
+      [&] { return kernels::compress(model, inputs, recipe, budget, table, threads); }));
+  return kept;
 }
 
 nb::tuple kept_head(nb::handle_t<Kept> self, std::size_t layer, std::size_t head) {
@@ -269,7 +135,7 @@ void bind_kernels(nb::module_& module) {
           nb::arg("o_proj").none());
   nb::class_<Kept>(module, "Kept").def("head", &kept_head).def("bytes", [](const Kept& kept) {
     std::size_t bytes = 0;
-    for (const auto& records : kept.layers) bytes += records.size;
+    for (const auto& layer : kept.layers) bytes += layer.size_bytes;
     return bytes;
   });
   module.def("compress", &compress_arrays);

@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "client/src/page_movers.h"
 #include "errors.h"
+#include "precis/page_mover.h"
 
 namespace precis::python {
 
@@ -22,7 +23,7 @@ Pages::Pages(PageArray keys, PageArray values)
       keys_(paged_rows(keys_array_, "keys")),
       values_(paged_rows(values_array_, "values")) {
   // An engine gets this error at its start, and not in each request, if its pages are out of reach.
-  const auto mover = PageMovers().find(keys_, values_);
+  const auto mover = PageMovers(kernels::make_cuda_page_mover).find(keys_, values_);
   if (!mover.ok()) raise(mover.status());
 }
 

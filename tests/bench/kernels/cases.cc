@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 #include "precis/joiner.h"
 
 namespace precis::bench {

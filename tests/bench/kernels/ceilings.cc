@@ -6,7 +6,7 @@
 #include "kernels/common/host_device.h"
 #include "kernels/common/isa.h"
 #include "kernels/common/thread_pool.h"
-#include "kernels/score/attention_products.h"
+#include "kernels/score/attention/attention_products.h"
 
 namespace precis::bench {
 namespace {

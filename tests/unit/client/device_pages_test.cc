@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "client/src/paged_rows.h"
+#include "tests/unit/client/device_client.h"
 #include "tests/unit/client/pages_server.h"
 #include "tests/unit/client/serving.h"
 #include "tests/unit/kernels/gpu_pages.h"
@@ -44,12 +45,23 @@ struct BothPages {
   std::vector<std::uint32_t> table, starts;
 };
 
+TEST_CASE("a client without a page_mover takes no pages on a device", "[gpu][client]") {
+  Gpu gpu;
+  const Serving serving = one_segment(small_model(), 600, 600);
+  FakeServer server(serving);
+  const BothPages both(gpu, serving.model, 6, 400);
+  const auto got = server.connect().value()->get(match_of(serving.model, serving.segments),
+                                                 Budget::all(), {.pages = both.on_device()});
+  CHECK(got.status().code() == StatusCode::kUnsupported);
+  CHECK_THAT(got.status().message(), Catch::Matchers::Contains("page_mover"));
+}
+
 TEST_CASE("a get into pages on a device leaves there what one into pages on the host does",
           "[gpu][client]") {
   Gpu gpu;
   const Serving serving = three_segments(small_model(GENERATE(Dtype::kBf16, Dtype::kF32)));
   FakeServer server(serving);
-  const auto client = server.connect().value();
+  const auto client = connect_with_devices(server);
   const auto match = match_of(serving.model, serving.segments);
   const std::uint32_t head_begin = GENERATE(0u, 1u);
   GetOptions options{.head_begin = head_begin};
@@ -71,7 +83,7 @@ TEST_CASE("a layer that fails its checksums leaves nothing in pages on a device"
   Serving serving = one_segment(small_model(), 600, 600);
   serving.damage = [](ServedBytes& served) { served.bytes.front() ^= std::byte{1}; };
   FakeServer server(serving);
-  const auto client = server.connect().value();
+  const auto client = connect_with_devices(server);
   const auto match = match_of(serving.model, serving.segments);
   const BothPages both(gpu, serving.model, 6, 400);
   const auto prefix = client->get(match, Budget::all(), {.pages = both.on_device()}).value();
@@ -83,7 +95,7 @@ TEST_CASE("pages that say wrongly that they are on a device are refused by name"
   Gpu gpu;
   const Serving serving = one_segment(small_model(), 600, 600);
   FakeServer server(serving);
-  const auto client = server.connect().value();
+  const auto client = connect_with_devices(server);
   const auto match = match_of(serving.model, serving.segments);
   BothPages both(gpu, serving.model, 6, 400);
   using Catch::Matchers::Contains;
@@ -112,7 +124,7 @@ TEST_CASE("what a device's pages hold is pushed like what the host's do", "[gpu]
   constexpr std::uint32_t kNew = PagesServer::kEnd - PagesServer::kBegin;
   Gpu gpu;
   PagesServer fake;
-  const auto client = fake.server.connect().value();
+  const auto client = connect_with_devices(fake.server);
   const ModelSpec spec = small_model(GENERATE(Dtype::kF32, Dtype::kBf16));
   const bool whole_path = GENERATE(false, true);
   const std::uint32_t num_tokens = whole_path ? PagesServer::kEnd : kNew;

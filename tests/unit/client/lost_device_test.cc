@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "tests/unit/client/device_client.h"
 #include "tests/unit/client/serving.h"
 #include "tests/unit/kernels/cuda_emulator/cuda_runtime.h"
 #include "tests/unit/kernels/gpu_pages.h"
@@ -19,7 +20,7 @@ TEST_CASE("a get whose pages' device fails says so, and ends with it", "[client]
   Gpu gpu;
   const Serving serving = one_segment(small_model(), 600, 600);
   FakeServer server(serving);
-  const auto client = server.connect().value();
+  const auto client = connect_with_devices(server);
   const ModelSpec& model = serving.model;
   std::mt19937 random(kServingSeed);
   const DevicePages pages(

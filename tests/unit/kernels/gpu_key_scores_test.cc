@@ -3,9 +3,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "kernels/score/key_scores_cuda.h"
-#include "kernels/score/partitions_cuda.h"
-#include "kernels/score/value_norms.h"
+#include "kernels/score/keys/key_scores_cuda.h"
+#include "kernels/score/keys/partitions_cuda.h"
+#include "kernels/score/values/value_norms.h"
 #include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"

@@ -1,8 +1,8 @@
 // The CUDA implementations of the value norms, against the CPU's and the definition's.
 #include <catch2/catch.hpp>
 
-#include "kernels/score/value_norms.h"
-#include "kernels/score/value_norms_cuda.h"
+#include "kernels/score/values/value_norms.h"
+#include "kernels/score/values/value_norms_cuda.h"
 #include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "kernels/common/lanes.h"
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 

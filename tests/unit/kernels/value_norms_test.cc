@@ -1,5 +1,5 @@
 // Output norms of values and the scores made from them, compared with sums in double.
-#include "kernels/score/value_norms.h"
+#include "kernels/score/values/value_norms.h"
 
 #include <array>
 #include <catch2/catch.hpp>

@@ -1,0 +1,139 @@
+#include "precis/compress.h"
+
+#include <string>
+#include <utility>
+
+#include "precis/joiner.h"
+#include "precis/stages.h"
+
+namespace precis::kernels {
+namespace {
+
+CompressedLayer make_layer(std::size_t size_bytes) {
+  CompressedLayer layer;
+  layer.size_bytes = size_bytes;
+  layer.data.reset(new (std::align_val_t{kSectionAlign}) std::byte[size_bytes]{});
+  return layer;
+}
+
+// The checks on every layer, made before the kernels see it.
+Status check_shape(const ModelSpec& model, const LayerInput& input, std::uint32_t tokens) {
+  const std::string layer = "layer " + std::to_string(input.layer) + " ";
+  const auto differs = [&layer](const char* what, std::uint64_t got, std::uint64_t want) {
+    return Status::invalid(layer + what + " is " + std::to_string(got) + ", not " +
+                           std::to_string(want));
+  };
+  for (const auto& [view, name] : {std::pair{input.keys, "keys"}, {input.values, "values"}}) {
+    const std::string field(name);
+    if (view.num_heads != model.num_kv_heads) {
+      return differs((field + ": num_kv_heads").c_str(), view.num_heads, model.num_kv_heads);
+    }
+    if (view.num_tokens != tokens) return differs((field + ": n").c_str(), view.num_tokens, tokens);
+    if (view.head_dim != model.head_dim) {
+      return differs((field + ": head_dim").c_str(), view.head_dim, model.head_dim);
+    }
+    if (view.dtype != model.dtype) {
+      return Status::invalid(layer + field + ": dtype is " + std::string(dtype_name(view.dtype)) +
+                             ", not the model's " + std::string(dtype_name(model.dtype)));
+    }
+  }
+  return {};
+}
+
+// The records of every layer, compressed as a put does it.
+Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
+                                                     std::vector<LayerInput>& inputs,
+                                                     std::uint64_t entries, const Budget& budget,
+                                                     const Profile* profile, unsigned threads) {
+  const auto backend = make_cpu_backend(threads);
+  const LayerInput& first = inputs.front();
+  const SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin};
+  PRECIS_ASSIGN(const auto joiner, Joiner::make(recipe, dims, entries, profile));
+  std::vector<std::unique_ptr<LayerCompressor>> compressors;
+  std::vector<OrderedLayer> ordered;  // [num_layers], each by its compressor
+  std::vector<std::vector<float>> floors;
+  double mass = 0;
+  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
+    LayerInput& input = inputs[l];
+    input.entries = entries;
+    PRECIS_ASSIGN(auto compressor, backend->compressor());
+    PRECIS_ASSIGN(ScoredLayer scored, score(*compressor, recipe, input));
+    PRECIS_ASSIGN(OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
+    if (budget.kind == Budget::Kind::kQuality) {
+      PRECIS_ASSIGN(const LayerScores* scores, layer.scores());
+      LayerMass measured = measure_mass(scores->scores, input.num_kv_heads());
+      floors.push_back(std::move(measured.floors));
+      mass += measured.mass;
+    }
+    joiner->add(l, layer.take_turns());
+    compressors.push_back(std::move(compressor));
+    ordered.push_back(std::move(layer));
+  }
+  std::vector<CompressedLayer> layers;
+  std::vector<MutableBytes> bytes;
+  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
+    const auto& counts = joiner->counts(l);
+    layers.push_back(
+        make_layer(encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
+    bytes.push_back(layers.back().bytes());
+    PRECIS_TRY(std::move(ordered[l]).encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
+  }
+  if (recipe.is_cut()) PRECIS_TRY(place_cut_seats(bytes));
+  if (budget.kind != Budget::Kind::kQuality) {
+    if (recipe.is_cut()) PRECIS_TRY(backend->seal(bytes));
+    return layers;
+  }
+  PRECIS_ASSIGN(const std::uint64_t kept,
+                quality_entries(bytes, floors, mass, budget.quality_share_ppm()));
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    std::vector<std::uint32_t> counts;
+    PRECIS_ASSIGN(layers[l].size_bytes, cut_records(bytes[l], kept, &counts));
+    bytes[l] = layers[l].bytes();
+  }
+  PRECIS_TRY(backend->seal(bytes));
+  return layers;
+}
+
+// Slices every layer's records, whose seats are final by now.
+Status open_records(std::vector<CompressedLayer>& layers, std::uint32_t num_kv_heads) {
+  for (CompressedLayer& records : layers) {
+    Bytes rest = records.bytes();
+    for (std::uint32_t head = 0; head < num_kv_heads; ++head) {
+      std::size_t size = 0;
+      PRECIS_ASSIGN(auto record, open_record(rest, &size));
+      records.heads.push_back(record);
+      rest = rest.subspan(size);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
+                                              std::span<const LayerInput> layers,
+                                              const Recipe& recipe, const Budget& keep,
+                                              const Profile* profile, unsigned threads) {
+  PRECIS_TRY(model.validate());
+  if (layers.size() != model.num_layers) {
+    return Status::invalid("layers: " + std::to_string(layers.size()) + " given, the model has " +
+                           std::to_string(model.num_layers));
+  }
+  const std::uint32_t num_tokens = layers.front().num_tokens(), begin = layers.front().begin;
+  if (num_tokens == 0) return Status::invalid("layer 0 keys: there are no tokens");
+  std::vector<LayerInput> inputs(layers.begin(), layers.end());
+  for (std::uint32_t l = 0; l < inputs.size(); ++l) {
+    inputs[l].layer = l;
+    inputs[l].num_layers = model.num_layers;
+    inputs[l].num_q_heads = model.num_q_heads;
+    inputs[l].begin = begin;
+    PRECIS_TRY(check_shape(model, inputs[l], num_tokens));
+  }
+  PRECIS_ASSIGN(const std::uint64_t entries,
+                budget_entries(recipe, model, num_tokens, keep, begin));
+  PRECIS_ASSIGN(auto kept, compress_layers(recipe, inputs, entries, keep, profile, threads));
+  PRECIS_TRY(open_records(kept, model.num_kv_heads));
+  return kept;
+}
+
+}  // namespace precis::kernels
