@@ -116,7 +116,7 @@ Status CatalogImpl::read_projection(const StoredProjection& row, ProjectionPart 
                                     MutableBytes into) {
   const bool is_gram = part == ProjectionPart::kGrams;
   const SegmentId id = projection_id(row.tenant, row.model, is_gram);
-  const Status status = store_.read_into(Table::kPayload, payload_key(id, row.layer), into);
+  const Status status = store_.read_into(payload_key(id, row.layer), into);
   if (status.ok() && sha256(into) == (is_gram ? row.grams : row.weights)) return {};
   const bool damaged = status.ok() || status.code() == StatusCode::kNotFound ||
                        status.code() == StatusCode::kCorruption;

@@ -107,7 +107,7 @@ Status CatalogImpl::peek_layer(const SegmentRow& row, std::uint32_t layer, Mutab
                            std::to_string(row.layer_bytes.size()) + " into " +
                            std::to_string(into.size()) + " B");
   }
-  return store_.read_into(Table::kPayload, payload_key(row.id, layer), into);
+  return store_.read_into(payload_key(row.id, layer), into);
 }
 
 Status CatalogImpl::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {

@@ -27,7 +27,7 @@ Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std:
   const auto held = parts_.catalog.leases().find(*row);
   if (!held) co_return std::nullopt;
   Status status = co_await run_on(parts_.reads, parts_.loop, std::move(owner), [&]() -> Status {
-    PRECIS_TRY(held->layers->read_into(layer, into));
+    PRECIS_TRY(held->layers->at(layer)->read_into(into));
     return check_records(into, *row, layer);
   });
   ++parts_.metrics.layers_cold;

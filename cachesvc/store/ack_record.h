@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "cachesvc/base/descriptor.h"
-#include "cachesvc/store/store.h"
+#include "cachesvc/store/row_store.h"
 
 namespace precis {
 

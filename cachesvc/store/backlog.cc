@@ -14,8 +14,8 @@ void Backlog::add(const ChangePtr& change) {
   change->place = next_++;
   all_.emplace(change->place, change);
   if (!change->payload.keys.empty() && !change->kept) droppable_.emplace(change->place, change);
-  if (!change->rows.name.empty()) by_name_.emplace(change->rows.name, change);
-  if (!change->rows.rests_on.empty()) by_base_.emplace(change->rows.rests_on, change);
+  if (!change->name.empty()) by_name_.emplace(change->name, change);
+  if (!change->rests_on.empty()) by_base_.emplace(change->rests_on, change);
   row_bytes_ += change->row_bytes;
 }
 
@@ -23,8 +23,8 @@ void Backlog::remove(const ChangePtr& change) {
   all_.erase(change->place);
   droppable_.erase(change->place);
   failed_.erase(change->place);
-  erase(by_name_, change->rows.name, change);
-  erase(by_base_, change->rows.rests_on, change);
+  erase(by_name_, change->name, change);
+  erase(by_base_, change->rests_on, change);
   row_bytes_ -= change->row_bytes;
 }
 
@@ -59,8 +59,8 @@ std::vector<Backlog::ChangePtr> Backlog::resting_on(const ChangePtr& change) con
   std::vector<ChangePtr> all{change};
   std::set<const WaitingChange*> found{change.get()};
   for (std::size_t next = 0; next < all.size(); ++next) {
-    if (all[next]->rows.name.empty()) continue;
-    const auto [begin, end] = by_base_.equal_range(all[next]->rows.name);
+    if (all[next]->name.empty()) continue;
+    const auto [begin, end] = by_base_.equal_range(all[next]->name);
     for (auto each = begin; each != end; ++each) {
       if (each->second->place < all[next]->place) continue;  // depends on an older one of that name
       if (found.insert(each->second.get()).second) all.push_back(each->second);
@@ -76,7 +76,7 @@ std::set<const WaitingChange*> Backlog::needed_for(const std::string& name) cons
     const auto [begin, end] = by_name_.equal_range(names.back());
     names.pop_back();
     for (auto each = begin; each != end; ++each) {
-      if (needed.insert(each->second.get()).second) names.push_back(each->second->rows.rests_on);
+      if (needed.insert(each->second.get()).second) names.push_back(each->second->rests_on);
     }
   }
   return needed;

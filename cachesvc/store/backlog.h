@@ -11,18 +11,19 @@
 #include <string>
 #include <vector>
 
-#include "cachesvc/store/extent_index.h"
-#include "cachesvc/store/store.h"
+#include "cachesvc/store/payload_index.h"
+#include "cachesvc/store/row_store.h"
 
 namespace precis {
 
 // A batch separated into rows and payload.
 struct WaitingChange {
-  StoreBatch rows;
+  RowBatch rows;
   // Copies of the bytes that `rows` refers to, for use after the caller's batch is gone. A deque,
   // because its elements do not move.
   std::deque<std::vector<std::byte>> row_values;
   PayloadBatch payload;
+  std::string name, rests_on;  // see StoreBatch
   // The fields below are for deferred changes; the mutex of their Backlog's owner guards them.
   std::uint64_t place = 0;      // its key in the backlog
   std::uint64_t row_bytes = 0;  // memory that it takes beside its payload

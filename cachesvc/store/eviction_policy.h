@@ -32,8 +32,6 @@ class EvictionPolicy {
   virtual std::optional<HotKey> victim(const std::function<bool(const HotKey&)>& may_go) = 0;
 };
 
-// Evicts the least recently used key first.
-std::unique_ptr<EvictionPolicy> make_lru_policy();
 // Scan-resistant (s3_fifo_policy.cc).
 std::unique_ptr<EvictionPolicy> make_s3_fifo_policy();
 

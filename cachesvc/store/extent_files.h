@@ -19,17 +19,11 @@
 
 #include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/files.h"
+#include "cachesvc/store/payload_store.h"
 #include "cachesvc/store/space_guard.h"
 #include "precis/limits.h"
 
 namespace precis {
-
-// The place of a value.
-struct Extent {
-  std::uint32_t file = 0;
-  std::uint64_t offset = 0, size = 0;  // B
-  friend bool operator==(const Extent&, const Extent&) = default;
-};
 
 // Thread-safe.
 class ExtentFiles {
@@ -73,10 +67,10 @@ class ExtentFiles {
     Extent extent_;
     Pinned pinned_;
   };
-  // kRead, for short reads: a file without live values may be removed meanwhile, because readers
-  // have it open. kKeep, for pins that may exist long: the file is neither removed nor emptied by
-  // moves, because otherwise too many removed files could stay open.
-  enum class Pinning : std::uint8_t { kRead, kKeep };
+  // kRead: a file without live values may be removed meanwhile, because readers have it open.
+  // kKeep: the file is neither removed nor emptied by moves, because otherwise too many removed
+  // files could stay open.
+  using Pinning = PayloadStore::Pinning;
   Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
   // The value is no longer live.

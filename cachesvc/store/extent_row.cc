@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "cachesvc/store/files.h"
+
 namespace precis {
 
 ExtentRow encode_extent(const Extent& extent) {

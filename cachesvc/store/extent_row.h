@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "cachesvc/store/extent_files.h"
+#include "cachesvc/store/payload_store.h"
 
 namespace precis {
 

@@ -1,11 +1,12 @@
-// The store on disk: rows in RocksDB, payload in extent files. A payload value's row holds its
-// place and is written after the value. So after a crash of the process no row refers to a missing
-// value; after a crash of the machine the same holds for writes at kFsync. Opening reads rows only,
-// whatever the size of the payload.
+// The store on disk: rows in RocksDB, payload in extent files. Rows name values that are written
+// (joined_store.h). So after a crash of the process no row refers to a missing value; after a crash
+// of the machine the same holds for writes at kFsync. Opening reads rows only, whatever the size of
+// the payload.
 #pragma once
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "cachesvc/store/files.h"
@@ -34,10 +35,14 @@ struct ExtentStoreOptions {
 inline constexpr std::uint32_t kStoreDescriptorsMax =
     limits::kOpenPayloadFilesMax + limits::kOpenTableFilesMax + limits::kOpenOtherFilesMax;
 
-// Stores kPayload's values in files of `folder`, and everything else, including the values' places,
-// in `rows`, to which nothing else may write. `guard` may be null; it is asked before payload is
-// written.
-Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<Store> rows,
+// Payload in append-only files of `folder` (extent_files.h). `live`: the places of all values that
+// rows name. Opening reads no values. `guard` may be null; it is asked before every write.
+Result<std::unique_ptr<PayloadStore>> open_extent_payload(
+    std::unique_ptr<Folder> folder, std::span<const Extent> live, const ExtentStoreOptions& options,
+    std::shared_ptr<SpaceGuard> guard = nullptr);
+
+// Joins such payload with `rows`, to which nothing else may write.
+Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<RowStore> rows,
                                                  std::unique_ptr<Folder> folder,
                                                  const ExtentStoreOptions& options = {},
                                                  std::shared_ptr<SpaceGuard> guard = nullptr);

@@ -18,7 +18,7 @@ constexpr std::string_view kNumberKey = "store.change";
 
 using Number = std::array<std::byte, 8>;
 
-Result<std::uint64_t> stored_number(Store& rows) {
+Result<std::uint64_t> stored_number(RowStore& rows) {
   const auto row = rows.get(kNumberTable, std::string(kNumberKey));
   if (row.status().code() == StatusCode::kNotFound) return std::uint64_t{0};
   PRECIS_TRY(row.status());
@@ -53,11 +53,11 @@ Judgement judge(const AckRecord::Before& before, std::uint64_t found) {
   return {doubt, true};
 }
 
-class NumberedRows final : public Store {
+class NumberedRows final : public RowStore {
  public:
   // `found`: the last change in the rows; `last`: the last number in use.
-  NumberedRows(std::unique_ptr<Store> rows, std::unique_ptr<AckRecord> record, std::uint64_t found,
-               std::uint64_t last, const std::optional<RecoveryDoubt>& doubt,
+  NumberedRows(std::unique_ptr<RowStore> rows, std::unique_ptr<AckRecord> record,
+               std::uint64_t found, std::uint64_t last, const std::optional<RecoveryDoubt>& doubt,
                std::optional<KeptLogs> kept_logs)
       : rows_(std::move(rows)),
         record_(std::move(record)),
@@ -67,11 +67,7 @@ class NumberedRows final : public Store {
         doubt_(doubt),
         written_(found) {}
 
-  std::shared_ptr<StagedValue> stage(SharedBytes value) override {
-    return rows_->stage(std::move(value));
-  }
-
-  Status write(const StoreBatch& batch, Durability durability) override {
+  Status write(const RowBatch& batch, Durability durability) override {
     // A change at kMemory gets no number: after a crash the number could be present without the
     // change.
     if (durability == Durability::kMemory) return rows_->write(batch, durability);
@@ -80,7 +76,7 @@ class NumberedRows final : public Store {
     const std::uint64_t number = ++last_;
     Number value;
     std::memcpy(value.data(), &number, sizeof number);
-    StoreBatch numbered = batch;
+    RowBatch numbered = batch;
     numbered.puts.push_back({kNumberTable, std::string(kNumberKey), value});
     PRECIS_TRY(rows_->write(numbered, durability));
     record_->note(number, durability == Durability::kFsync);
@@ -98,23 +94,18 @@ class NumberedRows final : public Store {
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
     return rows_->get(table, key);
   }
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    return rows_->read_into(table, key, into);
-  }
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+  Status scan(Table table, const VisitRow& row) override {
     if (table != kNumberTable) return rows_->scan(table, row);
     return rows_->scan(table, [&](std::string_view key, Bytes value) {
       return key == kNumberKey ? Status() : row(key, value);
     });
   }
-  StoreStats stats() override {
-    StoreStats stats = rows_->stats();
+  RowStats stats() override {
+    RowStats stats = rows_->stats();
     stats.kept_log_bytes = kept_log_bytes_;
     return stats;
   }
-  StoreHealth health() override { return rows_->health(); }
-  std::vector<std::string> take_dropped() override { return rows_->take_dropped(); }
+  Status check() override { return rows_->check(); }
 
   std::optional<RecoveryDoubt> doubt() override {
     const std::lock_guard lock(doubt_mutex_);
@@ -132,7 +123,7 @@ class NumberedRows final : public Store {
   }
 
  private:
-  const std::unique_ptr<Store> rows_;
+  const std::unique_ptr<RowStore> rows_;
   const std::unique_ptr<AckRecord> record_;
   std::mutex writes_;  // held during disk writes
   // Guarded by writes_.
@@ -147,10 +138,10 @@ class NumberedRows final : public Store {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
-                                           const std::string& record_path,
-                                           const AckRecordOptions& options,
-                                           std::optional<KeptLogs> kept_logs) {
+Result<std::unique_ptr<RowStore>> number_rows(std::unique_ptr<RowStore> rows,
+                                              const std::string& record_path,
+                                              const AckRecordOptions& options,
+                                              std::optional<KeptLogs> kept_logs) {
   PRECIS_ASSIGN(std::unique_ptr<AckRecord> record, AckRecord::open(record_path, options));
   PRECIS_ASSIGN(const std::uint64_t found, stored_number(*rows));
   auto [doubt, is_new] = judge(record->before(), found);
@@ -161,7 +152,7 @@ Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
   if (kept_logs && !doubt) kept_logs->forget();
   if (kept_logs && doubt && !is_new) kept_logs->forget_latest();
   if (kept_logs && doubt) doubt->logs = kept_logs->text();
-  return std::unique_ptr<Store>(std::make_unique<NumberedRows>(
+  return std::unique_ptr<RowStore>(std::make_unique<NumberedRows>(
       std::move(rows), std::move(record), found, last, doubt, std::move(kept_logs)));
 }
 

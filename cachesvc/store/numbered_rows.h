@@ -9,7 +9,7 @@
 
 #include "cachesvc/store/ack_record.h"
 #include "cachesvc/store/kept_logs.h"
-#include "cachesvc/store/store.h"
+#include "cachesvc/store/row_store.h"
 
 namespace precis {
 
@@ -17,9 +17,9 @@ namespace precis {
 // acknowledged. A store of an earlier release gets a number and a record. Batches at kWal and
 // better are written one at a time. `kept_logs` are the logs that opening `rows` kept: they are
 // removed if nothing is missing, and when the loss is accepted.
-Result<std::unique_ptr<Store>> number_rows(std::unique_ptr<Store> rows,
-                                           const std::string& record_path,
-                                           const AckRecordOptions& options = {},
-                                           std::optional<KeptLogs> kept_logs = std::nullopt);
+Result<std::unique_ptr<RowStore>> number_rows(std::unique_ptr<RowStore> rows,
+                                              const std::string& record_path,
+                                              const AckRecordOptions& options = {},
+                                              std::optional<KeptLogs> kept_logs = std::nullopt);
 
 }  // namespace precis

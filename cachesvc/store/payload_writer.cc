@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <future>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,85 +18,88 @@ constexpr std::size_t kSweepItemsMin = 1024;
 
 // ---- a value
 
-PayloadWriter::Value::~Value() {
-  if (kept_ || !written_ || !written_->ok()) return;
-  files_.free(**written_);
-  (*freed_)();
-}
+class PayloadWriter::Value final : public StagedValue, public std::enable_shared_from_this<Value> {
+ public:
+  Value(PayloadWriter& writer, SharedBytes value, WriteUse use)
+      : writer_(writer), use_(use), value_(std::move(value)) {}
+  ~Value() override {
+    if (kept_ || !written_ || !written_->ok()) return;
+    writer_.files_.free(**written_);
+    writer_.freed_();
+  }
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
 
-Status PayloadWriter::Value::wait() {
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [this] { return written_.has_value(); });
-  return written_->status();
-}
+  Status wait() override {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return written_.has_value(); });
+    return written_->status();
+  }
+  std::optional<Status> ended() const override {
+    const std::lock_guard lock(mutex_);
+    return written_ ? std::optional(written_->status()) : std::nullopt;
+  }
+  void retry() override {
+    {
+      const std::lock_guard lock(mutex_);
+      written_.reset();
+    }
+    writer_.push({shared_from_this(), nullptr, {}});
+  }
+  std::optional<SharedBytes> unwritten() const override {
+    const std::lock_guard lock(mutex_);
+    return written_ && written_->ok() ? std::nullopt : std::optional(value_);
+  }
+  std::uint64_t size_bytes() const override { return size_bytes_; }
+  Extent place() const override {
+    const std::lock_guard lock(mutex_);
+    return **written_;
+  }
+  void keep() override {
+    const std::lock_guard lock(mutex_);
+    kept_ = true;
+  }
 
-bool PayloadWriter::Value::over() const {
-  const std::lock_guard lock(mutex_);
-  return written_.has_value();
-}
+  WriteUse use() const { return use_; }
+  Bytes bytes() const { return value_.bytes; }  // valid until end()
+  void end(Result<Extent> written) {
+    SharedBytes released;  // destroyed after the lock is released: its destructor may run any code
+    const std::lock_guard lock(mutex_);
+    if (written.ok()) released = std::exchange(value_, {});
+    written_ = std::move(written);
+    ended_.notify_all();
+  }
 
-bool PayloadWriter::Value::has_failed() const {
-  const std::lock_guard lock(mutex_);
-  return written_ && !written_->ok();
-}
-
-std::optional<SharedBytes> PayloadWriter::Value::unwritten() const {
-  const std::lock_guard lock(mutex_);
-  return written_ && written_->ok() ? std::nullopt : std::optional(value_);
-}
-
-Extent PayloadWriter::Value::extent() const {
-  const std::lock_guard lock(mutex_);
-  return **written_;
-}
-
-void PayloadWriter::Value::keep() {
-  const std::lock_guard lock(mutex_);
-  kept_ = true;
-}
-
-void PayloadWriter::Value::begin() {
-  const std::lock_guard lock(mutex_);
-  written_.reset();
-}
-
-void PayloadWriter::Value::end(Result<Extent> written) {
-  SharedBytes released;  // destroyed after the lock is released: its destructor may run any code
-  const std::lock_guard lock(mutex_);
-  if (written.ok()) released = std::exchange(value_, {});
-  written_ = std::move(written);
-  ended_.notify_all();
-}
+ private:
+  PayloadWriter& writer_;
+  const WriteUse use_;
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  // Guarded by mutex_. The writer reads `value_` without it, as only the writer changes `value_`.
+  SharedBytes value_;
+  const std::uint64_t size_bytes_ = value_.bytes.size();
+  std::optional<Result<Extent>> written_;
+  bool kept_ = false;
+};
 
 // ---- the writer
 
 PayloadWriter::PayloadWriter(ExtentFiles& files, std::function<void()> freed)
     : files_(files),
-      freed_(std::make_shared<const std::function<void()>>(std::move(freed))),
+      freed_(std::move(freed)),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 PayloadWriter::~PayloadWriter() = default;
 
-std::shared_ptr<PayloadWriter::Value> PayloadWriter::add(SharedBytes value, WriteUse use) {
+std::shared_ptr<StagedValue> PayloadWriter::add(SharedBytes value, WriteUse use) {
   // Shared by the caller that names it, by readers, and by the writer while it writes.
-  auto added = std::make_shared<Value>(files_, freed_, std::move(value), use);
+  auto added = std::make_shared<Value>(*this, std::move(value), use);
   push({added, nullptr, {}});
   return added;
 }
 
-void PayloadWriter::add_again(const std::shared_ptr<Value>& value) {
-  value->begin();
-  push({value, nullptr, {}});
-}
-
 void PayloadWriter::then(std::function<void()> fn, std::weak_ptr<const void> owner) {
   push({{}, std::move(fn), std::move(owner)});
-}
-
-void PayloadWriter::wait_for_all() {
-  const auto reached = std::make_shared<std::promise<void>>();
-  then([reached = reached.get()] { reached->set_value(); }, reached);
-  reached->get_future().wait();
 }
 
 void PayloadWriter::push(Item item) {
@@ -125,7 +128,7 @@ void PayloadWriter::run(const std::stop_token& stop) {
     std::uint64_t size_bytes = 0;
     while (!queue_.empty() && !queue_.front().fn && size_bytes < batch_bytes) {
       if (auto value = queue_.front().value.lock()) {
-        if (!values.empty() && value->use_ != values.front()->use_) break;
+        if (!values.empty() && value->use() != values.front()->use()) break;
         size_bytes += value->size_bytes();
         bytes.push_back(value->bytes());
         values.push_back(std::move(value));
@@ -140,7 +143,7 @@ void PayloadWriter::run(const std::stop_token& stop) {
     lock.unlock();
     if (const auto owner = item.owner.lock()) item.fn();
     const auto written =
-        files_.append(bytes, values.empty() ? WriteUse::kPayload : values.front()->use_);
+        files_.append(bytes, values.empty() ? WriteUse::kPayload : values.front()->use());
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
     }

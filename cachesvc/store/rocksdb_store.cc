@@ -1,18 +1,14 @@
-// The only file that uses RocksDB; only here rocksdb::Status becomes Status.
+// Rows in RocksDB. Only here rocksdb::Status becomes Status.
 #include "cachesvc/store/rocksdb_store.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/listener.h>
-#include <rocksdb/options.h>
-#include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -20,25 +16,14 @@
 #include <utility>
 
 #include "cachesvc/store/deleted_files.h"
-#include "cachesvc/store/info_log.h"
+#include "cachesvc/store/rocksdb_options.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
-#include "precis/limits.h"
 
 namespace precis {
 namespace {
 
-// ---- names and sizes
-
-// Indexed by Table's value. Names are stored: append only.
-constexpr std::array<std::string_view, kTableCount> kFamilyNames = {
-    "segments", "payload", "sessions", "models", "budgets", "meta", "projections", "profiles"};
 const char* const kFormatKey = "store.format";
-
-// Far more than any row has. RocksDB stores value sizes in 32 bits.
-constexpr std::size_t kValueBytesMax = std::size_t{3} << 30;
-// Bytes per value besides key and value: type, family, two lengths of at most five bytes.
-constexpr std::size_t kBatchOverheadBytes = 16;
 
 // ---- errors
 
@@ -72,19 +57,6 @@ Status cannot_open(const rocksdb::Status& status, const std::string& dir) {
   return Status::unavailable(message + "; look after its disk, or choose another directory");
 }
 
-std::string key_text(Table table, const std::string& key) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string text(kFamilyNames[static_cast<std::size_t>(table)]);
-  text += " row ";
-  for (const char c : key) {
-    const auto byte = static_cast<unsigned char>(c);
-    text += {kHex[byte >> 4], kHex[byte & 15]};
-  }
-  return text;
-}
-
-// ---- options
-
 rocksdb::Slice slice_of(Bytes bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -99,67 +71,9 @@ class NoPolling final : public rocksdb::EventListener {
   }
 };
 
-class InfoLogger final : public rocksdb::Logger {
- public:
-  InfoLogger(const std::string& dir, std::uint64_t bytes_max)
-      : Logger(rocksdb::InfoLogLevel::INFO_LEVEL), log_(dir, bytes_max) {}
-  using Logger::Logv;
-  void Logv(const char* format, std::va_list arguments) override {
-    std::array<char, 4096> line{};  // longer lines are cut
-    (void)std::vsnprintf(line.data(), line.size(), format, arguments);
-    log_.write(line.data());
-  }
-
- private:
-  InfoLog log_;
-};
-
-DiskBudget budget_of(const RocksdbStoreOptions& options) {
-  return options.guard ? options.guard->budget() : DiskBudget::of(~std::uint64_t{0});
-}
-
-// With these sizes, everything that RocksDB writes by itself fits into the reserve (disk_budget.h).
-// RocksDB allocates a log's disk space when it creates the log.
-rocksdb::DBOptions db_options(const std::string& dir, const RocksdbStoreOptions& options) {
-  const DiskBudget budget = budget_of(options);
-  rocksdb::DBOptions db;
-  if (options.env) db.env = options.env;
-  db.create_if_missing = true;
-  db.create_missing_column_families = true;
-  // A batch without WAL (Durability::kMemory) spans families; only atomic flushes keep it whole.
-  db.atomic_flush = true;
-  db.max_open_files = static_cast<int>(limits::kOpenTableFilesMax);
-  db.db_write_buffer_size = 2 * budget.memtable_bytes;
-  db.max_total_wal_size = 4 * budget.memtable_bytes;
-  db.manifest_preallocation_size = budget.memtable_bytes / 4;
-  db.info_log = std::make_shared<InfoLogger>(dir, budget.memtable_bytes);
-  db.stats_dump_period_sec = 0;
-  db.listeners.push_back(std::make_shared<NoPolling>());
-  return db;
-}
-
-rocksdb::ColumnFamilyOptions family_options(const DiskBudget& budget) {
-  rocksdb::ColumnFamilyOptions family;
-  family.write_buffer_size = budget.memtable_bytes;
-  family.target_file_size_base = budget.memtable_bytes;
-  family.max_bytes_for_level_base = budget.level_bytes;
-  family.max_compaction_bytes = budget.level_bytes;
-  return family;
-}
-
-std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) {
-  std::vector<rocksdb::ColumnFamilyDescriptor> all;
-  for (std::size_t t = 0; t < kTableCount; ++t) {
-    all.emplace_back(std::string(kFamilyNames[t]), family_options(budget));
-  }
-  // Contains only the marks of logs.
-  all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(budget));
-  return all;
-}
-
 // ---- the store
 
-class RocksdbStore final : public Store {
+class RocksdbStore final : public RowStore {
  public:
   RocksdbStore(std::string dir, std::shared_ptr<SpaceGuard> guard, StoreLock lock, rocksdb::DB* db,
                std::vector<rocksdb::ColumnFamilyHandle*> handles)
@@ -175,9 +89,9 @@ class RocksdbStore final : public Store {
     db_->Close();  // flushes batches written without WAL
   }
 
-  Status write(const StoreBatch& batch, Durability durability) override {
+  Status write(const RowBatch& batch, Durability durability) override {
     std::size_t size_bytes = 0;
-    for (const StoreBatch::Put& put : batch.puts) {
+    for (const RowBatch::Put& put : batch.puts) {
       if (put.value.size() > kValueBytesMax) {
         return Status::invalid(key_text(put.table, put.key) + ": value of " +
                                std::to_string(put.value.size()) + " B exceeds " +
@@ -187,10 +101,10 @@ class RocksdbStore final : public Store {
     }
     // Allocated once, so a large batch does not grow by copies.
     rocksdb::WriteBatch changes(size_bytes);
-    for (const StoreBatch::Put& put : batch.puts) {
+    for (const RowBatch::Put& put : batch.puts) {
       changes.Put(family(put.table), put.key, slice_of(put.value));
     }
-    for (const StoreBatch::Delete& gone : batch.deletes) {
+    for (const RowBatch::Delete& gone : batch.deletes) {
       changes.Delete(family(gone.table), gone.key);
     }
     rocksdb::WriteOptions how;
@@ -231,19 +145,7 @@ class RocksdbStore final : public Store {
     return std::vector<std::byte>(data, data + value.size());
   }
 
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    rocksdb::PinnableSlice value;
-    PRECIS_TRY(read(table, key, &value));
-    if (value.size() != into.size()) {
-      return Status::corruption(key_text(table, key) + ": " + std::to_string(value.size()) +
-                                " B are stored, " + std::to_string(into.size()) + " B expected");
-    }
-    if (!into.empty()) std::memcpy(into.data(), value.data(), into.size());
-    return {};
-  }
-
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override {
+  Status scan(Table table, const VisitRow& row) override {
     rocksdb::ReadOptions how;
     how.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(how, family(table)));
@@ -256,9 +158,19 @@ class RocksdbStore final : public Store {
                         "scanning " + std::string(kFamilyNames[static_cast<std::size_t>(table)]));
   }
 
-  StoreStats stats() override { return {.disk_bytes = bytes_of_files(dir_)}; }
+  RowStats stats() override { return {.disk_bytes = bytes_of_files(dir_)}; }
 
-  StoreHealth health() override { return {check_files()}; }
+  // check_linked() for all files that a start needs.
+  Status check() override {
+    PRECIS_TRY(deleted_.check_directory());
+    PRECIS_TRY(check_linked(/*with_log=*/true));
+    // A compaction may remove tables after they were listed.
+    const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
+    if (missing) return deleted_.found(dir_ + *missing);
+    std::error_code error;
+    const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
+    return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
+  }
 
   // kVersionMismatch if another build's format is stored. Writes the format into a new store.
   Status check_format() {
@@ -301,18 +213,6 @@ class RocksdbStore final : public Store {
     // A flush may have replaced the log.
     if (!db_->GetCurrentWalFile(&log).IsPathNotFound()) return {};
     return deleted_.found("RocksDB's log in " + dir_);
-  }
-
-  // The same check for all files that a start needs.
-  Status check_files() {
-    PRECIS_TRY(deleted_.check_directory());
-    PRECIS_TRY(check_linked(/*with_log=*/true));
-    // A compaction may remove tables after they were listed.
-    const auto missing = DeletedFiles::missing_twice([this] { return missing_tables(); });
-    if (missing) return deleted_.found(dir_ + *missing);
-    std::error_code error;
-    const bool current = std::filesystem::exists(dir_ + "/CURRENT", error);
-    return current || error ? Status() : deleted_.found(dir_ + "/CURRENT");
   }
 
   std::vector<std::string> missing_tables() {
@@ -422,14 +322,15 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
-                                                  const RocksdbStoreOptions& options) {
+Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
+                                                     const RocksdbStoreOptions& options) {
   PRECIS_TRY(make_directory(dir));
   PRECIS_ASSIGN(StoreLock lock, lock_store(dir));
   PRECIS_TRY(check_remains(dir));
   const DiskBudget budget = budget_of(options);
   if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
-  const rocksdb::DBOptions db_opts = db_options(dir, options);
+  rocksdb::DBOptions db_opts = db_options(dir, options);
+  db_opts.listeners.push_back(std::make_shared<NoPolling>());
   PRECIS_TRY(check_families(db_opts, dir));
   if (options.kept_logs) options.kept_logs->keep();
   rocksdb::DB* db = nullptr;
@@ -441,7 +342,7 @@ Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));
   PRECIS_TRY(store->check_format());
   if (options.guard) options.guard->restore_reserve();
-  return std::unique_ptr<Store>(std::move(store));
+  return std::unique_ptr<RowStore>(std::move(store));
 }
 
 }  // namespace precis

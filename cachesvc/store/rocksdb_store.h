@@ -1,12 +1,12 @@
-// Rows in RocksDB: one column family per table. Payload is stored elsewhere (extent_store.h).
+// Rows in RocksDB: one column family per table.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "cachesvc/store/kept_logs.h"
+#include "cachesvc/store/row_store.h"
 #include "cachesvc/store/space_guard.h"
-#include "cachesvc/store/store.h"
 
 namespace rocksdb {
 class Env;
@@ -26,7 +26,7 @@ struct RocksdbStoreOptions {
 // Opens or creates the store in `dir`; creates missing parents. kUnavailable if it is already open
 // (store_lock.h) or the disk fails, kVersionMismatch if a newer build wrote it, kCorruption if its
 // files are inconsistent.
-Result<std::unique_ptr<Store>> open_rocksdb_store(const std::string& dir,
-                                                  const RocksdbStoreOptions& options = {});
+Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
+                                                     const RocksdbStoreOptions& options = {});
 
 }  // namespace precis

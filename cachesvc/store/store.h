@@ -1,53 +1,22 @@
-// The store interface: tables of keys and values, changed in atomic batches. Implementations
-// (extent_store.h, memory_store.h) decide where values are stored; the catalog defines their
+// The store as the catalog uses it: rows and payload, changed together in atomic batches. It stands
+// on two seams, row_store.h and payload_store.h; joined_store.h joins them. The catalog defines the
 // content.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "precis/status.h"
-#include "precis/types.h"
-#include "precis/view.h"
+#include "cachesvc/store/payload_store.h"
+#include "cachesvc/store/row_store.h"
+#include "cachesvc/store/space_guard.h"
 
 namespace precis {
 
-// kPayload holds large values (one layer's records, or its output projection). The other tables
-// hold small rows.
-enum class Table : std::uint8_t {
-  kSegments = 0,
-  kPayload,
-  kSessions,
-  kModels,
-  kBudgets,
-  kMeta,
-  kProjections,
-  kProfiles
-};
-inline constexpr std::size_t kTableCount = 8;
-
-// Bytes, and an owner that keeps them in memory.
-struct SharedBytes {
-  Bytes bytes;
-  std::shared_ptr<const void> owner;
-};
-
-// A payload value whose write was started before the batch that names it. If no batch has named the
-// value when its last handle ends, the store frees the value's space. Must not outlive the store.
-class StagedValue {
- public:
-  virtual ~StagedValue() = default;
-  // [blocking] Waits until the bytes are written; an error says why they could not be.
-  virtual Status wait() = 0;
-};
-
-// Puts are applied before deletes.
+// Puts are applied before deletes. In Table::kPayload, a put gives the value itself, not its place.
 struct StoreBatch {
   struct Put {
     Table table;
@@ -55,15 +24,9 @@ struct StoreBatch {
     Bytes value;                                    // borrowed until write() returns
     std::shared_ptr<StagedValue> staged = nullptr;  // the staged `value`, if it was staged
   };
-  struct Delete {
-    Table table;
-    std::string key;
-  };
   std::vector<Put> puts;
-  std::vector<Delete> deletes;
-  // Set if the batch reduces the stored bytes: its payload may then use the space that is reserved
-  // for such changes. Rows in a batch with deletes may always use that space.
-  bool makes_room = false;
+  std::vector<RowBatch::Delete> deletes;
+  bool makes_room = false;  // see RowBatch; holds for the payload, too
   // For batches that write() may drop: the name of what this batch stores, and the name of what it
   // depends on. The caller chooses the names; an empty name matches nothing.
   std::string name = {};
@@ -83,80 +46,52 @@ struct StoreStats {
   std::uint64_t kept_log_bytes = 0;  // logs of doubtful recoveries (kept_logs.h)
 };
 
-// At opening, the store held less than was acknowledged. The store serves the rest and deletes no
-// payload until accept_loss().
-struct RecoveryDoubt {
-  std::uint64_t lost_changes = 0;   // acknowledged but missing changes; 0 if unknown
-  std::uint64_t since_unix_ms = 0;  // time of the first discovery
-  bool record_lost = false;         // the record of acknowledged changes is missing or damaged
-  std::string logs = {};            // for people: the place of the kept older logs, if any
-  bool operator==(const RecoveryDoubt&) const = default;
-};
-
-struct StoreHealth {
+// Room on the store's disk, 0 if the store has none.
+struct StoreHealth : SpaceGuard::Room {
   // kUnavailable if something else deleted files of the open store. Changes then fail.
   Status files;
-  // The store's disk; 0 if the store has none. Payload is refused if it would leave less free space
-  // than `min_free_bytes`.
-  std::uint64_t free_bytes = 0, total_bytes = 0, min_free_bytes = 0;
-  std::uint64_t reserve_bytes = 0;  // reserved for rows, in addition to free_bytes
-  bool low = false;                 // payload is refused for lack of space (SpaceGuard::Room)
+  std::uint64_t min_free_bytes = 0;  // payload that would leave less free space is refused
 };
 
 // Payload values that stay readable while this object exists, even if their keys are written again
 // or deleted. Must not outlive the store.
-class KeptPayload {
- public:
-  virtual ~KeptPayload() = default;
-  // [blocking] Reads the value of the `value`-th key, with the errors of Store::read_into().
-  virtual Status read_into(std::size_t value, MutableBytes into) const = 0;
-};
+using KeptPayload = std::vector<std::unique_ptr<const PinnedValue>>;
 
 // Thread-safe. Calls block, so they belong on the storage executor.
 class Store {
  public:
   virtual ~Store() = default;
-  // Starts to write a payload value. Never blocks. Errors are returned by StagedValue::wait() or by
-  // the write() that names the value. Null if the store does not support staging.
-  virtual std::shared_ptr<StagedValue> stage(SharedBytes value) {
-    static_cast<void>(value);
-    return nullptr;
-  }
-  // Applies all of the batch or nothing, in this process and across a crash, and returns when the
-  // batch is as durable as `durability` says. On an error nothing is changed: kOutOfSpace if the
-  // disk is full, kUnavailable if the disk fails. After a crash of the process all writes at kWal
-  // or better are present, but a write at kMemory before them may be missing: if the later write
-  // depends on the earlier one, call harden() between them. A write at kMemory whose payload was
+  // Starts to write a payload value before the batch that names it. Never blocks. Errors are
+  // returned by the write() that names the value. If no batch does, its space is freed.
+  virtual std::shared_ptr<StagedValue> stage(SharedBytes value) = 0;
+  // As RowStore::write(), for rows and payload together. If a write at kWal or better depends on an
+  // earlier one at kMemory, call harden() between them. A write at kMemory whose payload was
   // all staged may return before the payload is written; it is then read from memory. If too much
   // payload waits, the store drops the oldest such batches together with their dependents:
   // take_dropped() returns their names.
   virtual Status write(const StoreBatch& batch, Durability durability) = 0;
   // After OK, everything written before survives a crash of the machine.
   virtual Status harden() = 0;
-  // kNotFound if absent; kCorruption if the store's own checks fail.
+  // Rows, as in RowStore.
   virtual Result<std::vector<std::byte>> get(Table table, const std::string& key) = 0;
-  // Copies the value into `into`, whose size must equal the value's; kCorruption if it differs.
-  virtual Status read_into(Table table, const std::string& key, MutableBytes into) = 0;
-  // [blocking if `may_wait`] Keeps the present values of these payload keys readable. If
+  virtual Status scan(Table table, const RowStore::VisitRow& row) = 0;
+  // A payload value: kNotFound if absent; kCorruption if its bytes are not there.
+  virtual Result<std::vector<std::byte>> read(const std::string& key) = 0;
+  // As read(). `into` must have the value's size; kCorruption if it differs.
+  virtual Status read_into(const std::string& key, MutableBytes into) = 0;
+  // [blocking if `may_wait`] Keeps the present values of these payload keys, in their order. If
   // `may_wait`, values that wait for the disk are written first. Null if one of the values is
   // absent or not yet written.
   virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
-                                                  bool may_wait) {
-    static_cast<void>(keys);
-    static_cast<void>(may_wait);
-    return nullptr;
-  }
-  // Visits every row in key order; stops early with the first error that `row` returns.
-  virtual Status scan(Table table,
-                      const std::function<Status(std::string_view key, Bytes value)>& row) = 0;
+                                                  bool may_wait) = 0;
   virtual StoreStats stats() = 0;
   // Names of the batches dropped since the last call.
-  virtual std::vector<std::string> take_dropped() { return {}; }
+  virtual std::vector<std::string> take_dropped() = 0;
   // The known loss of acknowledged changes; none if none is known.
-  virtual std::optional<RecoveryDoubt> doubt() { return std::nullopt; }
+  virtual std::optional<RecoveryDoubt> doubt() = 0;
   // Accepts the loss: from now on, payload without a row may be deleted.
-  virtual Status accept_loss() { return {}; }
-  virtual StoreHealth health() { return {}; }
+  virtual Status accept_loss() = 0;
+  virtual StoreHealth health() = 0;
 };
 
 }  // namespace precis

@@ -1,6 +1,7 @@
 #include "cachesvc/store/write_behind.h"
 
 #include <algorithm>
+#include <future>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,7 +14,7 @@ constexpr std::uint64_t kOverheadBytes = 256;
 
 std::uint64_t row_bytes_of(const WriteBehind::Change& change) {
   std::uint64_t bytes = kOverheadBytes * (1 + change.payload.keys.size());
-  for (const StoreBatch::Put& put : change.rows.puts) {
+  for (const RowBatch::Put& put : change.rows.puts) {
     bytes += kOverheadBytes + put.key.size() + put.value.size();
   }
   return bytes;
@@ -21,10 +22,10 @@ std::uint64_t row_bytes_of(const WriteBehind::Change& change) {
 
 }  // namespace
 
-WriteBehind::WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_t bytes_max,
+WriteBehind::WriteBehind(PayloadIndex& index, PayloadStore& payload, std::uint64_t bytes_max,
                          std::function<Status(const Change&)> apply, std::function<void()> failed)
     : index_(index),
-      writer_(writer),
+      payload_(payload),
       bytes_max_(bytes_max),
       apply_(std::move(apply)),
       failed_(std::move(failed)) {}
@@ -41,7 +42,7 @@ bool WriteBehind::leave(const std::shared_ptr<Change>& change) {
   change->row_bytes = row_bytes_of(*change);
   if (!backlog_.first_failure().ok() || !make_room_for(*change)) return false;
   keep_what_is_replaced(*change);
-  for (StoreBatch::Put& put : change->rows.puts) {
+  for (RowBatch::Put& put : change->rows.puts) {
     put.value = change->row_values.emplace_back(put.value.begin(), put.value.end());
   }
   index_.expect(payload);
@@ -57,10 +58,10 @@ void WriteBehind::settle_later(const std::shared_ptr<Change>& change) {
   const auto settle_it = [this, waiting] {
     if (const auto found = waiting.lock()) settle(found);
   };
-  writer_.then(settle_it, waiting);
+  payload_.then(settle_it, waiting);
 }
 
-// Runs on the writer's thread, after the change's values are written or have failed.
+// Runs on the payload store's thread, after the change's values are written or have failed.
 void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   Status status;
   {
@@ -92,9 +93,15 @@ std::shared_lock<std::shared_mutex> WriteBehind::while_none_waits() {
   return held;
 }
 
+void WriteBehind::wait_for_staged() {
+  const auto reached = std::make_shared<std::promise<void>>();
+  payload_.then([reached = reached.get()] { reached->set_value(); }, reached);
+  reached->get_future().wait();
+}
+
 WriteBehind::CaughtUp WriteBehind::catch_up() {
   std::unique_lock held(order_);
-  writer_.wait_for_all();  // all remaining changes have failed
+  wait_for_staged();  // all remaining changes have failed
   std::vector<std::shared_ptr<Change>> failed;
   {
     std::lock_guard lock(mutex_);
@@ -103,18 +110,18 @@ WriteBehind::CaughtUp WriteBehind::catch_up() {
   }
   for (const auto& change : failed) {
     for (const auto& value : change->payload.values) {
-      if (value->has_failed()) writer_.add_again(value);
+      if (value->has_failed()) value->retry();
     }
     settle_later(change);
   }
-  writer_.wait_for_all();
+  wait_for_staged();
   std::lock_guard lock(mutex_);
   return {std::move(held), backlog_.first_failure()};
 }
 
 void WriteBehind::catch_up_with(Table table) {
   const auto waits = [&](const auto& placed) {
-    const StoreBatch& rows = placed.second->rows;
+    const RowBatch& rows = placed.second->rows;
     return std::ranges::any_of(rows.puts, [&](auto& put) { return put.table == table; });
   };
   {

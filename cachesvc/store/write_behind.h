@@ -1,4 +1,4 @@
-// Deferred changes: acknowledged in memory before their payload is written to a file. The writer's
+// Deferred changes: acknowledged in memory before their payload is written. The payload store's
 // thread applies each change after its payload; until then the change is read from memory. Changes
 // may depend on earlier ones, so none is applied after a failed one. catch_up() tries all again in
 // order. Deferred changes do not survive the process. If more wait than allowed, the oldest are
@@ -14,9 +14,8 @@
 #include <vector>
 
 #include "cachesvc/store/backlog.h"
-#include "cachesvc/store/extent_index.h"
-#include "cachesvc/store/payload_writer.h"
-#include "cachesvc/store/store.h"
+#include "cachesvc/store/payload_index.h"
+#include "cachesvc/store/payload_store.h"
 
 namespace precis {
 
@@ -25,18 +24,18 @@ class WriteBehind {
  public:
   using Change = WaitingChange;
 
-  // All arguments outlive this object, except `writer`: it ends first and runs the remaining
-  // changes. `apply` stores a change whose payload is written. `failed` is called if payload or
-  // rows could not be written. At most `bytes_max` of payload are deferred, and the same amount of
-  // rows.
-  WriteBehind(ExtentIndex& index, PayloadWriter& writer, std::uint64_t bytes_max,
+  // All arguments outlive this object, and its owner calls catch_up() last. `apply` stores a change
+  // whose payload is written. `failed` is called if payload or rows could not be written. At most
+  // `bytes_max` of payload are deferred, and the same amount of rows.
+  WriteBehind(PayloadIndex& index, PayloadStore& payload, std::uint64_t bytes_max,
               std::function<Status(const Change&)> apply, std::function<void()> failed);
 
   // Defers a change whose payload is all staged. Returns true if deferred; the change is then
-  // shared with the writer's thread. If too much waits, drops the oldest changes with unwritten
-  // payload, together with their dependents. False if there is nothing to wait for, if not enough
-  // can be dropped, or if something failed: the caller then writes the change itself and gets the
-  // disk's errors. Also false for changes with deletes: reads from memory do not see deletes.
+  // shared with the payload store's thread. If too much waits, drops the oldest changes with
+  // unwritten payload, together with their dependents. False if there is nothing to wait for, if
+  // not enough can be dropped, or if something failed: the caller then writes the change itself and
+  // gets the disk's errors. Also false for changes with deletes: reads from memory do not see
+  // deletes.
   bool leave(const std::shared_ptr<Change>& change);
 
   // While this lock is held, no change is deferred. Returns an unlocked lock if changes wait.
@@ -59,13 +58,14 @@ class WriteBehind {
  private:
   void settle_later(const std::shared_ptr<Change>& change);
   void settle(const std::shared_ptr<Change>& change);
+  void wait_for_staged();
   // Callers hold mutex_ for the functions below.
   bool make_room_for(const Change& change);
   void keep_what_is_replaced(Change& change);
   void drop(const std::shared_ptr<Change>& change);
 
-  ExtentIndex& index_;
-  PayloadWriter& writer_;
+  PayloadIndex& index_;
+  PayloadStore& payload_;
   const std::uint64_t bytes_max_;
   const std::function<Status(const Change&)> apply_;
   const std::function<void()> failed_;

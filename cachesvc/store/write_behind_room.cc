@@ -37,7 +37,7 @@ bool WriteBehind::make_room_for(const Change& change) {
   const auto has_room = [&] { return left <= bytes_max_ && rows_left <= bytes_max_; };
   if (has_room()) return true;
   // Changes that the new change depends on stay.
-  const std::set<const Change*> needed = backlog_.needed_for(change.rows.rests_on);
+  const std::set<const Change*> needed = backlog_.needed_for(change.rests_on);
   const auto stays = [&](const std::shared_ptr<Change>& one) {
     return one->settling || one->kept || needed.contains(one.get());
   };
@@ -64,12 +64,12 @@ bool WriteBehind::make_room_for(const Change& change) {
 
 void WriteBehind::drop(const std::shared_ptr<Change>& change) {
   // A session's row has no name: nobody needs to be told of it, because its tip has a name.
-  if (!change->rows.name.empty()) dropped_.push_back(change->rows.name);
+  if (!change->name.empty()) dropped_.push_back(change->name);
   backlog_.remove(change);
   change->dropped = true;
   index_.forget(change->payload);
   bytes_ -= change->payload.size_bytes;
-  // The writer skips values that nobody holds.
+  // The payload store skips values that nobody holds.
   change->payload = {};
   change->rows = {};
   change->row_values.clear();

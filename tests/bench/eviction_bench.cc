@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cachesvc/store/eviction_policy.h"
+#include "tests/unit/store/lru_policy.h"
 
 namespace precis::bench {
 namespace {
@@ -85,7 +86,7 @@ int run(const std::string& trace, const std::string& json_path) {
   }
   std::set<std::uint64_t> distinct;
   for (const Prompt& prompt : *prompts) distinct.insert(prompt.begin(), prompt.end());
-  const double most = had(*prompts, *make_lru_policy(), distinct.size());
+  const double most = had(*prompts, *testing::make_lru_policy(), distinct.size());
   fmt::print(
       "{} prompts, {} blocks of which {} differ; with room for all of them {:.1f}% are had\n\n",
       prompts->size(),
@@ -99,7 +100,7 @@ int run(const std::string& trace, const std::string& json_path) {
   nlohmann::json rows = nlohmann::json::array();
   for (std::size_t part = 256; part >= 2; part /= 2) {
     const std::size_t capacity = std::max<std::size_t>(distinct.size() / part, 1);
-    const double lru = had(*prompts, *make_lru_policy(), capacity);
+    const double lru = had(*prompts, *testing::make_lru_policy(), capacity);
     const double s3 = had(*prompts, *make_s3_fifo_policy(), capacity);
     fmt::print("{:>12} {:>9.1f}% {:>9.2f}% {:>9.2f}%\n", capacity,
                100.0 / static_cast<double>(part), 100 * lru, 100 * s3);

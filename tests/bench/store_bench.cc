@@ -46,7 +46,7 @@ Status write_segments(Store& store, ColdPool& pool, std::size_t segments, std::s
 Status read_segments(Store& store, MutableBytes into, std::size_t first, std::size_t segments) {
   for (std::size_t s = first; s < first + segments; ++s) {
     for (std::size_t l = 0; l < kLayers; ++l) {
-      PRECIS_TRY(store.read_into(Table::kPayload, fmt::format("{}.{}", s, l), into));
+      PRECIS_TRY(store.read_into(fmt::format("{}.{}", s, l), into));
     }
   }
   return {};

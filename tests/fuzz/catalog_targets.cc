@@ -6,13 +6,13 @@
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "cachesvc/catalog/faithful.h"
-#include "cachesvc/store/memory_store.h"
 #include "precis/block_digest.h"
 #include "precis/profile.h"
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/mended_row.h"
 #include "tests/fuzz/targets.h"
 #include "tests/unit/catalog/all_rows.h"
+#include "tests/unit/store/memory_store.h"
 
 namespace precis::fuzz {
 namespace {
@@ -129,7 +129,7 @@ void use_segments(Catalog& catalog, const std::string& tenant) {
 }
 
 bool run_open_catalog(Bytes input) {
-  MemoryStore store;
+  testing::MemoryStore store;
   for (const StoredRow& row : read_rows(input)) {
     const std::vector<std::byte> bytes = mended_row(row.bytes);
     const std::string key = key_of(row.table, bytes);

@@ -3,13 +3,14 @@
 #include <cstring>
 #include <string>
 
+#include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/extent_store.h"
-#include "cachesvc/store/memory_store.h"
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/targets.h"
 #include "tests/unit/schema/random_messages.h"
 #include "tests/unit/store/faulty_folder.h"
+#include "tests/unit/store/memory_rows.h"
 
 namespace precis::fuzz {
 namespace {
@@ -79,7 +80,7 @@ bool run_open_store(Bytes input) {
   FaultyDrive drive;
   const Bytes file = disk.file;
   PRECIS_CHECK((*drive.folder()->create(kFileName))->write_at(0, {&file, 1}).ok());
-  auto rows = std::make_unique<MemoryStore>();
+  auto rows = std::make_unique<testing::MemoryRows>();
   for (std::size_t i = 0; i < disk.rows.size(); ++i) {
     PRECIS_CHECK(
         rows->write({{{Table::kPayload, std::to_string(i), disk.rows[i]}}, {}}, Durability::kWal)
@@ -95,7 +96,7 @@ bool run_open_store(Bytes input) {
   StoreBatch removal;
   for (std::size_t i = 0; i < disk.rows.size(); ++i) {
     const auto extent = decode_extent(disk.rows[i]);
-    const auto value = store.get(Table::kPayload, std::to_string(i));
+    const auto value = store.read(std::to_string(i));
     if (!value.ok()) {
       PRECIS_CHECK(value.status().code() ==
                    (extent ? StatusCode::kCorruption : StatusCode::kNotFound));
@@ -111,7 +112,7 @@ bool run_open_store(Bytes input) {
     removal.deletes.push_back({Table::kPayload, std::to_string(i)});
   }
   PRECIS_CHECK(store.write(removal, Durability::kFsync).ok());
-  PRECIS_CHECK(*store.get(Table::kPayload, "new") == added);
+  PRECIS_CHECK(*store.read("new") == added);
   return true;
 }
 

@@ -49,7 +49,9 @@ struct Foreign {
 };
 const std::vector<Foreign> kForeign = {
     {"UCX", {"ucp/", "uct/", "ucs/", "ucm/"}, {"cachesvc/net/rdma/uct"}},
-    {"RocksDB", {"rocksdb/"}, {"cachesvc/store/rocksdb_store.cc"}},
+    {"RocksDB",
+     {"rocksdb/"},
+     {"cachesvc/store/rocksdb_store.cc", "cachesvc/store/rocksdb_options"}},
     {"Boost", {"boost/"}, {"cachesvc/base/asio.h"}},
     {"Cap'n Proto", {"capnp/", "kj/", "*.capnp.h"}, {"schema/src/"}},
     {"CUDA",

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cachesvc/catalog/catalog.h"
-#include "cachesvc/store/memory_store.h"
+#include "tests/unit/store/memory_store.h"
 
 namespace precis::testing {
 

@@ -42,8 +42,8 @@ class ToldStore final : public ForwardingStore {
     if (after_write) after_write();
     return status;
   }
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
-    Status status = ForwardingStore::read_into(table, key, into);
+  Status read_into(const std::string& key, MutableBytes into) override {
+    Status status = ForwardingStore::read_into(key, into);
     if (status.code() == StatusCode::kNotFound && after_miss) after_miss();
     return status;
   }

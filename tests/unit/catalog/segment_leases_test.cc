@@ -48,7 +48,7 @@ struct LeasesFixture {
     const auto found = leases.find(tenant, Version::of(*row));
     if (!found) return std::nullopt;
     std::vector<std::byte> bytes(3);
-    REQUIRE(found->layers->read_into(0, bytes).ok());
+    REQUIRE(found->layers->at(0)->read_into(bytes).ok());
     return bytes[0];
   }
 };
@@ -85,7 +85,7 @@ TEST_CASE("who reads what was leased may go on past the end of the lease", "[uni
   f.leases.sweep();
   std::vector<std::byte> bytes(3);
   REQUIRE(held);
-  CHECK(held->layers->read_into(0, bytes).ok());
+  CHECK(held->layers->at(0)->read_into(bytes).ok());
   CHECK(bytes[2] == std::byte{7});
 }
 

@@ -20,16 +20,16 @@ using namespace precis::testing;
 namespace {
 
 // Rows on the same disk as the payload: writes to the log block while the disk is held.
-class HeldRows final : public ForwardingStore {
+class HeldRows final : public ForwardingRows {
  public:
-  HeldRows(Store& rows, const std::atomic<bool>& held) : ForwardingStore(rows), held_(held) {}
-  Status write(const StoreBatch& batch, Durability durability) override {
+  HeldRows(RowStore& rows, const std::atomic<bool>& held) : ForwardingRows(rows), held_(held) {}
+  Status write(const RowBatch& batch, Durability durability) override {
     if (durability != Durability::kMemory) held_.wait(true);
-    return ForwardingStore::write(batch, durability);
+    return ForwardingRows::write(batch, durability);
   }
   Status harden() override {
     held_.wait(true);
-    return ForwardingStore::harden();
+    return ForwardingRows::harden();
   }
 
  private:
@@ -60,7 +60,7 @@ struct SlowDisk {
   SlowDisk() { open(); }
   ~SlowDisk() { hold(false); }
   void open() {
-    auto opened = open_extent_store(std::make_unique<HeldRows>(f.store, held), drive.folder(),
+    auto opened = open_extent_store(std::make_unique<HeldRows>(f.store.rows, held), drive.folder(),
                                     {16 * kFileBytes, 0.5, kWriteBehindBytes, kTidyAtOnce});
     REQUIRE(opened.ok());
     store = std::move(opened).value();

@@ -39,7 +39,7 @@ class DoubtfulStore final : public ForwardingStore {
     return reads_;
   }
 
-  Status read_into(Table table, const std::string& key, MutableBytes into) override {
+  Status read_into(const std::string& key, MutableBytes into) override {
     {
       std::unique_lock lock(mutex_);
       ++reads_;
@@ -48,7 +48,7 @@ class DoubtfulStore final : public ForwardingStore {
         return failing->second;
       }
     }
-    return ForwardingStore::read_into(table, key, into);
+    return ForwardingStore::read_into(key, into);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "cachesvc/store/extent_store.h"
+#include "tests/unit/store/scan_payload.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
@@ -65,7 +66,7 @@ std::set<unsigned> survivors(const std::string& dir) {
     };
   };
   REQUIRE((*store)->scan(Table::kSegments, reader(rows, 20)) == Status());
-  REQUIRE((*store)->scan(Table::kPayload, reader(payloads, 200'000)) == Status());
+  REQUIRE(precis::testing::scan_payload(**store, reader(payloads, 200'000)) == Status());
   CHECK(rows == payloads);
   return rows;
 }

@@ -5,7 +5,10 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/store/lru_policy.h"
+
 using namespace precis;
+using precis::testing::make_lru_policy;
 
 namespace {
 

@@ -17,14 +17,11 @@
 #include <thread>
 
 #include "cachesvc/store/extent_row.h"
-#include "cachesvc/store/memory_store.h"
 #include "tests/unit/store/store_machine.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
 using namespace precis::testing;
-
-namespace {}  // namespace
 
 TEST_CASE("payload lies in files of its own, on whole blocks, and no row holds it",
           "[unit][store]") {
@@ -51,7 +48,7 @@ TEST_CASE("after opening payload goes to a new file, and files that nobody means
     REQUIRE(erase(*store, "a").ok());
   }
   const auto store = machine.open();
-  CHECK(*store->get(Table::kPayload, "b") == noise(2, 100));
+  CHECK(*store->read("b") == noise(2, 100));
   while (machine.drive.names().size() > 1) std::this_thread::yield();  // by a thread
 }
 
@@ -64,7 +61,7 @@ TEST_CASE("what a store finds when it opens survives a crash of the machine",
     machine.open().reset();  // as after SIGKILL: written bytes may be in the page cache only
     machine.lose_power(rng);
     CAPTURE(seed);
-    const auto left = machine.open()->get(Table::kPayload, "a");
+    const auto left = machine.open()->read("a");
     REQUIRE(left.status() == Status());
     REQUIRE(*left == noise(1, 20'000));
   }
@@ -78,7 +75,7 @@ TEST_CASE("removing everything empties the disk, also of the file that was being
   for (unsigned i = 0; i < 30; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
   while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
   REQUIRE(put(*store, "a", noise(1, 9000)).ok());
-  CHECK(*store->get(Table::kPayload, "a") == noise(1, 9000));
+  CHECK(*store->read("a") == noise(1, 9000));
 }
 
 TEST_CASE("the space of removed and replaced payload comes back", "[unit][store]") {
@@ -98,7 +95,7 @@ TEST_CASE("the space of removed and replaced payload comes back", "[unit][store]
   // takes a block, at most half of a complete file is dead, and one file is still appended to.
   const std::uint64_t most = 2 * kept.size() * 4096 + 2 * kFileBytes;
   while (machine.drive.bytes() > most) std::this_thread::yield();
-  for (const auto& [key, value] : kept) CHECK(*store->get(Table::kPayload, key) == value);
+  for (const auto& [key, value] : kept) CHECK(*store->read(key) == value);
 }
 
 TEST_CASE("a full disk refuses payload and changes nothing; with room again the store goes on",
@@ -113,11 +110,11 @@ TEST_CASE("a full disk refuses payload and changes nothing; with room again the 
     for (int i = 0; i < 20; ++i) {
       CHECK(put(*store, "key", after, durability).code() == StatusCode::kOutOfSpace);
     }
-    CHECK(*store->get(Table::kPayload, "key") == before);
+    CHECK(*store->read("key") == before);
     machine.drive.set_room(1u << 30);
     REQUIRE(put(*store, "key", after, durability).ok());
   }
-  CHECK(*machine.open()->get(Table::kPayload, "key") == after);
+  CHECK(*machine.open()->read("key") == after);
 }
 
 TEST_CASE("space that counts no more waits to be tidied up, but not where the disk is full",
@@ -168,7 +165,7 @@ TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
   const std::uint64_t before = store->stats().payload_bytes;
   machine.rows.fail_next_write(Status::out_of_space("full"));
   CHECK(put(*store, "key", noise(1, 10'000)).code() == StatusCode::kOutOfSpace);
-  CHECK(store->get(Table::kPayload, "key").status().code() == StatusCode::kNotFound);
+  CHECK(store->read("key").status().code() == StatusCode::kNotFound);
   REQUIRE(store->harden().ok());  // the writer is idle
   CHECK(store->stats().payload_bytes == before);
 }
@@ -237,7 +234,7 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
   for (unsigned i = 0; i < gone; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
   // By a thread; if it never happened, this test would exceed its time limit.
   while (machine.drive.bytes() > kFileBytes) std::this_thread::yield();
-  CHECK(*store->get(Table::kPayload, "kept") == noise(0, 10'000));
+  CHECK(*store->read("kept") == noise(0, 10'000));
 }
 
 TEST_CASE("a move for which there is no room is not tried again and again", "[unit][store]") {
@@ -256,7 +253,7 @@ TEST_CASE("a move for which there is no room is not tried again and again", "[un
   machine.drive.set_room(1u << 30);
   REQUIRE(erase(*store, "5").ok());  // frees more space, so the move is retried
   while (machine.drive.bytes() > 2 * kFileBytes) std::this_thread::yield();
-  CHECK(*store->get(Table::kPayload, "0") == noise(0, 10'000));
+  CHECK(*store->read("0") == noise(0, 10'000));
 }
 
 TEST_CASE("what is to be synced while files are synced shares the next sync", "[unit][store]") {
@@ -293,7 +290,7 @@ TEST_CASE("what is to be synced while files are synced shares the next sync", "[
   machine.lose_power(rng);
   const auto again = machine.open();
   for (std::size_t i = 0; i < values.size(); ++i) {
-    CHECK(*again->get(Table::kPayload, std::to_string(i + 1)) == *values[i]);
+    CHECK(*again->read(std::to_string(i + 1)) == *values[i]);
   }
 }
 
@@ -316,7 +313,7 @@ TEST_CASE("a payload file of a newer format is refused, and left as it is", "[un
   CHECK(refused.status().code() == StatusCode::kVersionMismatch);
   CHECK(refused.status().message().find(name) != std::string::npos);
   write_format(1);
-  CHECK(*machine.open()->get(Table::kPayload, "a") == noise(1, 100));
+  CHECK(*machine.open()->read("a") == noise(1, 100));
 }
 
 TEST_CASE("a damaged header of a payload file says nothing of the values behind it",
@@ -325,7 +322,7 @@ TEST_CASE("a damaged header of a payload file says nothing of the values behind 
   REQUIRE(put(*machine.open(), "a", noise(1, 100)).ok());
   for (std::uint64_t byte = 0; byte < 24; ++byte) {
     machine.drive.flip_bit(machine.drive.names().front(), byte, 1);
-    CHECK(*machine.open()->get(Table::kPayload, "a") == noise(1, 100));
+    CHECK(*machine.open()->read("a") == noise(1, 100));
     machine.drive.flip_bit(machine.drive.names().front(), byte, 1);
   }
 }
@@ -342,16 +339,16 @@ TEST_CASE("a payload file that is short or missing is kCorruption to who reads i
   machine.drive.cut_file(machine.drive.names().front(), 4096 + 3 * 4096 + 5000);
   {
     const auto store = machine.open();
-    CHECK(*store->get(Table::kPayload, "a") == noise(1, 10'000));
-    CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kCorruption);
+    CHECK(*store->read("a") == noise(1, 10'000));
+    CHECK(store->read("b").status().code() == StatusCode::kCorruption);
     CHECK(store->stats().missing_bytes == 3 * 4096);
   }
   REQUIRE(machine.drive.folder()->remove(machine.drive.names().front()).ok());
   const auto store = machine.open();
-  CHECK(store->get(Table::kPayload, "a").status().code() == StatusCode::kCorruption);
+  CHECK(store->read("a").status().code() == StatusCode::kCorruption);
   CHECK(store->stats().missing_bytes == 6 * 4096);
   REQUIRE(put(*store, "a", noise(3, 10)).ok());
-  CHECK(*store->get(Table::kPayload, "a") == noise(3, 10));
+  CHECK(*store->read("a") == noise(3, 10));
 }
 
 TEST_CASE("a row that rots costs no memory, and the store goes on", "[unit][store]") {
@@ -363,10 +360,10 @@ TEST_CASE("a row that rots costs no memory, and the store goes on", "[unit][stor
   const ExtentRow row = encode_extent(extent);
   REQUIRE(machine.rows.write({{{Table::kPayload, "rotten", row}}, {}}, Durability::kWal).ok());
   const auto store = machine.open();
-  CHECK(store->get(Table::kPayload, "rotten").status().code() == StatusCode::kCorruption);
-  CHECK(*store->get(Table::kPayload, "a") == noise(1, 10'000));
+  CHECK(store->read("rotten").status().code() == StatusCode::kCorruption);
+  CHECK(*store->read("a") == noise(1, 10'000));
   REQUIRE(put(*store, "b", noise(2, 10)).ok());
-  CHECK(*store->get(Table::kPayload, "b") == noise(2, 10));
+  CHECK(*store->read("b") == noise(2, 10));
 }
 
 TEST_CASE("readers are not disturbed by values that move", "[unit][store]") {
@@ -378,7 +375,7 @@ TEST_CASE("readers are not disturbed by values that move", "[unit][store]") {
   std::atomic<int> wrong{0};
   std::thread reader([&] {
     while (!done) {
-      const auto value = store->get(Table::kPayload, "kept");
+      const auto value = store->read("kept");
       if (!value.ok() || *value != kept) ++wrong;
     }
   });
@@ -442,7 +439,7 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
       if (!row.ok()) ++found;
       // A payload's reader checks its bytes (cut_test.cc). Here it must have its size or be an
       // error.
-      const auto payload = (*store)->get(Table::kPayload, std::to_string(i));
+      const auto payload = (*store)->read(std::to_string(i));
       if (payload.ok()) CHECK(payload->size() == 5000);
     }
   }

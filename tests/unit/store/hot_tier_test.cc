@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/store/lru_policy.h"
+
 using namespace precis;
+using precis::testing::make_lru_policy;
 
 namespace {
 

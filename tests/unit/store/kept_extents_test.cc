@@ -13,7 +13,7 @@ namespace {
 
 Value read(const KeptPayload& kept, std::size_t value, std::size_t size) {
   Value bytes(size);
-  const Status status = kept.read_into(value, bytes);
+  const Status status = kept.at(value)->read_into(bytes);
   INFO(status.to_string());
   REQUIRE(status.ok());
   return bytes;
@@ -50,7 +50,7 @@ TEST_CASE("what is kept is read after it was removed or replaced, and its file s
   CHECK(read(*kept, 0, b.size()) == b);
   CHECK(read(*kept, 1, a.size()) == a);
   Value wrong(7);
-  CHECK(kept->read_into(0, wrong).code() == StatusCode::kCorruption);
+  CHECK(kept->at(0)->read_into(wrong).code() == StatusCode::kCorruption);
   kept.reset();
   while (machine.drive.bytes() > 0) std::this_thread::yield();  // reclaimed by a thread
 }

@@ -34,7 +34,7 @@ struct Disk {
   std::string path(const std::string& name = {}) const { return dir.path() + "/store/" + name; }
   Result<std::unique_ptr<Store>> try_open() const {
     KeptLogs kept_logs(dir.path() + "/store");
-    PRECIS_ASSIGN(std::unique_ptr<Store> rows,
+    PRECIS_ASSIGN(std::unique_ptr<RowStore> rows,
                   open_rocksdb_store(dir.path() + "/store", {.kept_logs = &kept_logs}));
     PRECIS_ASSIGN(rows, number_rows(std::move(rows), path("acknowledged"), {boot}, kept_logs));
     PRECIS_ASSIGN(std::unique_ptr<Folder> folder, open_posix_folder(path("payload")));
@@ -85,7 +85,7 @@ struct Disk {
 inline int values_left(Store& store) {
   int left = 0;
   for (int i = 0; i < kValues; ++i) {
-    const auto value = store.get(Table::kPayload, std::to_string(i));
+    const auto value = store.read(std::to_string(i));
     if (!value.ok()) continue;
     REQUIRE(*value == value_of(i));
     const bool whole = std::ranges::all_of(

@@ -242,22 +242,25 @@ TEST_CASE("a store of an earlier release gets a record, and no doubt", "[unit][s
 
 TEST_CASE("who asks for the doubt does not wait for a disk that stands still", "[unit][store]") {
   // A disk whose writes wait until they are released.
-  struct HeldRows final : ForwardingStore {
-    using ForwardingStore::ForwardingStore;
-    Status write(const StoreBatch& batch, Durability durability) override {
+  struct HeldRows final : ForwardingRows {
+    using ForwardingRows::ForwardingRows;
+    Status write(const RowBatch& batch, Durability durability) override {
       began = true;
       began.notify_all();
       held.wait(true);
-      return ForwardingStore::write(batch, durability);
+      return ForwardingRows::write(batch, durability);
     }
     std::atomic<bool> held = true, began = false;
   };
   const TestDir dir;
-  MemoryStore memory;
+  MemoryRows memory;
   auto made = std::make_unique<HeldRows>(memory);
   HeldRows& rows = *made;
   const auto store = number_rows(std::move(made), dir.path() + "/acknowledged").value();
-  std::thread writer([&] { CHECK(put(*store, "a", value_of(1), Durability::kFsync).ok()); });
+  const Value row = value_of(1);
+  std::thread writer([&] {
+    CHECK(store->write({{{Table::kModels, "a", row}}, {}}, Durability::kFsync).ok());
+  });
   rows.began.wait(false);
   CHECK_FALSE(store->doubt());  // on this thread: if doubt() waited, the test would never end
   rows.held = false;

@@ -129,7 +129,7 @@ class Lives {
 
   void look(Store& store) {
     for (auto& [key, state] : known_) {
-      const auto value = store.get(Table::kPayload, std::to_string(key));
+      const auto value = store.read(std::to_string(key));
       const StatusCode code = value.status().code();
       const auto left = value.ok() ? number_in(key, *value) : std::nullopt;
       const bool synced_left = state.synced ? left == state.synced : code == StatusCode::kNotFound;

@@ -27,14 +27,15 @@ using Value = std::vector<std::byte>;
 
 namespace {
 
-std::unique_ptr<Store> open_store(const std::string& dir, const RocksdbStoreOptions& options = {}) {
+std::unique_ptr<RowStore> open_store(const std::string& dir,
+                                     const RocksdbStoreOptions& options = {}) {
   auto store = open_rocksdb_store(dir, options);
   INFO(store.status().to_string());
   REQUIRE(store.ok());
   return std::move(store).value();
 }
 
-Status put(Store& store, Table table, const std::string& key, const Value& value,
+Status put(RowStore& store, Table table, const std::string& key, const Value& value,
            Durability durability = Durability::kWal) {
   return store.write({{{table, key, value}}, {}}, durability);
 }

@@ -10,6 +10,7 @@
 #include "cachesvc/store/extent_files.h"
 #include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/rocksdb_store.h"
+#include "tests/unit/store/scan_payload.h"
 #include "tests/unit/store/store_machine.h"
 
 using namespace precis;
@@ -29,7 +30,7 @@ struct SmallMachine : Machine {
     guard = SpaceGuard::open(drive.folder(), "/data", 0, calm).value();
     guard->restore_reserve();
     auto store = open_extent_store(
-        std::make_unique<ForwardingStore>(rows), drive.folder(),
+        std::make_unique<ForwardingRows>(rows), drive.folder(),
         {.file_bytes = guard->budget().file_bytes, .tidy_after = std::chrono::hours(1)}, guard);
     REQUIRE(store.ok());
     return std::move(store).value();
@@ -82,7 +83,7 @@ TEST_CASE("payload stops at the mark, with the numbers, and goes on where there 
   const std::uint64_t half = full / 2 * (kMiB / 5);
   while (machine.free_bytes() < half) std::this_thread::yield();  // reclaimed by a thread
   for (unsigned i = 1; i < full; i += 2) {
-    REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
+    REQUIRE(*store->read(std::to_string(i)) == noise(i, kMiB / 5));
   }
   CHECK_FALSE(store->health().low);
   CHECK(fill(*store, full) > full + full / 3);
@@ -123,7 +124,7 @@ TEST_CASE("what makes room is written below the mark, in the reserve at last",
   const Value trimmed = noise(7, kMiB / 10);
   REQUIRE(store->write({{{Table::kPayload, "0", trimmed}}, {}, true}, Durability::kWal) ==
           Status());
-  CHECK(*store->get(Table::kPayload, "0") == trimmed);
+  CHECK(*store->read("0") == trimmed);
   for (const char* key : {"1", "2"}) REQUIRE(erase(*store, key).ok());
   CHECK(put(*store, "new", noise(1, 100)).code() == StatusCode::kOutOfSpace);
   machine.drive.set_room(32 * kMiB);
@@ -206,13 +207,13 @@ TEST_CASE("no crash brings back a row whose bytes were punched out",
     CAPTURE(seed);
     const auto store = machine.open();
     for (const unsigned i : kept) {
-      REQUIRE(*store->get(Table::kPayload, std::to_string(i)) == noise(i, kMiB / 5));
+      REQUIRE(*store->read(std::to_string(i)) == noise(i, kMiB / 5));
     }
-    REQUIRE(store->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
-      const auto i = static_cast<unsigned>(std::stoul(std::string(key)));
-      CHECK(std::ranges::equal(value, Bytes(noise(i, kMiB / 5))));
-      return {};
-    }) == Status());
+    REQUIRE(scan_payload(*store, [&](std::string_view key, Bytes value) -> Status {
+              const auto i = static_cast<unsigned>(std::stoul(std::string(key)));
+              CHECK(std::ranges::equal(value, Bytes(noise(i, kMiB / 5))));
+              return {};
+            }) == Status());
   }
 }
 

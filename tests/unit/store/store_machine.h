@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "cachesvc/store/extent_store.h"
-#include "cachesvc/store/memory_store.h"
 #include "tests/unit/store/faulty_folder.h"
 #include "tests/unit/store/forwarding_store.h"
+#include "tests/unit/store/memory_rows.h"
 #include "tests/unit/store/test_dir.h"
 
 namespace precis::testing {
@@ -29,10 +29,10 @@ inline constexpr std::chrono::milliseconds kTidyAtOnce{0};
 
 struct Machine {
   FaultyDrive drive;
-  MemoryStore rows;  // outlives the store that uses it
+  MemoryRows rows;  // outlives the store that uses it
   std::chrono::milliseconds tidy_after = kTidyAtOnce;
   Result<std::unique_ptr<Store>> try_open() {
-    return open_extent_store(std::make_unique<ForwardingStore>(rows), drive.folder(),
+    return open_extent_store(std::make_unique<ForwardingRows>(rows), drive.folder(),
                              {kFileBytes, 0.5, kWriteBehindBytes, tidy_after});
   }
   std::unique_ptr<Store> open() {

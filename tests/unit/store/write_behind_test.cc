@@ -32,19 +32,18 @@ TEST_CASE("a batch acknowledged in memory is read before its payload is written,
   machine.drive.hold(true);
   auto value = shared_noise(1, 50'000);
   REQUIRE(stage_and_put(*store, "a", value).ok());
-  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(*store->read("a") == *value);
   Value read(50'000);
-  CHECK(store->read_into(Table::kPayload, "a", read).ok());
+  CHECK(store->read_into("a", read).ok());
   CHECK(read == *value);
-  CHECK(store->read_into(Table::kPayload, "a", MutableBytes(read).first(9)).code() ==
-        StatusCode::kCorruption);
+  CHECK(store->read_into("a", MutableBytes(read).first(9)).code() == StatusCode::kCorruption);
   CHECK(machine.rows.get(Table::kPayload, "a").status().code() == StatusCode::kNotFound);
   machine.drive.hold(false);
   // A later write waits until it is written.
   REQUIRE(put(*store, "b", noise(2, 10)).ok());
   CHECK(machine.rows.get(Table::kPayload, "a").ok());
   store = nullptr;
-  CHECK(*machine.open()->get(Table::kPayload, "a") == *value);
+  CHECK(*machine.open()->read("a") == *value);
 }
 
 TEST_CASE("a closed store has written what it acknowledged in memory", "[unit][store]") {
@@ -55,7 +54,7 @@ TEST_CASE("a closed store has written what it acknowledged in memory", "[unit][s
   REQUIRE(stage_and_put(*store, "a", value).ok());
   machine.drive.hold(false);
   store = nullptr;
-  CHECK(*machine.open()->get(Table::kPayload, "a") == *value);
+  CHECK(*machine.open()->read("a") == *value);
 }
 
 TEST_CASE(
@@ -70,20 +69,20 @@ TEST_CASE(
   machine.drive.set_room(0);
   machine.drive.hold(false);
   CHECK(store->harden().code() == StatusCode::kOutOfSpace);
-  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(*store->read("a") == *value);
   CHECK(put(*store, "c", noise(3, 10)).code() == StatusCode::kOutOfSpace);
   // From now on the writing caller gets the error.
   CHECK(stage_and_put(*store, "d", shared_noise(4, 10)).code() == StatusCode::kOutOfSpace);
 
   REQUIRE(erase(*store, "b").ok());  // later attempts do not bring it back
-  CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kNotFound);
+  CHECK(store->read("b").status().code() == StatusCode::kNotFound);
   machine.drive.set_room(1 << 20);
   REQUIRE(store->harden().ok());
-  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(*store->read("a") == *value);
   store = nullptr;
   store = machine.open();
-  CHECK(*store->get(Table::kPayload, "a") == *value);
-  CHECK(store->get(Table::kPayload, "b").status().code() == StatusCode::kNotFound);
+  CHECK(*store->read("a") == *value);
+  CHECK(store->read("b").status().code() == StatusCode::kNotFound);
 }
 
 namespace {
@@ -98,7 +97,7 @@ Status stage_and_name(Store& store, const std::string& name, std::size_t size,
   return store.write(batch, Durability::kMemory);
 }
 
-bool has(Store& store, const std::string& key) { return store.get(Table::kPayload, key).ok(); }
+bool has(Store& store, const std::string& key) { return store.read(key).ok(); }
 
 }  // namespace
 
@@ -115,7 +114,7 @@ TEST_CASE("past what may wait for the disk the oldest batches give way, and the 
   }
   CHECK(store->take_dropped() == std::vector<std::string>{"a", "b"});
   CHECK(store->take_dropped().empty());
-  CHECK(store->get(Table::kPayload, "a").status().code() == StatusCode::kNotFound);
+  CHECK(store->read("a").status().code() == StatusCode::kNotFound);
   CHECK_FALSE(has(*store, "b"));
   CHECK(has(*store, "c"));
   CHECK(has(*store, "d"));
@@ -255,7 +254,7 @@ TEST_CASE("a staged value that found no room is tried again when its batch comes
   CHECK(store->write(batch, Durability::kWal).code() == StatusCode::kOutOfSpace);
   machine.drive.set_room(1 << 20);
   REQUIRE(store->write(batch, Durability::kWal).ok());
-  CHECK(*store->get(Table::kPayload, "a") == *value);
+  CHECK(*store->read("a") == *value);
 }
 
 TEST_CASE("the room of staged values that no batch named comes back by itself", "[unit][store]") {
@@ -279,11 +278,11 @@ TEST_CASE("nothing acknowledged in memory is written before what it may stand on
   machine.drive.set_room(20'000);  // enough for the child only
   machine.drive.hold(false);
   CHECK(store->harden().code() == StatusCode::kOutOfSpace);
-  CHECK(*store->get(Table::kPayload, "child") == *small);
+  CHECK(*store->read("child") == *small);
   CHECK(machine.rows.get(Table::kPayload, "child").status().code() == StatusCode::kNotFound);
   machine.drive.set_room(1 << 20);
   store = nullptr;  // tries again
   store = machine.open();
-  CHECK(*store->get(Table::kPayload, "parent") == *large);
-  CHECK(*store->get(Table::kPayload, "child") == *small);
+  CHECK(*store->read("parent") == *large);
+  CHECK(*store->read("child") == *small);
 }

@@ -1,26 +1,22 @@
-// An in-memory store for tests, with the contract of Store and with failures and crashes on demand.
+// Rows in memory, with failures and crashes on demand.
 #pragma once
 
 #include <array>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
-#include "cachesvc/store/store.h"
+#include "cachesvc/store/row_store.h"
 
-namespace precis {
+namespace precis::testing {
 
-class MemoryStore final : public Store {
+class MemoryRows final : public RowStore {
  public:
-  Status write(const StoreBatch& batch, Durability durability) override;
+  Status write(const RowBatch& batch, Durability durability) override;
   Status harden() override;
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override;
-  Status read_into(Table table, const std::string& key, MutableBytes into) override;
-  std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
-                                          bool may_wait) override;
-  Status scan(Table table,
-              const std::function<Status(std::string_view key, Bytes value)>& row) override;
-  StoreStats stats() override;
+  Status scan(Table table, const VisitRow& row) override;
 
   // The next write changes nothing and returns `status`.
   void fail_next_write(Status status);
@@ -42,9 +38,8 @@ class MemoryStore final : public Store {
     std::vector<std::pair<Row, std::vector<std::byte>>> puts;
     std::vector<Row> deletes;
   };
-  static Logged copy_of(const StoreBatch& batch);
+  static Logged copy_of(const RowBatch& batch);
   static void apply(const Logged& batch, Tables& tables);
-  const std::vector<std::byte>* find(Table table, const std::string& key) const;
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.
@@ -55,4 +50,4 @@ class MemoryStore final : public Store {
   std::optional<Status> fail_next_;
 };
 
-}  // namespace precis
+}  // namespace precis::testing

@@ -1,11 +1,15 @@
-// Least recently used first (eviction_policy.h): a list in order of use, and each key's position.
+// Evicts the least recently used key first: the baseline of the eviction bench, and a policy whose
+// victims tests can foresee.
+#pragma once
+
 #include <list>
 #include <map>
+#include <memory>
 
 #include "cachesvc/store/eviction_policy.h"
+#include "precis/status.h"
 
-namespace precis {
-namespace {
+namespace precis::testing {
 
 class LruPolicy final : public EvictionPolicy {
  public:
@@ -33,8 +37,6 @@ class LruPolicy final : public EvictionPolicy {
   std::map<HotKey, std::list<HotKey>::iterator> places_;
 };
 
-}  // namespace
+inline std::unique_ptr<EvictionPolicy> make_lru_policy() { return std::make_unique<LruPolicy>(); }
 
-std::unique_ptr<EvictionPolicy> make_lru_policy() { return std::make_unique<LruPolicy>(); }
-
-}  // namespace precis
+}  // namespace precis::testing

@@ -1,0 +1,57 @@
+// Payload in memory. A value is written when stage() returns, and its memory is reclaimed when the
+// payload is opened again: an owner's rows may come back until then.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "cachesvc/base/executor.h"
+#include "cachesvc/store/payload_store.h"
+
+namespace precis::testing {
+
+// The memory, which outlives the stores that are opened over it. Thread-safe.
+class MemoryValues {
+ public:
+  using Value = std::shared_ptr<const std::vector<std::byte>>;
+  // Removes all other values.
+  void keep_only(std::span<const Extent> live);
+  Extent add(Bytes value);
+  Value find(const Extent& place) const;
+  void free(const Extent& place);
+  std::uint64_t live_bytes() const;
+
+ private:
+  mutable std::mutex mutex_;
+  // Guarded by mutex_. A value's place has its number as `file`.
+  std::map<std::uint32_t, Value> values_;
+  std::uint32_t next_ = 1;
+  std::uint64_t live_bytes_ = 0;
+};
+
+class MemoryPayload final : public PayloadStore {
+ public:
+  // `memory` outlives it and its values.
+  MemoryPayload(MemoryValues& memory, std::span<const Extent> live) : memory_(memory) {
+    memory_.keep_only(live);
+  }
+  void attach(PayloadOwner&) override {}
+  std::shared_ptr<StagedValue> stage(SharedBytes value, bool makes_room) override;
+  void then(std::function<void()> fn, std::weak_ptr<const void> fn_owner) override;
+  Status sync() override { return {}; }
+  std::unique_ptr<const PinnedValue> pin(const Extent& place, Pinning pinning) const override;
+  void free(std::span<const Extent> places) override;
+  bool reclaim(bool, const std::stop_token&) override { return false; }
+  PayloadStats stats() const override { return {0, memory_.live_bytes(), 0}; }
+  Status check() override { return {}; }
+
+ private:
+  MemoryValues& memory_;
+  Executor thread_{"payload", 1};
+};
+
+}  // namespace precis::testing
