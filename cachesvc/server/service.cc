@@ -111,7 +111,7 @@ struct Service::Impl {
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<Reloader> reloader;
-  std::unique_ptr<Handlers::Parts> parts;
+  std::unique_ptr<HandlerParts> parts;
   std::unordered_set<std::shared_ptr<Peer>> peers;
   std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests in progress
   std::string address;
@@ -194,9 +194,9 @@ void Service::Impl::wire() {
       std::chrono::milliseconds(config.memory_wait_ms));
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(PutParts{
-      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
-      paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
+  put_path = std::make_unique<PutPath>(
+      PutParts{loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend,
+               *catalog, paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
@@ -215,7 +215,7 @@ void Service::Impl::wire() {
                           if (peer->tenant() == tenant) peer->close(why);
                         }
                       }});
-  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
+  parts = std::make_unique<HandlerParts>(HandlerParts{
       loop,
       storage,
       *catalog,
