@@ -15,6 +15,7 @@
 #include <functional>
 #include <iostream>
 
+#include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/accept_loss.h"

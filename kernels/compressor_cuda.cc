@@ -72,15 +72,6 @@ Status CudaCompressor::or_on_cpu(Status of_device, const Fn& stages) {
 Result<DeviceBuffer> CudaCompressor::allocated(std::size_t bytes) {
   return DeviceBuffer::allocate(bytes, stream_);
 }
-Status CudaCompressor::send(const HeadsView& rows, DeviceBuffer& to) {
-  PRECIS_ASSIGN(to, allocated(rows.size_bytes()));
-  return to.copy_from(rows, stream_);
-}
-template <typename T>
-Status CudaCompressor::send(std::span<const T> values, DeviceBuffer& to) {
-  PRECIS_ASSIGN(to, allocated(values.size_bytes()));
-  return to.copy_from(std::as_bytes(values), stream_);
-}
 
 // ---- check --------------------------------------------------------------------------------------
 
@@ -95,70 +86,16 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   }
   PRECIS_TRY(check_but_rows_cpu(cpu_.context(), recipe, input));
   Status looked_at = on_device([&]() -> Status {
-    PRECIS_TRY(send_input());
+    PRECIS_TRY(buffers_.input.send(recipe, input, stream_));
+    const LayerDevice& layer = buffers_.input.layer();
     PRECIS_ASSIGN(buffers_.verdict, allocated(sizeof(Verdict)));
     PRECIS_TRY(buffers_.verdict.clear(stream_));
     auto* found = buffers_.verdict.as<std::uint32_t>();
     const std::uint64_t elements = entries_of(input) * input.keys.head_dim;
-    PRECIS_TRY(
-        launch_find_not_finite(input.keys.dtype, buffers_.keys.data(), elements, found, stream_));
-    return launch_find_not_finite(input.keys.dtype, buffers_.values.data(), elements, found,
-                                  stream_);
+    PRECIS_TRY(launch_find_not_finite(input.keys.dtype, layer.keys, elements, found, stream_));
+    return launch_find_not_finite(input.keys.dtype, layer.values, elements, found, stream_);
   });
   return or_on_cpu(std::move(looked_at), [] { return Status(); });
-}
-
-// Sends the recipe's inputs to the device and describes them in `layer_`.
-Status CudaCompressor::send_input() {
-  const LayerInput& in = input_;
-  const Recipe& recipe = *recipe_;
-  Buffers& m = buffers_;
-  layer_ = {};
-  layer_.layer = in.layer;
-  layer_.num_layers = in.num_layers;
-  layer_.begin = in.begin;
-  layer_.num_kv_heads = in.num_kv_heads();
-  layer_.group = in.group();
-  layer_.num_tokens = in.num_tokens();
-  layer_.head_dim = in.keys.head_dim;
-  layer_.dtype = in.keys.dtype;
-  PRECIS_TRY(send(in.keys, m.keys));
-  PRECIS_TRY(send(in.values, m.values));
-  layer_.keys = m.keys.data();
-  layer_.values = m.values.data();
-  if (!scores_on_device(recipe)) return {};
-  if (recipe.needs_queries()) {
-    PRECIS_TRY(send(in.queries, m.queries));
-    PRECIS_TRY(send(in.lse, m.lse));
-    layer_.pushed = in.queries.num_tokens;
-    layer_.queries = m.queries.data();
-    layer_.lse = m.lse.as<float>();
-  }
-  if (recipe.needs_scores()) {
-    PRECIS_TRY(send(in.scores, m.external));
-    layer_.external = m.external.as<float>();
-  }
-  if (recipe.needs_query_stats()) {
-    PRECIS_TRY(send(in.query_mean, m.query_mean));
-    PRECIS_TRY(send(in.query_covariance, m.query_covariance));
-    layer_.query_mean = m.query_mean.as<float>();
-    layer_.query_covariance = m.query_covariance.as<float>();
-  }
-  if (recipe.needs_rope()) {
-    PRECIS_TRY(send(in.rope_frequencies, m.rope_frequencies));
-    layer_.rope_frequencies = m.rope_frequencies.as<double>();
-    layer_.rope_pairs = static_cast<std::uint32_t>(in.rope_frequencies.size());
-  }
-  if (!recipe.needs_o_proj()) return {};
-  layer_.o_proj_width = in.o_proj.width;
-  layer_.o_proj_dtype = in.o_proj.dtype;
-  const std::size_t weights = std::size_t{in.num_q_heads} * in.keys.head_dim * in.o_proj.width *
-                              dtype_size_bytes(in.o_proj.dtype);
-  if (in.o_proj.data != nullptr) PRECIS_TRY(send(Bytes(in.o_proj.data, weights), m.o_proj));
-  PRECIS_TRY(send(in.o_proj.gram, m.gram));
-  layer_.o_proj = m.o_proj.data();
-  layer_.gram = m.gram.as<float>();
-  return {};
 }
 
 // The CPU's check names the value that is not finite.
@@ -186,12 +123,13 @@ Status CudaCompressor::score() {
       PRECIS_ASSIGN(buffers_.second, allocated(entries_of(input_) * sizeof(float)));
     }
     if (!scores_on_device(*recipe_)) return score_on_cpu();
-    PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(score_workspace_bytes(*recipe_, layer_)));
+    const LayerDevice& layer = buffers_.input.layer();
+    PRECIS_ASSIGN(const DeviceBuffer workspace, allocated(score_workspace_bytes(*recipe_, layer)));
     ScoresDevice out;
     out.scores = buffers_.scores.as<float>();
     out.second = buffers_.second.as<float>();
     out.weight = reinterpret_cast<float*>(buffers_.verdict.data() + offsetof(Verdict, weight));
-    return launch_score(*recipe_, layer_, workspace.data(), out, stream_);
+    return launch_score(*recipe_, layer, workspace.data(), out, stream_);
   });
   return or_on_cpu(std::move(scored), [this] { return on_cpu_->score(); });
 }
@@ -363,6 +301,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
   PRECIS_CHECK(count_max <= input_.num_tokens());
   const auto encoded = on_device([&]() -> Status {
     PRECIS_TRY(check_room(input_, counts, out));
+    const LayerDevice& layer = buffers_.input.layer();
     // Heads and seats share one staged copy.
     const std::size_t head_bytes = counts.size() * sizeof(EncodeHead);
     const std::size_t seat_bytes =
@@ -373,25 +312,25 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     std::uint64_t offset = 0;
     for (std::size_t h = 0; h < counts.size(); ++h) {
       heads[h] = {offset, counts[h]};
-      offset += RecordLayout::of(counts[h], layer_.head_dim, layer_.dtype).size;
+      offset += RecordLayout::of(counts[h], layer.head_dim, layer.dtype).size;
       if (!seats.empty()) std::ranges::copy(seats[h], placed + h * count_max);
     }
-    DeviceBuffer plan;
-    PRECIS_TRY(send(std::span<const std::byte>(staged), plan));
+    PRECIS_ASSIGN(DeviceBuffer plan, allocated(staged.size()));
+    PRECIS_TRY(plan.copy_from(Bytes(staged), stream_));
     PRECIS_ASSIGN(const DeviceBuffer records, allocated(out.size()));
     EncodeDevice task{};
-    task.layer = layer_.layer;
-    task.num_kv_heads = layer_.num_kv_heads;
-    task.num_tokens = layer_.num_tokens;
-    task.head_dim = layer_.head_dim;
-    task.begin = layer_.begin;
-    task.dtype = layer_.dtype;
+    task.layer = layer.layer;
+    task.num_kv_heads = layer.num_kv_heads;
+    task.num_tokens = layer.num_tokens;
+    task.head_dim = layer.head_dim;
+    task.begin = layer.begin;
+    task.dtype = layer.dtype;
     task.segment = segment;
-    task.keys = layer_.keys;
-    task.values = layer_.values;
+    task.keys = layer.keys;
+    task.values = layer.values;
     task.scores = buffers_.scores.as<float>();
     task.order = buffers_.order.as<std::uint32_t>();
-    task.order_stride = layer_.num_tokens;
+    task.order_stride = layer.num_tokens;
     task.heads = plan.as<EncodeHead>();
     if (!seats.empty()) task.seats = reinterpret_cast<std::uint32_t*>(plan.data() + head_bytes);
     task.seat_stride = count_max;

@@ -6,7 +6,7 @@
 
 #include "kernels/common/device.h"
 #include "kernels/cpu_stages.h"
-#include "kernels/score/score_cuda.h"
+#include "kernels/sent_input_cuda.h"
 
 namespace precis::kernels {
 
@@ -59,8 +59,7 @@ class CudaCompressor final : public LayerCompressor {
   // A layer's buffers on the device: allocated from the device's pool as stages need them, and
   // released at the end.
   struct Buffers {
-    DeviceBuffer keys, values, queries, lse, external, query_mean, query_covariance, o_proj, gram,
-        rope_frequencies;
+    SentInput input;
     DeviceBuffer scores, second, limits, order;
     DeviceBuffer verdict;  // see Verdict
   };
@@ -87,10 +86,6 @@ class CudaCompressor final : public LayerCompressor {
   Status or_on_cpu(Status of_device, const Fn& stages);
 
   Result<DeviceBuffer> allocated(std::size_t bytes);
-  Status send(const HeadsView& rows, DeviceBuffer& to);
-  template <typename T>
-  Status send(std::span<const T> values, DeviceBuffer& to);
-  Status send_input();
   Status refuse_not_finite();
   Status read_verdict(Verdict& verdict);
   Status score_on_cpu();
@@ -106,7 +101,6 @@ class CudaCompressor final : public LayerCompressor {
   PinnedBuffer staging_;
   const Recipe* recipe_ = nullptr;
   LayerInput input_;
-  LayerDevice layer_;
   Buffers buffers_;
   LayerScores scores_;  // on the host; filled by score_on_cpu() or scores()
   std::uint64_t slots_ = 0;

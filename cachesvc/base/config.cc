@@ -1,20 +1,18 @@
 #include "cachesvc/base/config.h"
 
-#include <sys/stat.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
-#include <map>
-#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "cachesvc/base/byte_size.h"
+#include "cachesvc/base/config_files.h"
+#include "cachesvc/base/config_reader.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/machine_memory.h"
-#include "cachesvc/base/near_name.h"
 #include "precis/device_choice.h"
 #include "precis/limits.h"
 #include "precis/read_file.h"
@@ -26,125 +24,6 @@ namespace {
 
 constexpr std::uint64_t kMemoryBytesMin = 16u << 20;  // room for small layers in flight
 
-// Smallest first.
-constexpr std::pair<std::string_view, std::uint64_t> kUnits[] = {
-    {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"TiB", 1ull << 40}};
-constexpr const char* kSizeForm = "a size such as 512MiB, 24GiB or 1TiB";
-
-// Formats bytes for parse_bytes(), in the largest unit that is exact: "16MiB".
-std::string size_text(std::uint64_t bytes) {
-  std::string text;
-  for (const auto& [unit, factor] : kUnits) {
-    const bool exact = bytes >= factor && bytes % factor == 0;
-    if (text.empty() || exact) text = std::to_string(bytes / factor) + std::string(unit);
-  }
-  return text;
-}
-
-std::string place(const std::string& where, const toml::node& node) {
-  return where + ":" + std::to_string(node.source().begin.line);
-}
-
-// Reads keys of one table and remembers them, so that unknown keys can be refused.
-class Reader {
- public:
-  Reader(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
-
-  template <typename T>
-  void read(std::string_view key, T& into) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    using Stored = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    std::optional<Stored> value;
-    if constexpr (std::is_floating_point_v<T>) {
-      if (node->is_number()) value = node->value<Stored>();  // an integer such as 1 is also valid
-    } else {
-      value = node->value_exact<Stored>();  // toml++ would cast numbers that do not fit
-    }
-    if (!value) return complain(*node, key, std::string("must be ") + wanted<T>());
-    if constexpr (std::is_integral_v<T>) {
-      if (*value < 0 || static_cast<std::uint64_t>(*value) > std::numeric_limits<T>::max()) {
-        return complain(*node, key,
-                        "is " + std::to_string(*value) + ", must be in [0, " +
-                            std::to_string(std::numeric_limits<T>::max()) + "]");
-      }
-      into = static_cast<T>(*value);
-    } else {
-      into = *value;
-    }
-  }
-
-  void read_bytes(std::string_view key, std::uint64_t& into) {
-    const toml::node* node = find(key);
-    if (node == nullptr) return;
-    const auto number = node->value_exact<std::int64_t>();
-    if (!number && !node->is_string()) {
-      return complain(*node, key,
-                      std::string("must be a number of bytes, or in quotes ") + kSizeForm);
-    }
-    const std::string text =
-        number ? std::to_string(*number) : std::string(node->value_or(std::string_view{}));
-    auto bytes = parse_bytes(text);
-    if (!bytes.ok()) return complain(*node, key, bytes.status().message());
-    into = *bytes;
-  }
-
-  void require(std::string_view key) {
-    if (table_.get(key) == nullptr) complain(table_, key, "is missing");
-  }
-
-  void allow(std::string_view key) { known_.insert(std::string(key)); }
-
-  // "FILE:LINE" of each key that was found and read.
-  const std::map<std::string, std::string, std::less<>>& said_at() const { return said_at_; }
-
-  const std::set<std::string>& known() const { return known_; }
-
-  // `of_service`: for a [[tenant]], the keys that belong above the first [[tenant]].
-  Status finish(const std::set<std::string>& of_service = {}) {
-    for (const auto& [key, node] : table_) {
-      const std::string name(key.str());
-      if (!known_.contains(name)) complain(node, name, unknown(name, of_service));
-    }
-    return problems_.empty() ? Status() : Status::invalid(problems_);
-  }
-
- private:
-  // Explains an unknown key.
-  std::string unknown(const std::string& key, const std::set<std::string>& of_service) const {
-    if (of_service.contains(key)) {
-      return "is not a setting of a tenant: write it above the first [[tenant]]";
-    }
-    if (const std::string meant = near_name(key, known_); !meant.empty()) {
-      return "is not a setting; did you mean '" + meant + "'?";
-    }
-    std::string choices;
-    for (const std::string& each : known_) choices += (choices.empty() ? "" : ", ") + each;
-    return "is not a setting; choose from " + choices;
-  }
-  const toml::node* find(std::string_view key) {
-    known_.insert(std::string(key));
-    const toml::node* node = table_.get(key);
-    if (node != nullptr) said_at_[std::string(key)] = place(where_, *node);
-    return node;
-  }
-  template <typename T>
-  static const char* wanted() {
-    if constexpr (std::is_integral_v<T>) return "a whole number, without quotes";
-    if constexpr (std::is_floating_point_v<T>) return "a number, without quotes";
-    return "a text, in quotes";
-  }
-  void complain(const toml::node& node, std::string_view key, const std::string& what) {
-    problems_ += (problems_.empty() ? "" : "\n") + place(where_, node) + ": " + std::string(key) +
-                 " " + what;
-  }
-  const toml::table& table_;
-  std::string where_;
-  std::set<std::string> known_;
-  std::map<std::string, std::string, std::less<>> said_at_;
-  std::string problems_;
-};
-
 // Keyed by order in the file, because names may be missing or repeated.
 std::string tenant_key(std::size_t at) { return "tenant " + std::to_string(at); }
 
@@ -154,15 +33,17 @@ Status read_tenants(const toml::table& root, const std::string& where,
   if (node == nullptr) return {};
   const toml::array* list = node->as_array();
   if (list == nullptr) {
-    return Status::invalid(place(where, *node) + ": tenant must be written as [[tenant]] tables");
+    return Status::invalid(ConfigReader::place(where, *node) +
+                           ": tenant must be written as [[tenant]] tables");
   }
   for (const toml::node& item : *list) {
     const toml::table* table = item.as_table();
     if (table == nullptr) {
-      return Status::invalid(place(where, item) + ": every [[tenant]] must be a table");
+      return Status::invalid(ConfigReader::place(where, item) +
+                             ": every [[tenant]] must be a table");
     }
     TenantConfig tenant;
-    Reader reader(*table, where);
+    ConfigReader reader(*table, where);
     reader.require("name");
     reader.read("name", tenant.name);
     reader.read("token", tenant.token);
@@ -170,56 +51,10 @@ Status read_tenants(const toml::table& root, const std::string& where,
     reader.read("salt", tenant.salt);
     reader.read("weight", tenant.weight);
     PRECIS_TRY(reader.finish(of_service));
-    config.said_at[tenant_key(config.tenants.size())] = place(where, item);
+    config.said_at[tenant_key(config.tenants.size())] = ConfigReader::place(where, item);
     config.tenants.push_back(std::move(tenant));
   }
   return {};
-}
-
-bool is_readable_by_all(const std::string& path) {
-  struct stat file {};
-  return ::stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && (file.st_mode & S_IROTH) != 0;
-}
-
-// Resolves the path of a file that the configuration names, by the rule of Config::read_tokens().
-Result<std::filesystem::path> find_file(const std::string& name, const std::string& credentials_dir,
-                                        const std::string& beside) {
-  constexpr std::string_view kVariables[] = {"$CREDENTIALS_DIRECTORY", "${CREDENTIALS_DIRECTORY}"};
-  std::filesystem::path path = name;
-  bool of_credentials = path.is_relative() && !credentials_dir.empty();
-  for (const std::string_view variable : kVariables) {
-    if (!name.starts_with(variable)) continue;
-    if (credentials_dir.empty()) {
-      return Status::invalid("is '" + name +
-                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it where the "
-                             "unit has LoadCredential; else give the path of a file");
-    }
-    path = std::filesystem::path(name.substr(variable.size())).relative_path();
-    of_credentials = true;
-  }
-  // operator/ keeps an absolute path as it is.
-  return std::filesystem::path(of_credentials ? credentials_dir : beside) / path;
-}
-
-struct Token {
-  std::string path, text;
-};
-
-Result<Token> read_token(const TenantConfig& tenant, const std::string& credentials_dir,
-                         const std::string& beside) {
-  if (!tenant.token.empty()) {
-    return Status::invalid("token is given as well; keep one of the two");
-  }
-  PRECIS_ASSIGN(const auto path, find_file(tenant.token_file, credentials_dir, beside));
-  // Reading a pipe without a writer would block.
-  std::error_code none;
-  if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {
-    return Status::invalid(path.string() + " is no regular file, must be one that holds the token");
-  }
-  PRECIS_ASSIGN(std::string text, read_file(path.string(), limits::kCredentialBytesMax));
-  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
-  if (text.empty()) return Status::invalid(path.string() + " is empty, must hold the token");
-  return Token{path.string(), std::move(text)};
 }
 
 }  // namespace
@@ -240,7 +75,7 @@ Status Config::read_tokens(const std::string& credentials_dir, const std::string
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     TenantConfig& tenant = tenants[t];
     if (tenant.token_file.empty()) continue;
-    const auto token = read_token(tenant, credentials_dir, beside);
+    const auto token = read_token_file(tenant, credentials_dir, beside);
     if (!token.ok()) {
       problems += (problems.empty() ? "" : "\n") + origin(tenant_key(t)) + "tenant '" +
                   tenant.name + "': token_file: " + token.status().message();
@@ -272,7 +107,7 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
                            std::string(error.description()));
   }
   Config config;
-  Reader reader(root, where);
+  ConfigReader reader(root, where);
   reader.read("data_dir", config.data_dir);
   reader.read("listen", config.listen);
   reader.read_bytes("memory_bytes", config.memory_bytes);
@@ -384,23 +219,6 @@ std::uint64_t Config::resolved_memory_bytes() const {
 
 std::uint32_t Config::resolved_compute_threads() const {
   return compute_threads != 0 ? compute_threads : std::max(1u, std::thread::hardware_concurrency());
-}
-
-Result<std::uint64_t> parse_bytes(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc()) {
-    std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-    while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-    if (unit.empty()) return number;
-    for (const auto& [name, factor] : kUnits) {
-      if (unit == name && number <= std::numeric_limits<std::uint64_t>::max() / factor) {
-        return number * factor;
-      }
-    }
-  }
-  return Status::invalid("is '" + std::string(text) + "', must be " + kSizeForm +
-                         ", or a number of bytes");
 }
 
 }  // namespace precis

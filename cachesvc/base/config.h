@@ -90,8 +90,4 @@ struct Config {
   bool operator==(const Config&) const = default;
 };
 
-// Parses "512MiB", "4GiB", "1TiB" or "1000000" as bytes. The message of kInvalidArgument continues
-// after the name of the setting: "is 'x', must be ...".
-Result<std::uint64_t> parse_bytes(std::string_view text);
-
 }  // namespace precis

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "cachesvc/base/asio.h"
 #include "cachesvc/base/inbox.h"
+#include "cachesvc/base/lending.h"
+#include "cachesvc/base/loop_handles.h"
+#include "cachesvc/base/spin_luck.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -25,9 +26,6 @@ using Clock = std::chrono::steady_clock;
 // descriptors costs more than a progress call.
 constexpr int kProgressPerLook = 16;
 
-// If nobody drives a lent loop for this long, its own thread takes it back. An event that arrives
-// meanwhile can wait this long.
-constexpr std::chrono::milliseconds kLentTime{5};
 // Rounds of posted functions, including those that posted functions post, before the loop polls the
 // descriptors.
 constexpr int kInboxTurnsMax = 8;
@@ -40,28 +38,6 @@ void relax() {
   __builtin_ia32_pause();
 #endif
 }
-
-// Decides from recent results whether spinning pays. Spinning pays if the next event comes soon and
-// from another core. If the other threads need this core, spinning delays them.
-class SpinLuck {
- public:
-  bool worth_it() const { return idle_left_ == 0; }
-  void found() { pause_ = 0; }
-  // The loop blocks, after spinning unsuccessfully (in_vain) or without spinning.
-  void blocked(bool in_vain) {
-    if (in_vain) {
-      pause_ = std::min(2 * pause_ + 1, kPauseMax);
-      idle_left_ = pause_;
-    } else if (idle_left_ > 0) {
-      --idle_left_;
-    }
-  }
-
- private:
-  static constexpr int kPauseMax = 63;
-  int pause_ = 0;      // blocks without spinning that follow an unsuccessful spin
-  int idle_left_ = 0;  // how many of them remain
-};
 
 }  // namespace
 
@@ -174,9 +150,7 @@ struct EventLoop::Impl {
     // Every posting thread that sees the loop asleep rings the bell: a single ringing thread could
     // be preempted before it rings.
     if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
-    // Reads `left` after raising the count. leave() sets `left` first and reads the count second,
-    // so at least one of the two threads sees the other.
-    if (left.load()) want();
+    lending.posted();
   }
 
   // Blocks until there is something to do. post() adds first and reads `asleep` second; this
@@ -256,7 +230,7 @@ struct EventLoop::Impl {
     }
   }
 
-  // ---- lending: `left` means that the loop is lent and no thread drives it ---------------------
+  // ---- lending --------------------------------------------------------------------------------
 
   void run_lent() {
     const auto work = begin_running();
@@ -266,52 +240,28 @@ struct EventLoop::Impl {
       thread = std::thread::id();
       if (stopping) return;
       leave();
-      take_back();
+      lending.take_back();
       thread = std::this_thread::get_id();
     }
   }
 
-  void leave() {
-    const bool wanted_at_once = !quiet || stopping;
-    left.store(true);
-    if (wanted_at_once || queued.load() > 0) want();
-  }
-
-  bool enter() {
-    bool expected = true;
-    return left.compare_exchange_strong(expected, false);
-  }
-
-  void want() {
-    const std::lock_guard lock(lending);
-    wanted = true;
-    wanted_changed.notify_one();
-  }
-
-  // Called by the thread of run_lent(). Returns when the loop is wanted, or no other thread has
-  // driven it for kLentTime.
-  void take_back() {
-    std::unique_lock lock(lending);
-    for (;;) {
-      const std::uint64_t drives_before = drives.load();
-      const bool at_once = wanted_changed.wait_for(lock, kLentTime, [this] { return wanted; });
-      wanted = false;
-      if ((at_once || drives.load() == drives_before) && enter()) return;
-    }
-  }
-
   bool drive_lent(const std::function<void()>& begin, const std::function<bool()>& done) {
-    if (!enter()) return false;
+    if (!lending.enter()) return false;
     thread = std::this_thread::get_id();
     begin();
     drive(done);
     // This thread also runs the last posted functions: run_lent()'s thread would have to wake up
     // for them.
     for (int i = 0; i < kLastTurnsMax && queued.load() > 0 && !stopping; ++i) run_ready();
-    drives.fetch_add(1);
+    lending.drove();
     thread = std::thread::id();
     leave();
     return true;
+  }
+
+  void leave() {
+    const bool wanted_at_once = !quiet || stopping;
+    lending.leave([&] { return wanted_at_once || queued.load() > 0; });
   }
 
   std::atomic<bool> closing{false};
@@ -328,12 +278,7 @@ struct EventLoop::Impl {
   bool quiet = false;  // nothing is expected (rest())
   bool stopping = false;
   SpinLuck luck;
-
-  std::atomic<bool> left{false};
-  std::atomic<std::uint64_t> drives{0};  // calls of drive() that drove the loop
-  std::mutex lending;
-  std::condition_variable wanted_changed;
-  bool wanted = false;  // guarded by lending
+  Lending lending;
 
   std::atomic<std::thread::id> thread{};
   std::atomic<std::uint64_t> rounds{0};
@@ -363,22 +308,15 @@ bool EventLoop::on_loop_thread() const {
 
 std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds delay,
                                                    std::function<void()> fn) {
-  class AsioTimer final : public Timer {
-   public:
-    AsioTimer(asio::io_context& context, std::chrono::nanoseconds delay, std::function<void()> fn)
-        : timer_(context, delay), alive_(std::make_shared<bool>(true)) {
-      // The handler shares `alive`: an expired timer can no longer be canceled.
-      timer_.async_wait([alive = alive_, fn = std::move(fn)](const boost::system::error_code& e) {
-        if (*alive && !e) fn();
-      });
-    }
-    ~AsioTimer() override { *alive_ = false; }
-
-   private:
-    asio::steady_timer timer_;
-    std::shared_ptr<bool> alive_;
-  };
-  return std::make_unique<AsioTimer>(impl_->context, delay, std::move(fn));
+  return start_timer(*this, delay, std::move(fn));
+}
+std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+  return watch_descriptor(*this, fd, std::move(fn), nullptr);
+}
+std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
+                                                                std::function<void()> readable,
+                                                                std::function<void()> writable) {
+  return watch_descriptor(*this, fd, std::move(readable), std::move(writable));
 }
 
 std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {

@@ -1,6 +1,4 @@
-// Opening the catalog, and the one function that writes every change.
-#include "cachesvc/catalog/catalog.h"
-
+// Opening the catalog, and its totals.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,110 +6,8 @@
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
-#include "precis/limits.h"
 
 namespace precis {
-namespace {
-
-// Limits on the pending rows that one change also writes, so that no change becomes slow.
-constexpr std::size_t kHitRowsPerChange = 8;
-constexpr std::size_t kExpiredPerChange = 64;
-
-}  // namespace
-
-// ---- changes ------------------------------------------------------------------------------------
-
-void Change::put(Table table, std::string key, std::vector<std::byte> value) {
-  values_.push_back(std::move(value));
-  put_borrowed(table, std::move(key), values_.back());
-}
-
-void Change::put_borrowed(Table table, std::string key, Bytes value,
-                          std::shared_ptr<StagedValue> staged) {
-  batch_.puts.push_back({table, std::move(key), value, std::move(staged)});
-}
-
-void Change::erase(Table table, std::string key) {
-  batch_.deletes.push_back({table, std::move(key)});
-}
-
-bool Change::puts(Table table, const std::string& key) const {
-  return std::any_of(batch_.puts.begin(), batch_.puts.end(), [&](const StoreBatch::Put& put) {
-    return put.table == table && put.key == key;
-  });
-}
-
-void Change::is_of(const SegmentId& segment, const SegmentId& rests_on) {
-  if (!segment.is_null()) batch_.name = segment_key(segment);
-  if (!rests_on.is_null()) batch_.rests_on = segment_key(rests_on);
-}
-
-Status CatalogImpl::write(Change change, Durability durability) {
-  std::vector<SegmentId> hits_saved;
-  add_hits(change, hits_saved);
-  const std::vector<Sessions::Key> expired = sessions_.expired(clock_.unix_ms(), kExpiredPerChange);
-  for (const Sessions::Key& key : expired) {
-    std::string row = session_key(key.tenant, key.name);
-    // Skips a session that this change creates again under the same name.
-    if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
-  }
-  // A change that a crash may lose does not carry marks: they would be lost with it.
-  const bool with_marks = durability != Durability::kMemory;
-  if (with_marks) {
-    for (const SegmentId& id : marks_to_save_) change.put(Table::kMeta, quarantine_key(id), {});
-  }
-
-  if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
-    for (const SegmentId& id : hits_saved) save_hits_later(*tree_.find(id), id);
-    return status;
-  }
-  if (with_marks) {
-    marks_.merge(marks_to_save_);
-    marks_to_save_.clear();
-  }
-  std::unique_lock lock(state_);
-  for (const Sessions::Key& key : expired) sessions_.erase(key);
-  for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
-  return {};
-}
-
-// Queues the node once, for a change that saves its hits.
-void CatalogImpl::save_hits_later(const SegmentNode& node, const SegmentId& id) {
-  if (node.hits_unsaved.exchange(true)) return;
-  std::lock_guard lock(hits_mutex_);
-  unsaved_hits_.push_back(id);
-}
-
-// Adds rows whose hit count has grown. Skips volatile segments: the row in the log would survive a
-// crash that their payload does not. Also skips rows that the change itself writes.
-void CatalogImpl::add_hits(Change& change, std::vector<SegmentId>& saved) {
-  std::vector<SegmentId> ids;
-  {
-    std::lock_guard lock(hits_mutex_);
-    while (!unsaved_hits_.empty() && ids.size() < kHitRowsPerChange) {
-      ids.push_back(unsaved_hits_.front());
-      unsaved_hits_.pop_front();
-    }
-  }
-  for (const SegmentId& id : ids) {
-    const SegmentNode* const node = tree_.find(id);
-    if (!node) continue;
-    if (is_volatile(*node) || change.puts(Table::kSegments, segment_key(id))) {
-      std::lock_guard lock(hits_mutex_);
-      unsaved_hits_.push_back(id);
-      continue;
-    }
-    // Cleared before the count is read, so that a later hit is saved again.
-    node->hits_unsaved = false;
-    if (!node->in_service) continue;
-    SegmentRow row = *node->row;
-    row.hits = node->hits;
-    change.put(Table::kSegments, segment_key(id), encode(row));
-    saved.push_back(id);
-  }
-}
-
-// ---- opening ------------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock,
                                                std::uint64_t kept_bytes_max) {
@@ -121,13 +17,7 @@ Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock,
 }
 
 CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max)
-    : store_(store),
-      clock_(clock),
-      kept_bytes_max_(kept_bytes_max),
-      leases_(store, clock),
-      tree_([this](std::string_view tenant, const Digest& fingerprint) {
-        return find_model(tenant, fingerprint);
-      }) {}
+    : CatalogState(store, clock, kept_bytes_max) {}
 
 CatalogImpl::~CatalogImpl() { save_all_hits(); }
 
@@ -271,8 +161,6 @@ Status CatalogImpl::load_marks() {
     return {};
   });
 }
-
-// ---- totals -------------------------------------------------------------------------------------
 
 Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
   std::shared_lock lock(state_);

@@ -39,48 +39,33 @@ Status check_kept(const SegmentTree& tree, const SegmentRow& row, std::uint64_t 
 
 }  // namespace
 
-// ---- durability ---------------------------------------------------------------------------------
-
-bool CatalogImpl::is_volatile(const SegmentNode& node) const {
-  return node.durability == Durability::kMemory && node.commit > hardened_;
-}
-
-bool CatalogImpl::chain_is_volatile(const SegmentNode* tip) const {
-  for (; tip; tip = tip->parent) {
-    if (is_volatile(*tip)) return true;
-  }
-  return false;
-}
-
-Status CatalogImpl::harden() {
+Status CatalogCommits::harden_all() {
   PRECIS_TRY(store_.harden());
   hardened_ = commits_;
   return {};
 }
 
 // A repeated commit may ask for more durability than the first.
-Status CatalogImpl::harden_again(const SegmentNode& present, Durability durability) {
+Status CatalogCommits::harden_again(const SegmentNode& present, Durability durability) {
   const bool weaker = present.commit > hardened_ && present.durability < durability;
   const bool lost_with_parents = durability != Durability::kMemory && chain_is_volatile(&present);
-  return weaker || lost_with_parents ? harden() : Status();
+  return weaker || lost_with_parents ? harden_all() : Status();
 }
 
 // A replacement is at least as durable as the acknowledged segment that it replaces.
-Durability CatalogImpl::at_least_as(const SegmentNode* present, Durability asked) const {
+Durability CatalogCommits::at_least_as(const SegmentNode* present, Durability asked) const {
   if (!present || !present->in_service) return asked;
   const bool hardened = present->commit <= hardened_;
   return std::max(asked, hardened ? Durability::kFsync : present->durability);
 }
 
-Status CatalogImpl::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
+Status CatalogCommits::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
   std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(const SegmentNode* const node, find_segment(tenant, id));
+  PRECIS_ASSIGN(const SegmentNode* const node, find_node(tenant, id));
   return harden_again(*node, durability);
 }
 
-// ---- one commit ---------------------------------------------------------------------------------
-
-Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const {
+Result<const SegmentNode*> CatalogCommits::find_parent(const SegmentRow& row) const {
   if (row.parent.is_null()) return static_cast<const SegmentNode*>(nullptr);
   const SegmentNode* const parent = tree_.find(row.parent);
   if (!parent || !parent->in_service || parent->row->tenant != row.tenant) {
@@ -96,7 +81,7 @@ Result<const SegmentNode*> CatalogImpl::find_parent(const SegmentRow& row) const
   return parent;
 }
 
-Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
+Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes) {
   const SegmentRow& row = commit.row;
   commit.durability = at_least_as(tree_.find(row.id), commit.durability);
   const auto model = models_.find({row.tenant, row.model});
@@ -115,10 +100,10 @@ Status CatalogImpl::check_commit(Commit& commit, std::uint64_t promised_bytes) {
   }
   if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
-  return rests_on_less ? harden() : Status();
+  return rests_on_less ? harden_all() : Status();
 }
 
-Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
+Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   Change change;
   Durability durability = Durability::kMemory;  // the strongest requested
   std::vector<Row> replaced, rows;
@@ -160,8 +145,8 @@ Status CatalogImpl::store_segments(std::span<Commit* const> commits) {
   return {};
 }
 
-Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
-                               std::span<const Layer> layers, Durability durability) {
+Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
+                                  std::span<const Layer> layers, Durability durability) {
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(from.id);
   if (!present || !present->in_service || *present->row != from) return false;
@@ -174,9 +159,7 @@ Result<bool> CatalogImpl::trim(const SegmentRow& from, const SegmentRow& to,
   return true;
 }
 
-// ---- dropped segments ---------------------------------------------------------------------------
-
-void CatalogImpl::forget_dropped() {
+void CatalogCommits::forget_dropped() {
   std::set<SegmentId> gone;
   for (const std::string& name : store_.take_dropped()) {
     SegmentId id;
@@ -215,7 +198,7 @@ void CatalogImpl::forget_dropped() {
 }
 
 // Callers hold both locks.
-void CatalogImpl::erase_dropped(const std::set<SegmentId>& gone) {
+void CatalogCommits::erase_dropped(const std::set<SegmentId>& gone) {
   for (const SegmentId& id : gone) {
     const SegmentRow& row = *tree_.find(id)->row;
     const auto model = models_.find({row.tenant, row.model});
@@ -225,14 +208,12 @@ void CatalogImpl::erase_dropped(const std::set<SegmentId>& gone) {
   }
 }
 
-// ---- grouped commits ----------------------------------------------------------------------------
-
-std::shared_ptr<StagedValue> CatalogImpl::stage(SharedBytes records) {
+std::shared_ptr<StagedValue> CatalogCommits::stage(SharedBytes records) {
   return store_.stage(std::move(records));
 }
 
-Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
-                           Durability durability) {
+Status CatalogCommits::commit(const SegmentRow& row, std::span<const Layer> layers,
+                              Durability durability) {
   // Waits for the payload before taking changes_, so that other changes do not wait for it. The
   // store retries a failed payload and reports the failure.
   for (const Layer& layer : layers) {
@@ -260,7 +241,7 @@ Status CatalogImpl::commit(const SegmentRow& row, std::span<const Layer> layers,
 // Each commit has the same result as if the commits ran one after another. So a commit of the same
 // segment as an earlier commit, or of a child of that segment, is checked after the earlier one is
 // stored.
-void CatalogImpl::commit_all(std::span<Commit* const> commits) {
+void CatalogCommits::commit_all(std::span<Commit* const> commits) {
   std::vector<Commit*> checked;  // in one batch, independent of each other
   std::uint64_t promised = 0;    // bytes of memory for the checked commits
   for (Commit* const commit : commits) {
@@ -285,7 +266,7 @@ void CatalogImpl::commit_all(std::span<Commit* const> commits) {
 }
 
 // A failed batch changes nothing and does not tell which commit caused it: then each runs alone.
-void CatalogImpl::store_each(std::span<Commit* const> commits) {
+void CatalogCommits::store_each(std::span<Commit* const> commits) {
   if (commits.empty()) return;
   const Status status = store_segments(commits);
   if (status.ok()) return;

@@ -38,4 +38,7 @@ std::string quarantine_key(const SegmentId& id);
 // Returns the segment that a kMeta key marks, or none for another kind of key.
 std::optional<SegmentId> quarantined_segment(std::string_view meta_key);
 
+// The error for a page that starts `after` a key that no page of `of` ended with.
+Status bad_cursor(std::string_view after, std::string_view of);
+
 }  // namespace precis

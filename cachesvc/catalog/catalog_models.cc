@@ -1,5 +1,7 @@
-// Models and their output projections.
+// A page of models starts after the fingerprint of the last row of the page before.
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
@@ -9,28 +11,8 @@
 
 namespace precis {
 
-const ModelSpec* CatalogImpl::find_model(std::string_view tenant, const Digest& fingerprint) const {
-  const auto model = models_.find({std::string(tenant), fingerprint});
-  return model == models_.end() ? nullptr : &model->second.spec;
-}
-
-Result<const CatalogImpl::Model*> CatalogImpl::known_model(std::string_view tenant,
-                                                           const Digest& fingerprint) const {
-  const auto model = models_.find({std::string(tenant), fingerprint});
-  if (model != models_.end()) return &model->second;
-  return Status::not_found("model " + fingerprint.hex() +
-                           " is not registered; register_model first");
-}
-
-std::pair<CatalogImpl::Models::const_iterator, CatalogImpl::Models::const_iterator>
-CatalogImpl::models_of(std::string_view tenant) const {
-  const auto first = models_.lower_bound({std::string(tenant), Digest{}});
-  const auto last = std::find_if(first, models_.end(),
-                                 [&](const auto& model) { return model.first.first != tenant; });
-  return {first, last};
-}
-
-Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const ModelSpec& model) {
+Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
+                                                    const ModelSpec& model) {
   PRECIS_TRY(model.validate());
   const Digest fingerprint = model_fingerprint(model);
   const ModelKey key{std::string(tenant), fingerprint};
@@ -59,20 +41,40 @@ Result<msg::ModelRow> CatalogImpl::register_model(std::string_view tenant, const
                        static_cast<std::uint32_t>(known.projections.size())};
 }
 
-Result<ModelSpec> CatalogImpl::model(std::string_view tenant, const Digest& fingerprint) const {
+Result<ModelSpec> CatalogModels::model(std::string_view tenant, const Digest& fingerprint) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
   return model->spec;
 }
 
-msg::ModelRow CatalogImpl::describe(const Digest& fingerprint, const Model& model) {
+Result<msg::Models> CatalogModels::models_page(std::string_view tenant,
+                                               const msg::ListModels& request) const {
+  Digest after{};
+  if (!request.after.empty()) {
+    if (request.after.size() != after.bytes.size()) return bad_cursor(request.after, "models");
+    std::memcpy(after.bytes.data(), request.after.data(), after.bytes.size());
+  }
+  msg::Models page;
+  std::shared_lock lock(state_);
+  auto [model, last] = models_of(tenant);
+  if (!request.after.empty()) model = models_.upper_bound({std::string(tenant), after});
+  for (; model != last; ++model) {
+    if (page.rows.size() == limits::kModelPageRowsMax) {
+      const Digest& end = page.rows.back().fingerprint;
+      page.next.assign(reinterpret_cast<const char*>(end.bytes.data()), end.bytes.size());
+      break;
+    }
+    page.rows.push_back(describe(model->first.second, model->second));
+  }
+  return page;
+}
+
+msg::ModelRow CatalogModels::describe(const Digest& fingerprint, const Model& model) {
   return {model.spec, fingerprint, model.segments,
           static_cast<std::uint32_t>(model.projections.size())};
 }
 
-// ---- output projections -------------------------------------------------------------------------
-
-Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
+Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const model, known_model(row.tenant, row.model));
   const auto known = model->projections.find(row.layer);
@@ -102,8 +104,8 @@ Status CatalogImpl::add_projection(const StoredProjection& row, Bytes weights, B
   return {};
 }
 
-Result<Catalog::Projection> CatalogImpl::projection(std::string_view tenant, const Digest& model,
-                                                    std::uint32_t layer) const {
+Result<Catalog::Projection> CatalogModels::projection(std::string_view tenant, const Digest& model,
+                                                      std::uint32_t layer) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const known, known_model(tenant, model));
   const auto found = known->projections.find(layer);
@@ -112,8 +114,8 @@ Result<Catalog::Projection> CatalogImpl::projection(std::string_view tenant, con
                            "' has no output projection; register the model with its o_proj");
 }
 
-Status CatalogImpl::read_projection(const StoredProjection& row, ProjectionPart part,
-                                    MutableBytes into) {
+Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPart part,
+                                      MutableBytes into) {
   const bool is_gram = part == ProjectionPart::kGrams;
   const SegmentId id = projection_id(row.tenant, row.model, is_gram);
   const Status status = store_.read_into(payload_key(id, row.layer), into);

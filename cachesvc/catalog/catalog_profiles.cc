@@ -1,4 +1,3 @@
-// Profiles: storing them with their model, and finding the one for a recipe.
 #include <algorithm>
 #include <optional>
 
@@ -21,7 +20,7 @@ Status none_such(std::string_view name, const std::string& model) {
 
 }  // namespace
 
-msg::ProfileRow CatalogImpl::describe(const KnownProfile& known) {
+msg::ProfileRow CatalogProfiles::describe(const KnownProfile& known) {
   const Profile& profile = *known.profile;
   return {profile.name,
           profile.kind == Profile::Kind::kCurves ? "curves" : "weights",
@@ -35,7 +34,7 @@ msg::ProfileRow CatalogImpl::describe(const KnownProfile& known) {
 }
 
 // Limits the number of profiles and the memory of their tables.
-Status CatalogImpl::check_profile_room(std::string_view tenant, const Profile& profile) const {
+Status CatalogProfiles::check_profile_room(std::string_view tenant, const Profile& profile) const {
   std::size_t count = 1, numbers = profile.table.size();
   const auto [first, last] = models_of(tenant);
   for (auto m = first; m != last; ++m) {
@@ -58,7 +57,8 @@ Status CatalogImpl::check_profile_room(std::string_view tenant, const Profile& p
   return {};
 }
 
-Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::string_view json) {
+Result<msg::ProfileRow> CatalogProfiles::add_profile(std::string_view tenant,
+                                                     std::string_view json) {
   PRECIS_ASSIGN(Profile parsed, parse_profile(json));
   KnownProfile known{nullptr, profile_digest(parsed)};
   known.profile = std::make_shared<const Profile>(std::move(parsed));
@@ -87,8 +87,8 @@ Result<msg::ProfileRow> CatalogImpl::add_profile(std::string_view tenant, std::s
   return describe(holder.profiles[profile.name] = std::move(known));
 }
 
-std::vector<msg::ProfileRow> CatalogImpl::profiles(std::string_view tenant,
-                                                   std::optional<Digest> model) const {
+std::vector<msg::ProfileRow> CatalogProfiles::profiles(std::string_view tenant,
+                                                       std::optional<Digest> model) const {
   std::shared_lock lock(state_);
   std::vector<msg::ProfileRow> rows;
   const auto [first, last] = models_of(tenant);
@@ -101,8 +101,8 @@ std::vector<msg::ProfileRow> CatalogImpl::profiles(std::string_view tenant,
 
 // Memory holds only the table, so the text is read from the store, as it was added. During a change
 // the store may be ahead of memory; then the second try holds changes_, so that both agree.
-Result<msg::ProfileRow> CatalogImpl::profile(std::string_view tenant, const Digest& model,
-                                             std::string_view name) {
+Result<msg::ProfileRow> CatalogProfiles::profile(std::string_view tenant, const Digest& model,
+                                                 std::string_view name) {
   PRECIS_ASSIGN(const auto row, profile_with_text(tenant, model, name));
   if (row) return *row;
   std::lock_guard changing(changes_);
@@ -112,9 +112,9 @@ Result<msg::ProfileRow> CatalogImpl::profile(std::string_view tenant, const Dige
 }
 
 // Returns none if store and memory differ.
-Result<std::optional<msg::ProfileRow>> CatalogImpl::profile_with_text(std::string_view tenant,
-                                                                      const Digest& model,
-                                                                      std::string_view name) {
+Result<std::optional<msg::ProfileRow>> CatalogProfiles::profile_with_text(std::string_view tenant,
+                                                                          const Digest& model,
+                                                                          std::string_view name) {
   std::optional<msg::ProfileRow> row;
   {
     std::shared_lock lock(state_);
@@ -132,8 +132,8 @@ Result<std::optional<msg::ProfileRow>> CatalogImpl::profile_with_text(std::strin
   return row;
 }
 
-Status CatalogImpl::remove_profile(std::string_view tenant, const Digest& model,
-                                   std::string_view name) {
+Status CatalogProfiles::remove_profile(std::string_view tenant, const Digest& model,
+                                       std::string_view name) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
   if (!holder->profiles.contains(name)) return none_such(name, holder->spec.name);
@@ -146,16 +146,17 @@ Status CatalogImpl::remove_profile(std::string_view tenant, const Digest& model,
   return {};
 }
 
-Result<Catalog::FoundProfile> CatalogImpl::find_profile(std::string_view tenant,
-                                                        const Digest& model,
-                                                        const Recipe& recipe) const {
+Result<Catalog::FoundProfile> CatalogProfiles::find_profile(std::string_view tenant,
+                                                            const Digest& model,
+                                                            const Recipe& recipe) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
   return fitting_profile(*holder, model, recipe);
 }
 
-Result<Catalog::FoundProfile> CatalogImpl::fitting_profile(const Model& holder, const Digest& model,
-                                                           const Recipe& recipe) {
+Result<Catalog::FoundProfile> CatalogProfiles::fitting_profile(const Model& holder,
+                                                               const Digest& model,
+                                                               const Recipe& recipe) {
   if (!recipe.profile.empty()) {
     const auto named = [&](const auto& entry) {
       return entry.first == recipe.profile || entry.second.digest.hex() == recipe.profile;

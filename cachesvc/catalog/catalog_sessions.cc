@@ -1,4 +1,3 @@
-// Sessions and budgets in the catalog.
 #include <algorithm>
 
 #include "cachesvc/catalog/catalog_impl.h"
@@ -7,17 +6,15 @@
 
 namespace precis {
 
-// ---- sessions -----------------------------------------------------------------------------------
-
-Result<const msg::SessionRow*> CatalogImpl::find_session(std::string_view tenant,
-                                                         std::string_view name) const {
+Result<const msg::SessionRow*> CatalogSessions::find_session(std::string_view tenant,
+                                                             std::string_view name) const {
   if (const auto* const row = sessions_.find(tenant, name, clock_.unix_ms())) return row;
   return Status::not_found("session '" + std::string(name) + "' does not exist");
 }
 
 // A session is as durable as its tip. If its row survived a crash that its tip did not, the row
 // would name a segment that does not exist.
-Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow& row) {
+Status CatalogSessions::save_session(std::string_view tenant, const msg::SessionRow& row) {
   const SegmentNode* const tip = tree_.find(row.tip);
   Change change;
   change.put(Table::kSessions, session_key(tenant, row.name),
@@ -30,15 +27,15 @@ Status CatalogImpl::save_session(std::string_view tenant, const msg::SessionRow&
   return {};
 }
 
-Status CatalogImpl::check_session_room(std::string_view tenant) const {
+Status CatalogSessions::check_session_room(std::string_view tenant) const {
   if (sessions_.count(tenant, clock_.unix_ms()) < limits::kSessionsPerTenantMax) return {};
   return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
                           std::to_string(limits::kSessionsPerTenantMax) +
                           " sessions; remove some, or give them a TTL");
 }
 
-Result<msg::SessionRow> CatalogImpl::open_session(std::string_view tenant,
-                                                  const msg::OpenSession& request) {
+Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
+                                                      const msg::OpenSession& request) {
   std::lock_guard changing(changes_);
   const std::uint64_t now_ms = clock_.unix_ms();
   const msg::SessionRow* const present = sessions_.find(tenant, request.name, now_ms);
@@ -51,11 +48,11 @@ Result<msg::SessionRow> CatalogImpl::open_session(std::string_view tenant,
   return row;
 }
 
-Result<msg::SessionRow> CatalogImpl::advance_session(std::string_view tenant,
-                                                     const msg::AdvanceSession& request) {
+Result<msg::SessionRow> CatalogSessions::advance_session(std::string_view tenant,
+                                                         const msg::AdvanceSession& request) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
-  PRECIS_ASSIGN(const SegmentNode* const tip, find_segment(tenant, request.tip));
+  PRECIS_ASSIGN(const SegmentNode* const tip, find_node(tenant, request.tip));
   // A current tip that is out of service or removed sets no condition: nothing can descend from it.
   const SegmentNode* const old_tip = tree_.find(present->tip);
   if (old_tip && old_tip->in_service) {
@@ -74,8 +71,8 @@ Result<msg::SessionRow> CatalogImpl::advance_session(std::string_view tenant,
   return row;
 }
 
-Result<msg::SessionRow> CatalogImpl::pin_session(std::string_view tenant,
-                                                 const msg::PinSession& request) {
+Result<msg::SessionRow> CatalogSessions::pin_session(std::string_view tenant,
+                                                     const msg::PinSession& request) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
   if (present->pinned == request.pinned) return *present;
@@ -86,8 +83,8 @@ Result<msg::SessionRow> CatalogImpl::pin_session(std::string_view tenant,
   return row;
 }
 
-Result<msg::SessionRow> CatalogImpl::fork_session(std::string_view tenant,
-                                                  const msg::ForkSession& request) {
+Result<msg::SessionRow> CatalogSessions::fork_session(std::string_view tenant,
+                                                      const msg::ForkSession& request) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
   const std::uint64_t now_ms = clock_.unix_ms();
@@ -101,7 +98,7 @@ Result<msg::SessionRow> CatalogImpl::fork_session(std::string_view tenant,
   return row;
 }
 
-Status CatalogImpl::remove_session(std::string_view tenant, std::string_view name) {
+Status CatalogSessions::remove_session(std::string_view tenant, std::string_view name) {
   std::lock_guard changing(changes_);
   PRECIS_TRY(find_session(tenant, name).status());
   Change change;
@@ -112,55 +109,20 @@ Status CatalogImpl::remove_session(std::string_view tenant, std::string_view nam
   return {};
 }
 
-Result<msg::SessionRow> CatalogImpl::session(std::string_view tenant, std::string_view name) const {
+Result<msg::SessionRow> CatalogSessions::session(std::string_view tenant,
+                                                 std::string_view name) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
   return *row;
 }
 
-// ---- budgets ------------------------------------------------------------------------------------
-
-msg::Budgets CatalogImpl::budgets(std::string_view tenant, const msg::BudgetScope& scope,
-                                  const BudgetDefaults& configured) const {
+Result<msg::Sessions> CatalogSessions::sessions_page(std::string_view tenant,
+                                                     const msg::ListSessions& request) const {
+  msg::Sessions page;
   std::shared_lock lock(state_);
-  std::string model_name, by_profile;
-  if (scope.model) {
-    const auto model = known_model(tenant, *scope.model);
-    model_name = model.ok() ? (*model)->spec.name : scope.model->hex();
-    const auto recipe = parse_recipe(configured.profile_recipe);
-    if (model.ok() && recipe.ok() && fitting_profile(**model, *scope.model, *recipe).ok()) {
-      by_profile = configured.profile_recipe;
-    }
-  }
-  return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
-}
-
-// Without a profile, such a recipe would fail every put that names no recipe.
-Status CatalogImpl::check_has_profile(std::string_view tenant,
-                                      const msg::SetBudget& request) const {
-  if (!request.recipe || request.recipe->empty()) return {};
-  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(*request.recipe));
-  if (!recipe.needs_profile()) return {};
-  const std::string needs = "recipe '" + *request.recipe + "' takes its budgets from a profile";
-  if (!request.scope.model) {
-    return Status::invalid(needs + ", which not every model has: set it for one that does");
-  }
-  return find_profile(tenant, *request.scope.model, recipe).status().with_context(needs);
-}
-
-Status CatalogImpl::set_budget(std::string_view tenant, const msg::SetBudget& request) {
-  std::lock_guard changing(changes_);
-  if (request.scope.model && !find_model(tenant, *request.scope.model)) {
-    return Status::not_found("model " + request.scope.model->hex() + " is not registered");
-  }
-  PRECIS_ASSIGN(StoredBudget row, budgets_.changed(tenant, request, clock_.unix_ms()));
-  PRECIS_TRY(check_has_profile(tenant, request));
-  Change change;
-  change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  budgets_.put(std::move(row));
-  return {};
+  page.rows = sessions_.page(tenant, request.after, limits::kListPageRowsMax, clock_.unix_ms());
+  if (page.rows.size() == limits::kListPageRowsMax) page.next = page.rows.back().name;
+  return page;
 }
 
 }  // namespace precis

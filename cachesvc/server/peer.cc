@@ -32,7 +32,7 @@ bool is_refusal(StatusCode code) {
 
 }  // namespace
 
-Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
+Peer::Peer(const HandlerParts& parts, Log& log, Tenant tenant, std::string client,
            std::unique_ptr<Connection> connection)
     : parts_(parts),
       log_(log),
@@ -44,7 +44,7 @@ Peer::Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string cl
       request_part_(parts.admission.requests, owner_),
       byte_part_(parts.admission.message_bytes, owner_),
       counted_(Quota::take(connection_part_, 1)),
-      handlers_(parts, std::move(tenant), client_, *connection_, [this](msg::LayerServed served) {
+      handlers_({parts, std::move(tenant), client_, *connection_}, [this](msg::LayerServed served) {
         return send(encode(msg::ServerMessage(std::move(served))));
       }) {
   ++parts_.metrics.connections;
@@ -208,7 +208,7 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
   const Admitted held = std::move(admitted);
   const RequestKind& kind = kind_of(request.body);
   const std::string of = subject_of(request.body);
-  Handlers::Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
+  Answer answer = co_await handlers_.handle(request.id, std::move(request.body));
   --self->in_flight_;
   reply(request.id, std::move(answer), kind, of);
 }
@@ -229,7 +229,7 @@ void Peer::note_failed(const RequestKind& request, const std::string& of, const 
   log_.debug("request failed", fields);
 }
 
-void Peer::reply(std::uint64_t id, Handlers::Answer answer, const RequestKind& request,
+void Peer::reply(std::uint64_t id, Answer answer, const RequestKind& request,
                  const std::string& of) {
   ++parts_.metrics.requests;
   msg::Reply reply;

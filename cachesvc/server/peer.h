@@ -22,7 +22,7 @@ inline constexpr std::size_t kSmallRequestBytes = 256u << 10;
 
 class Peer : public std::enable_shared_from_this<Peer>, public Reader {
  public:
-  Peer(const Handlers::Parts& parts, Log& log, Tenant tenant, std::string client,
+  Peer(const HandlerParts& parts, Log& log, Tenant tenant, std::string client,
        std::unique_ptr<Connection> connection);
   ~Peer() override;
 
@@ -55,13 +55,13 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   // `of`: subject_of() the request.
-  void reply(std::uint64_t id, Handlers::Answer answer, const RequestKind& request,
+  void reply(std::uint64_t id, Answer answer, const RequestKind& request,
              const std::string& of = {});
   // kRejected if too much waits to be read, kInvalidArgument if the message is too large to send.
   Status send(std::vector<std::byte> message);
   void note_failed(const RequestKind& request, const std::string& of, const Status& why);
 
-  const Handlers::Parts& parts_;
+  const HandlerParts& parts_;
   Log& log_;
   std::string client_;
   std::string tenant_name_;

@@ -3,20 +3,18 @@
 #include <sys/resource.h>
 
 #include <atomic>
-#include <unordered_set>
 #include <utility>
 
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
+#include "cachesvc/server/greeter.h"
 #include "cachesvc/server/log_limiter.h"
-#include "cachesvc/server/login.h"
 #include "cachesvc/server/openness.h"
-#include "cachesvc/server/peer.h"
+#include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
-#include "cachesvc/server/stored_stats.h"
+#include "cachesvc/server/service_report.h"
 #include "cachesvc/server/tenants.h"
-#include "cachesvc/server/unread_answers.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/server/wrong_proofs.h"
 #include "cachesvc/store/extent_store.h"
@@ -84,7 +82,8 @@ struct Service::Impl {
   Tenants tenants;
   WrongProofs wrong_proofs{clock};
   Admission admission;
-  LogLimiter strangers, requests;  // limit the log of refused clients and requests
+  Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log}};
+  LogLimiter requests;  // limits the log of refused requests
   EventLoop loop;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
@@ -111,11 +110,10 @@ struct Service::Impl {
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<Reloader> reloader;
-  std::unique_ptr<Handlers::Parts> parts;
-  std::unordered_set<std::shared_ptr<Peer>> peers;
-  std::vector<std::weak_ptr<Peer>> leaving;  // closed, with requests in progress
+  std::unique_ptr<HandlerParts> parts;
+  std::unique_ptr<ServiceReport> report;
+  Peers peers{loop};
   std::string address;
-  std::uint64_t started_ns = 0;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
   std::atomic<bool> sweeping = false;  // a sweep of leases is in progress
@@ -125,16 +123,10 @@ struct Service::Impl {
   Status open_store();
   void wire();
   Status listen();
-  Transport::Greeting greet(const Transport::Stranger& stranger);
-  Result<std::string> admit(const Transport::Stranger& stranger);
-  void accept(std::unique_ptr<Connection> connection, const Hello& hello);
-  void note_refused(const AuditWho& who, const Status& why);
   void watch_pressure();
   void tell_dropped();
   void begin_stop();
   void finish_stop();
-  msg::ServerStatus status(const std::string& tenant) const;
-  msg::Stats stats(const std::string& tenant);
 };
 
 // ---- building -----------------------------------------------------------------------------------
@@ -210,48 +202,50 @@ void Service::Impl::wire() {
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
                       *transport, [this](const std::string& tenant, const std::string& why) {
                         if (tenants.has(tenant)) wrong_proofs.forget(tenant);
-                        const auto all = peers;  // close() erases each peer from the set
-                        for (const auto& peer : all) {
-                          if (peer->tenant() == tenant) peer->close(why);
-                        }
+                        peers.close_tenant(tenant, why);
                       }});
-  parts = std::make_unique<Handlers::Parts>(Handlers::Parts{
-      loop,
-      storage,
-      *catalog,
-      *hot_tier,
-      *projections,
-      *put_path,
-      *get_path,
-      *cold_reads,
-      *trim_path,
-      *lookup,
-      paths,
-      turns,
-      *memory,
-      admission,
-      metrics,
-      log,
-      audit,
-      requests,
-      configured,
-      [this](const std::string& tenant) { return status(tenant); },
-      [this](const std::string& tenant) { return stats(tenant); },
-      [this](const std::string& tenant, std::size_t size_bytes) {
-        return may_send({peers.begin(), peers.end()}, config.max_message_bytes, tenant, size_bytes);
-      }});
+  report = std::make_unique<ServiceReport>(
+      ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
+                           *disk_watch, loss, *catalog, *backend, paths, *transport});
+  parts = std::make_unique<HandlerParts>(
+      HandlerParts{loop,
+                   storage,
+                   *catalog,
+                   *hot_tier,
+                   *projections,
+                   *put_path,
+                   *get_path,
+                   *cold_reads,
+                   *trim_path,
+                   *lookup,
+                   paths,
+                   turns,
+                   *memory,
+                   admission,
+                   metrics,
+                   log,
+                   audit,
+                   requests,
+                   configured,
+                   [this](const std::string& tenant) { return report->status(tenant); },
+                   [this](const std::string& tenant) { return report->stats(tenant); },
+                   [this](const std::string& tenant, std::size_t size_bytes) {
+                     return peers.may_send(config.max_message_bytes, tenant, size_bytes);
+                   }});
 }
 
 Status Service::Impl::listen() {
-  started_ns = clock.monotonic_ns();
   watch_pressure();
   auto bound = transport->listen(
       config.listen,
-      {[this](const Transport::Stranger& stranger) { return greet(stranger); },
+      {[this](const Transport::Stranger& stranger) { return greeter.greet(stranger); },
        [this](std::unique_ptr<Connection> connection, const Hello& hello) {
-         accept(std::move(connection), hello);
+         peers.add(std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
+                                          std::move(connection)));
        },
-       [this](const std::string& from, const Status& why) { note_refused({.from = from}, why); }});
+       [this](const std::string& from, const Status& why) {
+         greeter.note_refused({.from = from}, why);
+       }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
   const Catalog::Totals totals = catalog->totals();
@@ -278,48 +272,6 @@ Status Service::Impl::listen() {
   return {};
 }
 
-// ---- connections --------------------------------------------------------------------------------
-
-Transport::Greeting Service::Impl::greet(const Transport::Stranger& stranger) {
-  auto token = admit(stranger);
-  if (!token.ok()) {
-    note_refused({Tenants::name_of(stranger.hello.tenant), stranger.hello.client, stranger.peer},
-                 token.status());
-    return {token.status(), server_name(), ""};
-  }
-  return {Status(), server_name(), std::move(*token)};
-}
-
-// Returns the token of the stranger's tenant.
-Result<std::string> Service::Impl::admit(const Transport::Stranger& stranger) {
-  PRECIS_ASSIGN(std::string token, log_in(stranger, tenants, wrong_proofs));
-  // Checks the quota that the Peer takes after its welcome.
-  Quota::Part part(admission.connections, tenants.named(stranger.hello.tenant).owner(nullptr));
-  PRECIS_TRY(Quota::take(part, 1).status());
-  return token;
-}
-
-// Logs one line per refused connection, and only the first of many.
-void Service::Impl::note_refused(const AuditWho& who, const Status& why) {
-  ++metrics.connections_refused;
-  audit.write(who, {.what = "Connect", .outcome = why});
-  if (!strangers.allow()) return;
-  log.warn("client refused", {{"from", who.from}, {"status", why.to_string()}});
-}
-
-void Service::Impl::accept(std::unique_ptr<Connection> connection, const Hello& hello) {
-  auto peer = std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
-                                     std::move(connection));
-  peers.insert(peer);
-  peer->start([this](const std::shared_ptr<Peer>& closed) {
-    // Erases ended peers, because a weak pointer keeps the memory of its object.
-    std::erase_if(leaving, [](const std::weak_ptr<Peer>& one) { return one.expired(); });
-    leaving.emplace_back(closed);
-    peers.erase(closed);
-    loop.post([closed] {});  // not destroyed inside a callback of its own connection
-  });
-}
-
 // ---- overload -----------------------------------------------------------------------------------
 
 // While requests wait for memory, clients that make no progress lose the memory they hold.
@@ -327,17 +279,12 @@ void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
     if (stopping) return;
-    if (const unsigned more = strangers.take_suppressed(); more > 0) {
-      log.warn("more clients refused", {{"count", more}});
-    }
+    greeter.tell_suppressed();
     if (const unsigned more = requests.take_suppressed(); more > 0) {
       log.info("more requests refused", {{"count", more}});
     }
     if (memory->waiting() + put_room->waiting() > 0) {
-      const auto all = peers;  // a peer that is shed leaves the set
-      for (const auto& peer : all) {
-        peer->free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
-      }
+      peers.free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
     }
     if (!sweeping.exchange(true)) {  // off the loop, because it may free many values
       storage.post({}, [this] {
@@ -386,61 +333,17 @@ void Service::Impl::begin_stop() {
   transport->stop_listening();
   memory->stop();
   put_room->stop();
-  const auto open = peers;  // close() erases each peer from the set
-  for (const auto& peer : open) peer->close("the service is stopping");
+  peers.close_all("the service is stopping");
   finish_stop();
 }
 
 // Requests in progress hold their peer. Without any, and without a compression, the loop may stop.
 void Service::Impl::finish_stop() {
-  std::erase_if(leaving, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
-  if (leaving.empty() && put_path->idle() && !reloader->busy()) {
+  if (peers.all_left() && put_path->idle() && !reloader->busy()) {
     log.info("stopped");
     return loop.stop();
   }
   stop_timer = loop.after(kStopCheck, [this] { finish_stop(); });
-}
-
-// ---- status -------------------------------------------------------------------------------------
-
-msg::ServerStatus Service::Impl::status(const std::string& tenant) const {
-  msg::ServerStatus status;
-  status.server = server_name();
-  if (config.tenants.empty()) status.data_dir = config.data_dir;  // tenants must not see it
-  status.device = std::string(backend->name());
-  status.rdma = transport->rdma();
-  status.uptime_seconds = static_cast<double>(clock.monotonic_ns() - started_ns) * 1e-9;
-  status.memory_bytes = arena->used_bytes();
-  status.memory_limit_bytes = arena->memory().size();
-  add_stored(status, catalog->totals(tenant), disk_watch->health(), loss, config.tenants.empty());
-  status.exposed =
-      exposed_text(config, transport->is_open_to_hosts(), transport->is_encrypted(), tenant);
-  return status;
-}
-
-// Statistics of the process. Those of the catalog are of the tenant.
-msg::Stats Service::Impl::stats(const std::string& tenant) {
-  const std::size_t waiting = memory->waiting() + put_room->waiting();
-  const std::uint64_t request_bytes = admission.message_bytes.used();
-  msg::Stats stats{metrics.rows()};
-  const Catalog::Totals totals = catalog->totals(tenant);
-  const HotTierStats hot = hot_tier->stats();
-  auto add = [&](const char* name, std::uint64_t value, const char* help) {
-    stats.rows.push_back({name, static_cast<double>(value), help});
-  };
-  const std::size_t used = arena->used_bytes() - kSectionAlign;  // without the zero block
-  add("precis_memory_bytes", used, "Arena bytes in use");
-  add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
-      "Arena bytes held by puts under way and reads in progress");
-  add("precis_waiting_requests", waiting, "Requests that wait for memory");
-  add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
-  add("precis_rdma", transport->rdma() == "off" ? 0 : 1,
-      "1 where the service has an RDMA device for clients of other hosts");
-  add("precis_turns_total", paths.turns().pieces(),
-      "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, catalog->dropped_segments(), disk_watch->stats(), loss.doubt,
-             disk_watch->health());
-  return stats;
 }
 
 }  // namespace precis

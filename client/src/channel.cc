@@ -4,52 +4,15 @@
 #include <utility>
 
 #include "cachesvc/base/executor.h"
+#include "client/src/one_reply.h"
 #include "client/src/retry.h"
 
 namespace precis {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::steady_clock;
-
-// The resolution of deadlines.
-constexpr milliseconds kTickMin{1};
-
 constexpr char kClientName[] = "precis-cpp/" PRECIS_VERSION;
 
-// How often deadlines are checked: an eighth of the timeout, so none is late by more.
-milliseconds tick_of(milliseconds timeout) {
-  return std::clamp(timeout / 8, milliseconds{1}, milliseconds{1000});
-}
-
 }  // namespace
-
-// The reply to one request, awaited by one thread.
-class OneReply final : public ReplySink {
- public:
-  void on_reply(Result<msg::ReplyBody> reply) override {
-    promise_.set_value(std::move(reply));
-    there_ = true;
-  }
-  bool there() const { return there_; }  // on the loop's thread
-  bool ready() const {                   // any thread
-    return future_.wait_for(milliseconds{0}) == std::future_status::ready;
-  }
-  // False if the reply has not come by then.
-  bool wait_until(steady_clock::time_point time) const {
-    if (time != steady_clock::time_point::max()) {
-      return future_.wait_until(time) == std::future_status::ready;
-    }
-    future_.wait();
-    return true;
-  }
-  Result<msg::ReplyBody> take() { return future_.get(); }
-
- private:
-  bool there_ = false;
-  std::promise<Result<msg::ReplyBody>> promise_;
-  std::future<Result<msg::ReplyBody>> future_ = promise_.get_future();
-};
 
 Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransport& transport,
                  std::shared_ptr<const HostMemory> memory, std::string address,
@@ -61,7 +24,8 @@ Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransp
       address_(std::move(address)),
       timeout_(std::max<std::uint32_t>(options.timeout_ms, 1)),
       buffers_(std::make_unique<BufferPool>(transport)),
-      verifier_(std::make_unique<Executor>("precis-verify", 1)) {}
+      verifier_(std::make_unique<Executor>("precis-verify", 1)),
+      pending_(timeout_) {}
 
 Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
                                                ClientTransport& transport,
@@ -82,9 +46,7 @@ Channel::~Channel() {
   std::promise<void> drained;
   run_on_loop([this, &drained] {
     drained_ = &drained;
-    for (const auto& [id, request] : pending_) {
-      if (request->held) send_cancel(id);
-    }
+    for (const std::uint64_t id : pending_.holding_memory()) send_cancel(id);
     note_drained();
   });
   drained.get_future().wait_for(timeout_);
@@ -92,7 +54,7 @@ Channel::~Channel() {
     drained_ = nullptr;
     timer_.reset();
     connection_.reset();
-    pending_.clear();
+    pending_.take_all();
   });
   verifier_.reset();
   buffers_.reset();
@@ -249,27 +211,24 @@ void Channel::tell(msg::RequestBody body) {
 void Channel::submit(std::uint64_t id, std::vector<std::byte> message,
                      std::shared_ptr<PendingRequest> request) {
   if (!closed_.ok()) return settle(*request, closed_);
-  request->started = steady_clock::now();
   const bool hurried = request->hurried;
   ask_to_yield();
-  pending_.emplace(id, std::move(request));
+  pending_.add(id, std::move(request));
   connection_->send(std::move(message));
   if (hurried) loop_.expect();
   arm_timer();
 }
 
 void Channel::on_message(const std::vector<std::byte>& bytes) {
-  last_heard_ = steady_clock::now();
+  pending_.heard();
   auto message = decode_server_message(bytes);
   if (!message.ok()) {
     return give_up("it sent a message that does not decode: " + message.status().message());
   }
   if (auto* served = std::get_if<msg::LayerServed>(&*message)) {
     // An id that is not pending belongs to a request that timed out here; the server cannot know.
-    const auto found = pending_.find(served->id);
-    if (found != pending_.end() && found->second->sink) {
-      found->second->sink->on_layer(std::move(*served));
-    }
+    const auto request = pending_.find(served->id);
+    if (request && request->sink) request->sink->on_layer(std::move(*served));
     return;
   }
   auto& reply = std::get<msg::Reply>(*message);
@@ -278,7 +237,7 @@ void Channel::on_message(const std::vector<std::byte>& bytes) {
     return give_up("it did not understand a request: " + reply.status.message());
   }
   const auto* begun = std::get_if<msg::PutBegun>(&reply.body);
-  if (begun != nullptr && reply.status.ok() && !pending_.contains(reply.id)) {
+  if (begun != nullptr && reply.status.ok() && !pending_.find(reply.id)) {
     // The caller no longer waits for this put, and nobody else would end it.
     connection_->send(encode(msg::Request{next_id_.fetch_add(1), msg::AbortPut{begun->put}}));
     return;
@@ -297,10 +256,8 @@ void Channel::give_up(const std::string& why) {
 }
 
 void Channel::answer(std::uint64_t id, Result<msg::ReplyBody> reply) {
-  const auto found = pending_.find(id);
-  if (found == pending_.end()) return;
-  const std::shared_ptr<PendingRequest> request = std::move(found->second);
-  pending_.erase(found);
+  const auto request = pending_.take(id);
+  if (!request) return;
   if (id == probe_) probe_ = 0;
   settle(*request, std::move(reply));
   note_drained();
@@ -325,9 +282,7 @@ void Channel::on_closed(const Status& reason) {
   closed_ = Status::unavailable("the connection to " + address_ + " is gone: " +
                                 (reason.ok() ? "the service closed it" : reason.message()));
   lost_ = true;
-  auto gone = std::move(pending_);
-  pending_.clear();
-  for (auto& [id, request] : gone) settle(*request, closed_);
+  for (const auto& request : pending_.take_all()) settle(*request, closed_);
   note_drained();
 }
 
@@ -337,77 +292,45 @@ void Channel::send_cancel(std::uint64_t id) {
 
 void Channel::note_drained() {
   if (drained_ == nullptr) return;
-  const bool holding = std::any_of(pending_.begin(), pending_.end(),
-                                   [](const auto& row) { return row.second->held != nullptr; });
-  if (!holding) std::exchange(drained_, nullptr)->set_value();
+  if (pending_.holding_memory().empty()) std::exchange(drained_, nullptr)->set_value();
 }
 
 void Channel::arm_timer() {
   if (pending_.empty()) return;
-  const auto now = steady_clock::now();
-  Time due = now + tick_of(timeout_);
-  for (const auto& [id, request] : pending_) {
-    if (request->sink) due = std::min(due, request->deadline);
-  }
-  due = std::max(due, now + kTickMin);
+  const Time now = std::chrono::steady_clock::now();
+  const Time due = pending_.next_check(now);
   if (timer_ && timer_due_ <= due) return;
   timer_due_ = due;
   timer_ = loop_.after(due - now, [this] {
     const auto fired = std::move(timer_);  // keeps the timer alive until its callback ends
-    const auto late_by = steady_clock::now() - timer_due_;
-    if (late_by > tick_of(timeout_)) forgive(late_by);
+    pending_.checked_late(timer_due_);
     check_deadlines();
     arm_timer();
   });
 }
 
-// This process did not run for so long: it was stopped or got no processor time. The service's
-// messages of that time wait to be read, so its silence does not count. (A caller's deadline is a
-// fixed time and stays.)
-void Channel::forgive(steady_clock::duration lost) {
-  last_heard_ += lost;
-  for (const auto& [id, request] : pending_) request->started += lost;
-}
-
 void Channel::check_deadlines() {
-  const auto now = steady_clock::now();
-  std::vector<std::uint64_t> late;
-  bool ask = false;
-  for (const auto& [id, request] : pending_) {
-    const bool patient = request->patience == Patience::kWhileAlive;
-    const auto since = patient ? std::max(request->started, last_heard_) : request->started;
-    const bool waited_for = request->sink || !request->held;
-    const bool too_late = now - since >= timeout_ || now >= request->deadline;
-    if (waited_for && too_late) late.push_back(id);
-    if (patient && now - since >= timeout_ / 2) ask = true;
+  const Time now = std::chrono::steady_clock::now();
+  const bool ask = pending_.need_sign_of_life(now);
+  for (const std::uint64_t id : pending_.late(now)) {
+    const auto request = pending_.find(id);
+    if (request) give_up(id, pending_.too_late(*request, address_));
   }
-  for (const std::uint64_t id : late) expire(id);
   if (ask && probe_ == 0) {
     probe_ = next_id_.fetch_add(1);
     submit(probe_, encode(msg::Request{probe_, msg::Ping{}}), std::make_shared<PendingRequest>());
   }
 }
 
-void Channel::expire(std::uint64_t id) {
-  const std::shared_ptr<PendingRequest> request = pending_.at(id);
-  const bool deadline = steady_clock::now() >= request->deadline;
-  const Status status = Status::timed_out(
-      std::string(request->name) + ": " +
-      (deadline ? "its deadline passed, it waited for the answer of " + address_
-                : address_ + " did not answer within " + std::to_string(timeout_.count()) + " ms") +
-      "; the outcome is unknown");
-  give_up(id, status);
-}
-
 void Channel::interrupt_request(std::uint64_t id, const char* why) {
-  if (const auto found = pending_.find(id); found != pending_.end()) {
-    give_up(id, Status::canceled(std::string(found->second->name) + ": " + why +
-                                 "; the outcome is unknown"));
+  if (const auto request = pending_.find(id)) {
+    give_up(id,
+            Status::canceled(std::string(request->name) + ": " + why + "; the outcome is unknown"));
   }
 }
 
 void Channel::give_up(std::uint64_t id, const Status& status) {
-  const std::shared_ptr<PendingRequest> request = pending_.at(id);
+  const auto request = pending_.find(id);
   if (!request->held) return answer(id, status);
   send_cancel(id);
   tell_sink(*request, status);

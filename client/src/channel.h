@@ -12,7 +12,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "client/src/buffer_pool.h"
 #include "client/src/host_memory.h"
 #include "client/src/interrupt.h"
+#include "client/src/pending_requests.h"
 #include "client/src/transport/client_transport.h"
 #include "precis/client.h"
 #include "precis/limits.h"
@@ -28,44 +28,7 @@
 
 namespace precis {
 
-class OneReply;  // the reply that one call waits for: channel.cc
-
-// Receives the messages of one request; on the loop's thread, which it must not block.
-class ReplySink {
- public:
-  virtual ~ReplySink() = default;
-  virtual void on_layer(msg::LayerServed) {}
-  // Called exactly once, and last.
-  virtual void on_reply(Result<msg::ReplyBody> reply) = 0;
-};
-
-// kWhileAlive requests wait as long as the service shows signs of life, kOneTimeout requests for
-// one timeout.
-enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
-
-// The user's memory, registered with the transport and open to the server.
-struct ExposedMemory {
-  std::shared_ptr<Registration> registration;  // shared with its buffer, if it belongs to one
-  std::unique_ptr<Exposure> exposure;          // last, so that it is destroyed first
-};
-
-struct PendingRequest {
-  std::shared_ptr<ReplySink> sink;  // null: no listener. Shared with the waiting thread.
-  Patience patience = Patience::kOneTimeout;
-  std::vector<ExposedMemory> memory;  // open to the server until it has answered
-  // Memory that the server writes to: kept past the deadline and past its other owners, until the
-  // server has answered or the connection is gone. A request without it is forgotten at its
-  // deadline.
-  std::shared_ptr<void> held;
-  // The deadline of the call that the request is part of; past it kTimedOut, whatever the service
-  // does.
-  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  std::chrono::steady_clock::time_point started{};
-  std::string_view name;  // of the request
-  // Whether to wake the loop's own thread at once for the reply, if no other thread drives the
-  // loop.
-  bool hurried = true;
-};
+class OneReply;  // the reply that one call waits for: one_reply.h
 
 class Channel {
  public:
@@ -163,9 +126,7 @@ class Channel {
   void settle(PendingRequest& request, Result<msg::ReplyBody> reply);
   void tell_sink(PendingRequest& request, Result<msg::ReplyBody> reply);
   void arm_timer();
-  void forgive(std::chrono::steady_clock::duration lost);
   void check_deadlines();
-  void expire(std::uint64_t id);
   void interrupt_request(std::uint64_t id, const char* why);
   void give_up(std::uint64_t id, const Status& status);
   void send_cancel(std::uint64_t id);
@@ -190,10 +151,8 @@ class Channel {
 
   // Used on the loop's thread only; the connection is set before the first call.
   std::unique_ptr<ClientConnection> connection_;
-  // Shared because a posted function must be copyable; the map is the only owner in effect.
-  std::unordered_map<std::uint64_t, std::shared_ptr<PendingRequest>> pending_;
-  Status closed_;  // not ok once the connection is gone; lost_ tells other threads
-  std::chrono::steady_clock::time_point last_heard_{};
+  PendingRequests pending_;
+  Status closed_;            // not ok once the connection is gone; lost_ tells other threads
   std::uint64_t probe_ = 0;  // id of the pending Ping, 0 for none
   std::unique_ptr<EventLoop::Timer> timer_;
   Time timer_due_{};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/net/address.h"

@@ -1,12 +1,8 @@
-// Connections, their operations in progress, and the loop's work for them.
-#include <sys/eventfd.h>
+#include "cachesvc/net/rdma/uct_device.h"
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
-
-#include "cachesvc/net/rdma/uct_device.h"
 
 namespace precis {
 namespace {
@@ -22,13 +18,6 @@ const Address* padded(std::string& bytes) {
 }
 
 }  // namespace
-
-Result<std::shared_ptr<RdmaPeer>> UctDevice::make_peer() {
-  auto peer = std::make_shared<UctPeer>(*this);
-  PRECIS_TRY(peer->open());
-  // Operations in progress have their own references, so the owner's release must close it.
-  return std::shared_ptr<RdmaPeer>(peer.get(), [peer](RdmaPeer*) { peer->close(); });
-}
 
 Status UctPeer::open() {
   const std::lock_guard lock(device_.mutex_);
@@ -131,103 +120,6 @@ void UctPeer::close() {
   } else {
     device_.uct_.uct_ep_destroy(std::exchange(endpoint_, nullptr));
   }
-}
-
-// ---- operations in progress ---------------------------------------------------------------------
-
-void UctDevice::begin(std::unique_ptr<UctOperation> operation) {
-  if (!operation->failed.ok()) return over_.push_back(std::move(operation));
-  if (!waiting_.empty() || !post(*operation)) return waiting_.push_back(std::move(operation));
-  static_cast<void>(operation.release());  // owned by UCX, or by over_ already
-}
-
-bool UctDevice::post(UctOperation& operation) {
-  static_assert(std::is_standard_layout_v<uct_completion_t>);
-  operation.completion.count = 1;
-  operation.completion.status = UCS_OK;
-  // UCX calls it with mutex_ held, from progress() or from this function.
-  operation.completion.func = [](uct_completion_t* completion) {
-    auto* over = reinterpret_cast<UctOperation*>(completion);  // completion is its first member
-    over->peer->device_.end(over, completion->status);
-  };
-  UctPeer& peer = *operation.peer;
-  ++under_way_;
-  ++peer.under_way_;
-  const auto call = operation.is_get ? uct_ep_get_zcopy : uct_ep_put_zcopy;
-  const ucs_status_t status = call(peer.endpoint_, &operation.local, 1, operation.remote,
-                                   operation.key.rkey, &operation.completion);
-  if (status == UCS_INPROGRESS) return true;
-  if (status == UCS_ERR_NO_RESOURCE) {
-    --under_way_;
-    --peer.under_way_;
-    return false;
-  }
-  end(&operation, status);
-  return true;
-}
-
-void UctDevice::end(UctOperation* operation, ucs_status_t status) {
-  --under_way_;
-  --operation->peer->under_way_;
-  operation->failed = uct_.to_status(status, operation->is_get ? "RDMA get" : "RDMA put");
-  over_.emplace_back(operation);
-}
-
-void UctDevice::destroy_closed() {
-  std::erase_if(closing_, [&](const auto& peer) {
-    if (peer->under_way_ > 0) return false;
-    uct_.uct_ep_destroy(std::exchange(peer->endpoint_, nullptr));
-    return true;
-  });
-}
-
-// ---- the loop -----------------------------------------------------------------------------------
-
-void UctDevice::poll() {
-  int descriptor = -1;
-  if (has_events_) {
-    has_events_ = uct_.uct_iface_event_fd_get(interface_, &descriptor) == UCS_OK;
-  }
-  if (!has_events_) descriptor = own_event_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  poller_ = loop_->add_poller({.fd = descriptor,
-                               .progress = [this] { return progress(); },
-                               .arm = [this] { return arm(); }});
-}
-
-unsigned UctDevice::progress() {
-  unsigned done = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    if (under_way_ > 0 || !closing_.empty()) done += uct_worker_progress(worker_);
-    while (!waiting_.empty() && post(*waiting_.front())) {
-      static_cast<void>(waiting_.front().release());
-      waiting_.pop_front();
-      ++done;
-    }
-    destroy_closed();
-  }
-  return done + tell();
-}
-
-unsigned UctDevice::tell() {
-  std::vector<std::unique_ptr<UctOperation>> over;
-  {
-    const std::lock_guard lock(mutex_);
-    over.swap(over_);
-    for (const auto& operation : over) {
-      if (operation->has_key) uct_.uct_rkey_release(component_, &operation->key);
-    }
-  }
-  for (const auto& operation : over) operation->done(std::move(operation->failed));
-  return static_cast<unsigned>(over.size());
-}
-
-// Without operations in progress, no event can come, so the loop may block.
-bool UctDevice::arm() {
-  const std::lock_guard lock(mutex_);
-  if (!over_.empty() || !waiting_.empty() || !closing_.empty()) return false;
-  if (under_way_ == 0) return true;
-  return has_events_ && uct_.uct_iface_event_arm(interface_, UCT_EVENT_SEND_COMP) == UCS_OK;
 }
 
 }  // namespace precis

@@ -105,7 +105,7 @@ struct Crowd {
   // Returns once the commit waits for the change that is being written.
   void begin_next(const NewSegment& segment) {
     others.push_back(begin([this, &segment] { return commit(segment, Durability::kFsync); }));
-    const auto& impl = static_cast<const CatalogImpl&>(*catalog);
+    const auto& impl = dynamic_cast<const CatalogImpl&>(*catalog);
     while (impl.commits_waiting() < others.size()) std::this_thread::yield();
   }
   // The status of the first change, then of the others in the order of their arrival.

@@ -1,4 +1,5 @@
 #include "cachesvc/base/config.h"
+#include "cachesvc/base/byte_size.h"
 
 #include <unistd.h>
 

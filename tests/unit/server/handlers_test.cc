@@ -1,4 +1,4 @@
-#include "cachesvc/server/handlers.h"
+#include "cachesvc/server/status_requests.h"
 
 #include <catch2/catch.hpp>
 #include <optional>
@@ -6,9 +6,8 @@
 namespace precis {
 namespace {
 
-Task<void> ask(Task<Handlers::Answer> (*answer)(std::uint64_t, msg::Ping),
-               std::optional<Handlers::Answer>& answered) {
-  answered = co_await answer(1, msg::Ping{});
+Task<void> ask(Task<Answer> (*answer)(msg::Ping), std::optional<Answer>& answered) {
+  answered = co_await answer(msg::Ping{});
 }
 
 }  // namespace
@@ -16,8 +15,8 @@ Task<void> ask(Task<Handlers::Answer> (*answer)(std::uint64_t, msg::Ping),
 TEST_CASE("a sign of life is answered without a look at anything stored", "[unit][server]") {
   // A static function cannot reach a catalog or a store. The next line compiles only for a static
   // function.
-  Task<Handlers::Answer> (*const answer)(std::uint64_t, msg::Ping) = &Handlers::on;
-  std::optional<Handlers::Answer> answered;
+  Task<Answer> (*const answer)(msg::Ping) = &StatusRequests::on;
+  std::optional<Answer> answered;
   spawn(ask(answer, answered));
   REQUIRE(answered.has_value());  // at once, without waiting
   REQUIRE(answered->ok());

@@ -1,14 +1,30 @@
-// The loop's watches of descriptors (event_loop.h).
+#include "cachesvc/base/loop_handles.h"
+
 #include <utility>
 
 #include "cachesvc/base/asio.h"
-#include "cachesvc/base/event_loop.h"
 
 namespace precis {
 namespace {
 
 namespace asio = boost::asio;
 using asio::posix::descriptor_base;
+
+class AsioTimer final : public EventLoop::Timer {
+ public:
+  AsioTimer(asio::io_context& context, std::chrono::nanoseconds delay, std::function<void()> fn)
+      : timer_(context, delay), alive_(std::make_shared<bool>(true)) {
+    // The handler shares `alive`: an expired timer can no longer be canceled.
+    timer_.async_wait([alive = alive_, fn = std::move(fn)](const boost::system::error_code& e) {
+      if (*alive && !e) fn();
+    });
+  }
+  ~AsioTimer() override { *alive_ = false; }
+
+ private:
+  asio::steady_timer timer_;
+  std::shared_ptr<bool> alive_;
+};
 
 // The handle and the pending waits share it. A wait may outlive the handle in the context's queue.
 struct WatchState : std::enable_shared_from_this<WatchState> {
@@ -59,14 +75,15 @@ class StateWatch final : public EventLoop::SocketWatch {
 
 }  // namespace
 
-std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
-  return watch_socket(fd, std::move(fn), nullptr);
+std::unique_ptr<EventLoop::Timer> start_timer(EventLoop& loop, std::chrono::nanoseconds delay,
+                                              std::function<void()> fn) {
+  return std::make_unique<AsioTimer>(AsioAccess::context(loop), delay, std::move(fn));
 }
 
-std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
-                                                                std::function<void()> readable,
-                                                                std::function<void()> writable) {
-  auto state = std::make_shared<WatchState>(AsioAccess::context(*this), fd, std::move(readable),
+std::unique_ptr<EventLoop::SocketWatch> watch_descriptor(EventLoop& loop, int fd,
+                                                         std::function<void()> readable,
+                                                         std::function<void()> writable) {
+  auto state = std::make_shared<WatchState>(AsioAccess::context(loop), fd, std::move(readable),
                                             std::move(writable));
   state->await_readable();
   return std::make_unique<StateWatch>(std::move(state));

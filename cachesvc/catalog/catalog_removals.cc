@@ -1,0 +1,161 @@
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <unordered_set>
+
+#include "cachesvc/base/counted.h"
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+
+namespace precis {
+namespace {
+
+// Layers of the segments that one change removes, and the pause between two such changes, in which
+// other changes can run.
+constexpr std::size_t kLayersOfRemoval = 4096;
+constexpr std::chrono::milliseconds kBetweenRemovals{1};
+
+}  // namespace
+
+Status CatalogRemovals::check_unpinned(std::string_view tenant, const SegmentId& id,
+                                       const std::vector<SegmentId>& all) const {
+  const std::uint64_t now_ms = clock_.unix_ms();
+  for (const SegmentId& each : all) {
+    const msg::SessionRow* const session = sessions_.pinned_at(tenant, each, now_ms);
+    if (!session) continue;
+    return Status::invalid(
+        "segment " + id.hex() + ": session '" + session->name + "' is pinned and its tip " +
+        session->tip.hex() +
+        " stands on it; remove the session or unpin it first (precisctl session unpin)");
+  }
+  return {};
+}
+
+// Takes ids from the end of `left`, which lists parents before children. A taken segment has no
+// children except those taken before it. Together they have at most kLayersOfRemoval layers, or are
+// a single segment. Segments that are removed already are skipped. If a segment has a new child,
+// `left` is cleared.
+std::vector<SegmentId> CatalogRemovals::last_of(std::vector<SegmentId>& left) const {
+  std::vector<SegmentId> some;
+  std::unordered_set<SegmentId> going;
+  for (std::size_t layers = 0; !left.empty(); left.pop_back()) {
+    const SegmentId& each = left.back();
+    const SegmentNode* const node = tree_.find(each);
+    if (!node) continue;
+    layers += node->row->layer_bytes.size();
+    if (!some.empty() && layers > kLayersOfRemoval) break;
+    const auto goes = [&](const SegmentId& child) { return going.contains(child); };
+    if (!std::ranges::all_of(tree_.children(each), goes)) {
+      left.clear();
+      break;
+    }
+    some.push_back(each);
+    going.insert(each);
+  }
+  return some;
+}
+
+// Removes leaves first, in changes of bounded size, so that other changes run in between. A crash
+// or failure leaves a smaller, valid tree.
+Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const SegmentId& id,
+                                             bool recursive, std::vector<SegmentId>* gone) {
+  msg::Removed removed;
+  std::vector<SegmentId> left, done;  // left: parents first; done: children first
+  Status status;
+  for (bool first = true; status.ok(); first = false) {
+    if (!first) std::this_thread::sleep_for(kBetweenRemovals);
+    std::lock_guard changing(changes_);
+    const SegmentNode* const node = tree_.find(id);
+    if (!node && !first) break;  // another request removed it
+    if (!node || node->row->tenant != tenant) {
+      return Status::not_found("segment " + id.hex() + " is not stored");
+    }
+    if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
+      return Status::invalid("segment " + id.hex() + ": " +
+                             counted(children.size(), "segment stands", "segments stand") +
+                             " directly on it, the first is " + children.front().hex() +
+                             "; remove what stands on it first, or with it (--recursive)");
+    }
+    std::vector<SegmentId> some;
+    if (left.empty()) {
+      left = tree_.subtree(id);
+      status = check_unpinned(tenant, id, left);
+      if (!status.ok()) break;
+      some.assign(left.rbegin(), left.rend());
+    }
+    // Rows from disk may form a cycle of parents: then they are removed together.
+    if (auto last = last_of(left); !last.empty() || some.empty()) some = std::move(last);
+    if (some.empty()) continue;  // a put added a child meanwhile
+    status = check_unpinned(tenant, id, some);
+    if (status.ok()) status = remove_some(tenant, some, removed);
+    if (status.ok()) done.insert(done.end(), some.begin(), some.end());
+    if (!done.empty() && done.back() == id) break;
+  }
+  if (gone) gone->assign(done.rbegin(), done.rend());
+  if (status.ok()) return removed;
+  if (done.empty()) return status;
+  return status.with_context(counted(done.size(), "segment") + " that stood on " + id.hex() +
+                             " went, it stays");
+}
+
+// None of these segments has children except those earlier in `some`.
+Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
+                                    msg::Removed& removed) {
+  const std::uint64_t now_ms = clock_.unix_ms();
+  Change change;
+  std::vector<msg::SessionRow> without_tip;
+  std::uint64_t bytes = 0;
+  std::vector<Row> rows;
+  for (const SegmentId& each : some) {
+    rows.push_back(tree_.find(each)->row);
+    const SegmentRow& row = *rows.back();
+    change.erase(Table::kSegments, segment_key(each));
+    for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
+      change.erase(Table::kPayload, payload_key(each, l));
+    }
+    if (is_marked(each)) change.erase(Table::kMeta, quarantine_key(each));
+    bytes += row.stored_bytes;
+    sessions_.each_at(tenant, each, now_ms, [&](const msg::SessionRow& present) {
+      msg::SessionRow& session = without_tip.emplace_back(present);
+      session.tip = {};
+      session.tip_end = 0;
+      session.updated_unix_ms = now_ms;
+      change.put(Table::kSessions, session_key(tenant, session.name),
+                 encode(StoredSession{std::string(tenant), session}));
+    });
+  }
+  SegmentLeases::Leaving leaving(leases_, std::move(rows), /*may_wait=*/true);
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+
+  std::unique_lock lock(state_);
+  leaving.left();
+  for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
+  for (const SegmentId& each : some) {
+    const SegmentRow& row = *tree_.find(each)->row;
+    const auto model = models_.find({row.tenant, row.model});
+    if (model != models_.end()) --model->second.segments;
+    tree_.erase(each);
+    marks_.erase(each);
+    marks_to_save_.erase(each);
+  }
+  removed.segments += some.size();
+  removed.bytes += bytes;
+  return {};
+}
+
+bool CatalogRemovals::quarantine(const SegmentRow& row) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const node = tree_.find(row.id);
+  if (!node || *node->row != row) return false;
+  if (node->quarantined) return true;
+  {
+    std::unique_lock lock(state_);  // Take it out of service first, even if the store fails.
+    tree_.quarantine(row.id);
+  }
+  marks_to_save_.insert(row.id);
+  // If this write fails, the next successful change writes the mark.
+  (void)write({}, Durability::kWal);
+  return true;
+}
+
+}  // namespace precis

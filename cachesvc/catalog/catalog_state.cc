@@ -1,0 +1,138 @@
+#include "cachesvc/catalog/catalog_state.h"
+
+#include "cachesvc/catalog/catalog_keys.h"
+
+namespace precis {
+namespace {
+
+// Expired sessions that one change also erases, so that no change becomes slow.
+constexpr std::size_t kExpiredPerChange = 64;
+
+}  // namespace
+
+CatalogState::CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max)
+    : store_(store),
+      clock_(clock),
+      kept_bytes_max_(kept_bytes_max),
+      leases_(store, clock),
+      tree_([this](std::string_view tenant, const Digest& fingerprint) {
+        return find_model(tenant, fingerprint);
+      }) {}
+
+Status CatalogState::write(Change change, Durability durability) {
+  std::vector<SegmentId> hits_saved;
+  add_hits(change, hits_saved);
+  const std::vector<Sessions::Key> expired = sessions_.expired(clock_.unix_ms(), kExpiredPerChange);
+  for (const Sessions::Key& key : expired) {
+    std::string row = session_key(key.tenant, key.name);
+    // Skips a session that this change creates again under the same name.
+    if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
+  }
+  // A change that a crash may lose does not carry marks: they would be lost with it.
+  const bool with_marks = durability != Durability::kMemory;
+  if (with_marks) {
+    for (const SegmentId& id : marks_to_save_) change.put(Table::kMeta, quarantine_key(id), {});
+  }
+
+  if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
+    for (const SegmentId& id : hits_saved) save_hits_later(*tree_.find(id), id);
+    return status;
+  }
+  if (with_marks) {
+    marks_.merge(marks_to_save_);
+    marks_to_save_.clear();
+  }
+  std::unique_lock lock(state_);
+  for (const Sessions::Key& key : expired) sessions_.erase(key);
+  for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
+  return {};
+}
+
+// Queues the node once, for a change that saves its hits.
+void CatalogState::save_hits_later(const SegmentNode& node, const SegmentId& id) {
+  if (node.hits_unsaved.exchange(true)) return;
+  std::lock_guard lock(hits_mutex_);
+  unsaved_hits_.push_back(id);
+}
+
+// Adds rows whose hit count has grown. Skips volatile segments: the row in the log would survive a
+// crash that their payload does not. Also skips rows that the change itself writes.
+void CatalogState::add_hits(Change& change, std::vector<SegmentId>& saved) {
+  std::vector<SegmentId> ids;
+  {
+    std::lock_guard lock(hits_mutex_);
+    while (!unsaved_hits_.empty() && ids.size() < kHitRowsPerChange) {
+      ids.push_back(unsaved_hits_.front());
+      unsaved_hits_.pop_front();
+    }
+  }
+  for (const SegmentId& id : ids) {
+    const SegmentNode* const node = tree_.find(id);
+    if (!node) continue;
+    if (is_volatile(*node) || change.puts(Table::kSegments, segment_key(id))) {
+      std::lock_guard lock(hits_mutex_);
+      unsaved_hits_.push_back(id);
+      continue;
+    }
+    // Cleared before the count is read, so that a later hit is saved again.
+    node->hits_unsaved = false;
+    if (!node->in_service) continue;
+    SegmentRow row = *node->row;
+    row.hits = node->hits;
+    change.put(Table::kSegments, segment_key(id), encode(row));
+    saved.push_back(id);
+  }
+}
+
+const ModelSpec* CatalogState::find_model(std::string_view tenant,
+                                          const Digest& fingerprint) const {
+  const auto model = models_.find({std::string(tenant), fingerprint});
+  return model == models_.end() ? nullptr : &model->second.spec;
+}
+
+Result<const CatalogState::Model*> CatalogState::known_model(std::string_view tenant,
+                                                             const Digest& fingerprint) const {
+  const auto model = models_.find({std::string(tenant), fingerprint});
+  if (model != models_.end()) return &model->second;
+  return Status::not_found("model " + fingerprint.hex() +
+                           " is not registered; register_model first");
+}
+
+std::pair<CatalogState::Models::const_iterator, CatalogState::Models::const_iterator>
+CatalogState::models_of(std::string_view tenant) const {
+  const auto first = models_.lower_bound({std::string(tenant), Digest{}});
+  const auto last = std::find_if(first, models_.end(),
+                                 [&](const auto& model) { return model.first.first != tenant; });
+  return {first, last};
+}
+
+Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
+                                                   const SegmentId& id) const {
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) {
+    return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  if (!node->in_service) {
+    return Status::corruption("segment " + id.hex() +
+                              " is out of service: its stored bytes, or those it stands on, failed "
+                              "a check; put it again or remove it");
+  }
+  return node;
+}
+
+bool CatalogState::is_volatile(const SegmentNode& node) const {
+  return node.durability == Durability::kMemory && node.commit > hardened_;
+}
+
+bool CatalogState::chain_is_volatile(const SegmentNode* tip) const {
+  for (; tip; tip = tip->parent) {
+    if (is_volatile(*tip)) return true;
+  }
+  return false;
+}
+
+bool CatalogState::is_marked(const SegmentId& id) const {
+  return marks_.contains(id) || marks_to_save_.contains(id);
+}
+
+}  // namespace precis

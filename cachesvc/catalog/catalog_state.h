@@ -1,0 +1,96 @@
+// The state of the catalog: its parts in memory (segment tree with prefix index, sessions, budgets,
+// models), the store below, and the locks. Private to this folder; users include catalog.h.
+//
+// Two locks. A change holds `changes_` throughout, its store write included, so changes run one
+// after another and a checked condition stays true. Commits at kFsync that wait for `changes_`
+// together become one change (commit_queue.h). Readers of the parts in memory share `state_`; a
+// change holds it exclusively only to apply what the store has acknowledged. A holder of `changes_`
+// may read without `state_`: no other thread may write.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/catalog/change.h"
+#include "cachesvc/catalog/segment_tree.h"
+#include "cachesvc/catalog/sessions.h"
+
+namespace precis {
+
+// The parts of the catalog (catalog_impl.h) share one object of this class as their virtual base.
+class CatalogState : public Catalog {
+ protected:
+  struct KnownProfile {
+    std::shared_ptr<const Profile> profile;
+    Digest digest;
+    std::uint64_t added_unix_ms = 0;
+  };
+  struct Model {
+    ModelSpec spec;
+    std::uint64_t segments = 0;
+    std::map<std::uint32_t, Projection> projections;            // by layer
+    std::map<std::string, KnownProfile, std::less<>> profiles;  // by name
+  };
+  using ModelKey = std::pair<std::string, Digest>;  // tenant, fingerprint
+  using Models = std::map<ModelKey, Model>;
+
+  CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
+
+  // Rows of pending hits that one change also writes, so that no change becomes slow.
+  static constexpr std::size_t kHitRowsPerChange = 8;
+
+  // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
+  Status write(Change change, Durability durability);
+  void save_hits_later(const SegmentNode& node, const SegmentId& id);
+
+  // Callers hold changes_ or state_ for the functions below.
+  const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
+  Result<const Model*> known_model(std::string_view tenant, const Digest& fingerprint) const;
+  // Returns the range of the tenant's models, ordered by fingerprint.
+  std::pair<Models::const_iterator, Models::const_iterator> models_of(
+      std::string_view tenant) const;
+  Result<const SegmentNode*> find_node(std::string_view tenant, const SegmentId& id) const;
+  // Returns whether a crash can lose the segment, because it was committed at kMemory.
+  bool is_volatile(const SegmentNode& node) const;
+  bool chain_is_volatile(const SegmentNode* tip) const;
+  // Returns whether the store has, or will have, a quarantine mark for the segment.
+  bool is_marked(const SegmentId& id) const;
+
+  Store& store_;
+  const Clock& clock_;
+  const std::uint64_t kept_bytes_max_;  // of memory, for segments
+
+  SegmentLeases leases_;  // locked after the others
+  std::mutex changes_;
+  // Written with changes_ held.
+  std::uint64_t commits_ = 0;          // commits of this process
+  std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
+  std::set<SegmentId> marks_;          // quarantine marks in the store
+  std::set<SegmentId> marks_to_save_;  // marks that the store refused
+
+  mutable std::shared_mutex state_;
+  // Written with both locks held.
+  SegmentTree tree_;
+  Sessions sessions_;
+  BudgetTable budgets_;
+  Models models_;
+  std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
+
+  mutable std::mutex hits_mutex_;
+  std::deque<SegmentId> unsaved_hits_;  // guarded by hits_mutex_
+
+ private:
+  void add_hits(Change& change, std::vector<SegmentId>& saved);
+};
+
+}  // namespace precis

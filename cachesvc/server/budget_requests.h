@@ -1,0 +1,27 @@
+// Requests about the budgets that are set for a tenant and its models.
+#pragma once
+
+#include "cachesvc/server/caller.h"
+
+namespace precis {
+
+class BudgetRequests {
+ public:
+  explicit BudgetRequests(const Caller& caller)
+      : caller_(caller), catalog_(caller.parts.catalog), tenant_(caller.tenant.name) {}
+
+  Task<Answer> on(msg::ShowBudget request);
+  Task<Answer> on(msg::SetBudget request);
+
+ private:
+  // OK unless the scope names a model that is not registered.
+  Status check(const msg::BudgetScope& scope) const;
+  // The recipe and keep that are set for this scope itself.
+  std::string budget_text(const msg::BudgetScope& scope) const;
+
+  const Caller& caller_;
+  Catalog& catalog_;
+  const std::string& tenant_;
+};
+
+}  // namespace precis

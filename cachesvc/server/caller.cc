@@ -1,0 +1,33 @@
+#include "cachesvc/server/caller.h"
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+namespace precis {
+
+void Caller::note(NotedChange change) const {
+  if (change.was && change.was == change.is) return;  // nothing changed
+  if (!change.event.empty()) {
+    parts.log.info(change.event, {{"from", connection.peer()},
+                                  {"tenant", tenant.name},
+                                  {"of", change.of},
+                                  {"change", change.text},
+                                  {"was", change.was.value_or("")}});
+  }
+  parts.audit.write(
+      {tenant.name, client, connection.peer()},
+      {change.request, std::move(change.of), std::move(change.was), std::move(change.is)});
+}
+
+msg::SegmentInfo Caller::with_tier(msg::SegmentInfo info) const {
+  const auto row = parts.catalog.segment(tenant.name, info.id);
+  info.in_memory = false;
+  if (!row.ok()) return info;
+  const auto layers = static_cast<std::uint32_t>((*row)->layer_bytes.size());
+  const std::vector<bool> hot = parts.hot_tier.present(info.id, layers, *row);
+  info.in_memory = std::ranges::all_of(hot, std::identity());
+  return info;
+}
+
+}  // namespace precis

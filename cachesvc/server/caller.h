@@ -1,0 +1,59 @@
+// The client of one connection, as the handlers of its requests see it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "cachesvc/base/task.h"
+#include "cachesvc/server/handler_parts.h"
+
+namespace precis {
+
+using Answer = Result<msg::ReplyBody>;
+
+template <typename T>
+Answer answer(Result<T> result) {
+  if (!result.ok()) return result.status();
+  return msg::ReplyBody(std::move(result).value());
+}
+inline Answer answer(Status status) {
+  if (!status.ok()) return status;
+  return msg::ReplyBody(msg::Done{});
+}
+
+// A change by a request, for the log and the audit log.
+struct NotedChange {
+  std::string_view request;     // its name
+  std::string_view event = {};  // name of the log line; empty: no line
+  std::string of = {};
+  std::string text = {};  // for the log
+  std::optional<std::string> was = {}, is = {};
+};
+
+struct Caller {
+  const HandlerParts& parts;
+  Tenant tenant;
+  std::string client;  // the name that the client gives itself
+  Connection& connection;
+  bool gone = false;  // the client has disconnected
+
+  Owner owner() const { return tenant.owner(&connection); }
+  // Logs the change, unless it changed nothing.
+  void note(NotedChange change) const;
+  // Sets in_memory: whether every layer of the segment is in the hot tier.
+  msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
+  // Runs a blocking catalog call on the storage executor, in this connection's turn.
+  template <typename Fn>
+  auto stored(Fn fn) const {
+    return run_on(parts.storage, parts.loop, owner(), std::move(fn));
+  }
+  // Runs a function that reads many rows on a thread off the loop, in this connection's turn.
+  template <typename Fn>
+  auto listed(Fn fn) const {
+    return run_on(parts.paths.turns(), parts.loop, owner(), std::move(fn));
+  }
+};
+
+}  // namespace precis

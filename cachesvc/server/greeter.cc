@@ -1,0 +1,42 @@
+#include "cachesvc/server/greeter.h"
+
+#include <utility>
+
+#include "cachesvc/server/login.h"
+#include "cachesvc/server/version.h"
+
+namespace precis {
+
+Transport::Greeting Greeter::greet(const Transport::Stranger& stranger) {
+  auto token = admit(stranger);
+  if (!token.ok()) {
+    note_refused({Tenants::name_of(stranger.hello.tenant), stranger.hello.client, stranger.peer},
+                 token.status());
+    return {token.status(), server_name(), ""};
+  }
+  return {Status(), server_name(), std::move(*token)};
+}
+
+Result<std::string> Greeter::admit(const Transport::Stranger& stranger) {
+  PRECIS_ASSIGN(std::string token, log_in(stranger, parts_.tenants, parts_.wrong_proofs));
+  // Checks the quota that the Peer takes after its welcome.
+  Quota::Part part(parts_.admission.connections,
+                   parts_.tenants.named(stranger.hello.tenant).owner(nullptr));
+  PRECIS_TRY(Quota::take(part, 1).status());
+  return token;
+}
+
+void Greeter::note_refused(const AuditWho& who, const Status& why) {
+  ++parts_.metrics.connections_refused;
+  parts_.audit.write(who, {.what = "Connect", .outcome = why});
+  if (!refused_.allow()) return;
+  parts_.log.warn("client refused", {{"from", who.from}, {"status", why.to_string()}});
+}
+
+void Greeter::tell_suppressed() {
+  if (const unsigned more = refused_.take_suppressed(); more > 0) {
+    parts_.log.warn("more clients refused", {{"count", more}});
+  }
+}
+
+}  // namespace precis

@@ -1,0 +1,45 @@
+// Greets new connections: admits a client or refuses it, and records each refusal. Loop thread
+// only.
+#pragma once
+
+#include <string>
+
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/server/admission.h"
+#include "cachesvc/server/audit.h"
+#include "cachesvc/server/log_limiter.h"
+#include "cachesvc/server/tenants.h"
+#include "cachesvc/server/wrong_proofs.h"
+#include "cachesvc/transport/transport.h"
+
+namespace precis {
+
+class Greeter {
+ public:
+  // All outlive the greeter.
+  struct Parts {
+    Tenants& tenants;
+    WrongProofs& wrong_proofs;
+    Admission& admission;
+    Metrics& metrics;
+    Audit& audit;
+    Log& log;
+  };
+  explicit Greeter(const Parts& parts) : parts_(parts) {}
+
+  Transport::Greeting greet(const Transport::Stranger& stranger);
+  // Logs one line per refused connection, and only the first of many.
+  void note_refused(const AuditWho& who, const Status& why);
+  // Logs how many refusals had no line. Call it every second.
+  void tell_suppressed();
+
+ private:
+  // Returns the token of the stranger's tenant.
+  Result<std::string> admit(const Transport::Stranger& stranger);
+
+  const Parts parts_;
+  LogLimiter refused_;
+};
+
+}  // namespace precis

@@ -1,0 +1,48 @@
+// The parts of the service that requests use.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "cachesvc/base/log.h"
+#include "cachesvc/pipeline/fair_turns.h"
+#include "cachesvc/pipeline/get_path.h"
+#include "cachesvc/pipeline/lookup.h"
+#include "cachesvc/pipeline/path_hasher.h"
+#include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/trim.h"
+#include "cachesvc/server/admission.h"
+#include "cachesvc/server/audit.h"
+#include "cachesvc/server/log_limiter.h"
+
+namespace precis {
+
+// All outlive the connections.
+struct HandlerParts {
+  EventLoop& loop;
+  FairExecutor& storage;
+  Catalog& catalog;
+  HotTier& hot_tier;
+  Projections& projections;
+  PutPath& put_path;
+  GetPath& get_path;
+  ColdReads& cold_reads;
+  TrimPath& trim_path;
+  Lookup& lookup;
+  PathHasher& paths;
+  FairTurns& turns;  // for received messages
+  PayloadMemory& memory;
+  Admission& admission;
+  Metrics& metrics;
+  Log& log;
+  Audit& audit;
+  LogLimiter& refused;  // limits log lines about refused requests
+  BudgetDefaults configured;
+  std::function<msg::ServerStatus(const std::string& tenant)> server_status;
+  std::function<msg::Stats(const std::string& tenant)> server_stats;
+  // OK if an answer of this size may be sent. kRejected if too much is unsent already.
+  std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
+};
+
+}  // namespace precis

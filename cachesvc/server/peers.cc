@@ -1,0 +1,47 @@
+#include "cachesvc/server/peers.h"
+
+#include <utility>
+
+namespace precis {
+
+void Peers::add(std::shared_ptr<Peer> peer) {
+  open_.insert(peer);
+  peer->start([this](const std::shared_ptr<Peer>& closed) {
+    all_left();
+    leaving_.emplace_back(closed);
+    open_.erase(closed);
+    loop_.post([closed] {});  // not destroyed inside a callback of its own connection
+  });
+}
+
+// Erases ended peers, because a weak pointer keeps the memory of its object.
+bool Peers::all_left() {
+  std::erase_if(leaving_, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
+  return leaving_.empty();
+}
+
+void Peers::for_each(const std::function<void(Peer&)>& each) {
+  const auto all = open_;
+  for (const auto& peer : all) each(*peer);
+}
+
+void Peers::close_all(const std::string& why) {
+  for_each([&](Peer& peer) { peer.close(why); });
+}
+
+void Peers::close_tenant(const std::string& tenant, const std::string& why) {
+  for_each([&](Peer& peer) {
+    if (peer.tenant() == tenant) peer.close(why);
+  });
+}
+
+void Peers::free_for_waiters(std::chrono::steady_clock::duration silence) {
+  for_each([&](Peer& peer) { peer.free_for_waiters(silence); });
+}
+
+Status Peers::may_send(std::size_t bytes_max, const std::string& tenant,
+                       std::size_t size_bytes) const {
+  return precis::may_send({open_.begin(), open_.end()}, bytes_max, tenant, size_bytes);
+}
+
+}  // namespace precis

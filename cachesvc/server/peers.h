@@ -1,0 +1,40 @@
+// The connected clients of a service. Loop thread only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "cachesvc/server/peer.h"
+
+namespace precis {
+
+class Peers {
+ public:
+  explicit Peers(EventLoop& loop) : loop_(loop) {}
+
+  void add(std::shared_ptr<Peer> peer);  // and starts it
+  std::size_t size() const { return open_.size(); }
+  // Whether no request of a closed connection is in progress.
+  bool all_left();
+  void close_all(const std::string& why);
+  void close_tenant(const std::string& tenant, const std::string& why);
+  // As Peer::free_for_waiters().
+  void free_for_waiters(std::chrono::steady_clock::duration silence);
+  // As precis::may_send(), to a connection of `tenant`.
+  Status may_send(std::size_t bytes_max, const std::string& tenant, std::size_t size_bytes) const;
+
+ private:
+  // `each` may close its peer, which leaves the set.
+  void for_each(const std::function<void(Peer&)>& each);
+
+  EventLoop& loop_;
+  std::unordered_set<std::shared_ptr<Peer>> open_;
+  std::vector<std::weak_ptr<Peer>> leaving_;  // closed, with requests in progress
+};
+
+}  // namespace precis

@@ -1,0 +1,62 @@
+#include "cachesvc/server/prefix_requests.h"
+
+#include <vector>
+
+#include "cachesvc/base/counted.h"
+
+namespace precis {
+
+Task<Answer> PrefixRequests::on(msg::ListPrefixes request) {
+  co_return answer(co_await caller_.listed([&]() -> Result<msg::Segments> {
+    PRECIS_ASSIGN(msg::Segments page, catalog_.segments_page(tenant_, request));
+    for (msg::SegmentInfo& row : page.rows) row = caller_.with_tier(std::move(row));
+    return page;
+  }));
+}
+
+Task<Answer> PrefixRequests::on(msg::FindPrefix request) {
+  PRECIS_CO_ASSIGN(auto info, catalog_.find_segment(tenant_, request.id_beginning));
+  co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
+}
+
+Task<Answer> PrefixRequests::on(msg::ShowPrefix request) {
+  PRECIS_CO_ASSIGN(auto info, catalog_.info(tenant_, request.segment, /*with_plan=*/true));
+  co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
+}
+
+Task<Answer> PrefixRequests::on(msg::RemovePrefix request) {
+  std::vector<SegmentId> gone;
+  auto removed = co_await caller_.stored(
+      [&] { return catalog_.remove(tenant_, request.segment, request.recursive, &gone); });
+  for (const SegmentId& id : gone) caller_.parts.hot_tier.erase(id);
+  caller_.parts.memory.retry();
+  if (removed.ok()) {
+    const std::string gone_text =
+        counted(removed->segments, "segment") + ", " + std::to_string(removed->bytes) + " B";
+    caller_.note(
+        {"RemovePrefix", "prefix removed", request.segment.hex(), gone_text + " less", gone_text});
+  }
+  co_return answer(std::move(removed));
+}
+
+Task<Answer> PrefixRequests::on(msg::CheckPrefix request) {
+  co_return answer(co_await caller_.parts.cold_reads.check(caller_.owner(), request.segment));
+}
+
+Task<Answer> PrefixRequests::on(msg::TrimPrefix request) {
+  const auto before = catalog_.info(tenant_, request.segment, /*with_plan=*/false);
+  auto trimmed = co_await caller_.parts.trim_path.run(caller_.owner(), request);
+  if (trimmed.ok() && trimmed->freed_bytes > 0 && !request.dry_run) {
+    const auto size_text = [](std::uint64_t entries, std::uint64_t bytes) {
+      return std::to_string(entries) + " entries, " + std::to_string(bytes) + " B";
+    };
+    caller_.note({"TrimPrefix", "prefix trimmed", request.segment.hex(),
+                  "keep " + request.budget.to_string() + ", " +
+                      std::to_string(trimmed->freed_bytes) + " B less",
+                  before.ok() ? size_text(before->entries, before->stored_bytes) : "",
+                  size_text(trimmed->entries, trimmed->stored_bytes)});
+  }
+  co_return answer(std::move(trimmed));
+}
+
+}  // namespace precis

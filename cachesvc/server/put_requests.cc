@@ -1,0 +1,119 @@
+#include "cachesvc/server/put_requests.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+// Keeps the latest ended puts, as many as a connection may have in progress.
+template <typename Ended>
+void keep_latest(Ended& ended) {
+  while (ended.size() > limits::kPutsPerConnectionMax) ended.pop_front();
+}
+
+}  // namespace
+
+PutRequests::PutRequests(const Caller& caller)
+    : caller_(caller),
+      path_(caller.parts.put_path),
+      part_(caller.parts.admission.puts, caller.owner()) {}
+
+PutRequests::~PutRequests() {
+  abort_all();
+  puts_.clear();
+  caller_.parts.memory.retry();
+}
+
+// Other writers of a joint put may wait for this client's part. The abort tells them.
+void PutRequests::abort_all() {
+  for (auto& [id, open] : puts_) static_cast<void>(path_.abort(*open.put));
+}
+
+Result<std::shared_ptr<OpenPut>> PutRequests::find(std::uint64_t put) const {
+  const auto it = puts_.find(put);
+  if (it != puts_.end()) return it->second.put;
+  if (std::ranges::find(silent_, put) != silent_.end()) {
+    return Status::unavailable("put " + std::to_string(put) +
+                               " was given up: nothing was heard of it while others waited for its "
+                               "memory; put again");
+  }
+  return Status::not_found("put " + std::to_string(put) +
+                           " is not under way on this connection; it ended, or never began");
+}
+
+std::size_t PutRequests::give_up_silent(std::chrono::steady_clock::duration silence) {
+  const auto since = std::chrono::steady_clock::now() - silence;
+  const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
+    OpenPut& put = *row.second.put;
+    if (!PutPath::is_silent(put, since) || !path_.abort(put).ok()) return false;
+    silent_.push_back(row.first);
+    return true;
+  });
+  keep_latest(silent_);
+  caller_.parts.metrics.puts_silent += static_cast<std::int64_t>(given_up);
+  if (given_up > 0) caller_.parts.memory.retry();
+  return given_up;
+}
+
+Task<Answer> PutRequests::on(msg::BeginPut request) {
+  const auto one_more = [this]() -> Status {
+    if (puts_.size() < limits::kPutsPerConnectionMax) return {};
+    return Status::rejected("this connection has " + std::to_string(puts_.size()) +
+                            " puts under way, the most there may be; commit or abort one");
+  };
+  PRECIS_CO_TRY(one_more());
+  WriterPut open;
+  PRECIS_CO_ASSIGN(open.counted, Quota::take(part_, 1));
+  PRECIS_CO_ASSIGN(open.put,
+                   co_await path_.begin(caller_.tenant, std::move(request), caller_.connection));
+  // Meanwhile other puts may have begun, or the client may have left.
+  const Status wanted = caller_.gone ? Status::canceled("the client has left") : one_more();
+  if (!wanted.ok()) {
+    static_cast<void>(path_.abort(*open.put));
+    co_return wanted;
+  }
+  msg::PutBegun begun = PutPath::describe(*open.put);
+  begun.put = next_put_++;
+  puts_.emplace(begun.put, std::move(open));
+  co_return msg::ReplyBody(std::move(begun));
+}
+
+Task<Answer> PutRequests::on(msg::PushLayer request) {
+  PRECIS_CO_ASSIGN(auto put, find(request.put));
+  co_return answer(co_await path_.push(std::move(put), std::move(request), caller_.connection));
+}
+
+Task<Answer> PutRequests::on(msg::CommitPut request) {
+  // The client may have stopped waiting for this commit, and now asks again.
+  const auto known = std::ranges::find(committed_, request.put, &CommittedPut::put);
+  if (known != committed_.end()) {
+    const SegmentId segment = known->segment;
+    PRECIS_CO_TRY(co_await caller_.stored([&] {
+      return caller_.parts.catalog.harden(caller_.tenant.name, segment, request.durability);
+    }));
+    PRECIS_CO_ASSIGN(auto info,
+                     caller_.parts.catalog.info(caller_.tenant.name, segment, /*with_plan=*/true));
+    co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
+  }
+  PRECIS_CO_ASSIGN(auto put, find(request.put));
+  const JointPut::Writer writer = &puts_.at(request.put);
+  PRECIS_CO_ASSIGN(auto info, co_await path_.commit(std::move(put), writer, request.durability));
+  puts_.erase(request.put);
+  committed_.push_back({request.put, info.id});
+  keep_latest(committed_);
+  co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
+}
+
+Task<Answer> PutRequests::on(msg::AbortPut request) {
+  PRECIS_CO_ASSIGN(auto put, find(request.put));
+  PRECIS_CO_TRY(path_.abort(*put));
+  puts_.erase(request.put);
+  caller_.parts.memory.retry();
+  co_return answer(Status());
+}
+
+}  // namespace precis

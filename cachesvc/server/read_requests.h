@@ -1,0 +1,30 @@
+// Lookups and gets of one connection.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+
+#include "cachesvc/server/caller.h"
+
+namespace precis {
+
+class ReadRequests {
+ public:
+  using Served = std::function<Status(msg::LayerServed)>;
+  ReadRequests(const Caller& caller, Served served) : caller_(caller), served_(std::move(served)) {}
+
+  Task<Answer> on(msg::Lookup request);
+  Task<Answer> on(std::uint64_t id, msg::Get request);
+  Task<Answer> on(msg::Cancel request);
+  void cancel();  // gets in progress stop at their next layer
+
+ private:
+  const Caller& caller_;
+  const Served served_;
+  std::uint32_t counting_ = 0;  // lookups in progress that count entries
+  std::unordered_map<std::uint64_t, std::shared_ptr<GetPath::Get>> gets_;
+};
+
+}  // namespace precis

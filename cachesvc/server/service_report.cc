@@ -1,0 +1,52 @@
+#include "cachesvc/server/service_report.h"
+
+#include <algorithm>
+
+#include "cachesvc/server/openness.h"
+#include "cachesvc/server/version.h"
+#include "precis/record_format.h"
+
+namespace precis {
+
+msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
+  msg::ServerStatus status;
+  status.server = server_name();
+  // Tenants must not see it.
+  if (parts_.config.tenants.empty()) status.data_dir = parts_.config.data_dir;
+  status.device = std::string(parts_.backend.name());
+  status.rdma = parts_.transport.rdma();
+  status.uptime_seconds = static_cast<double>(parts_.clock.monotonic_ns() - started_ns_) * 1e-9;
+  status.memory_bytes = parts_.arena.used_bytes();
+  status.memory_limit_bytes = parts_.arena.memory().size();
+  add_stored(status, parts_.catalog.totals(tenant), parts_.disk_watch.health(), parts_.loss,
+             parts_.config.tenants.empty());
+  status.exposed = exposed_text(parts_.config, parts_.transport.is_open_to_hosts(),
+                                parts_.transport.is_encrypted(), tenant);
+  return status;
+}
+
+msg::Stats ServiceReport::stats(const std::string& tenant) const {
+  const std::size_t waiting = parts_.memory.waiting() + parts_.put_room.waiting();
+  const std::uint64_t request_bytes = parts_.admission.message_bytes.used();
+  msg::Stats stats{parts_.metrics.rows()};
+  const Catalog::Totals totals = parts_.catalog.totals(tenant);
+  const HotTierStats hot = parts_.hot_tier.stats();
+  auto add = [&](const char* name, std::uint64_t value, const char* help) {
+    stats.rows.push_back({name, static_cast<double>(value), help});
+  };
+  const std::size_t used = parts_.arena.used_bytes() - kSectionAlign;  // without the zero block
+  add("precis_memory_bytes", used, "Arena bytes in use");
+  add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
+      "Arena bytes held by puts under way and reads in progress");
+  add("precis_waiting_requests", waiting, "Requests that wait for memory");
+  add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
+  add("precis_rdma", parts_.transport.rdma() == "off" ? 0 : 1,
+      "1 where the service has an RDMA device for clients of other hosts");
+  add("precis_turns_total", parts_.paths.turns().pieces(),
+      "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
+  add_stored(stats, hot, totals, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
+             parts_.loss.doubt, parts_.disk_watch.health());
+  return stats;
+}
+
+}  // namespace precis

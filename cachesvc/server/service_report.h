@@ -1,0 +1,53 @@
+// The status and the statistics of a service, as a tenant sees them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cachesvc/base/arena.h"
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/config.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/pipeline/path_hasher.h"
+#include "cachesvc/pipeline/payload_memory.h"
+#include "cachesvc/pipeline/put_room.h"
+#include "cachesvc/server/admission.h"
+#include "cachesvc/server/disk_watch.h"
+#include "cachesvc/server/stored_stats.h"
+#include "cachesvc/transport/transport.h"
+#include "precis/kernels.h"
+
+namespace precis {
+
+class ServiceReport {
+ public:
+  // All outlive the report.
+  struct Parts {
+    const Config& config;
+    const Clock& clock;
+    const Metrics& metrics;
+    const Admission& admission;
+    const Arena& arena;
+    const HotTier& hot_tier;
+    const PayloadMemory& memory;
+    const PutRoom& put_room;
+    DiskWatch& disk_watch;
+    const KnownLoss& loss;
+    const Catalog& catalog;
+    const kernels::Backend& backend;
+    PathHasher& paths;
+    const Transport& transport;
+  };
+  explicit ServiceReport(const Parts& parts)
+      : parts_(parts), started_ns_(parts.clock.monotonic_ns()) {}
+
+  msg::ServerStatus status(const std::string& tenant) const;
+  // Statistics of the process. Those of the catalog are of the tenant.
+  msg::Stats stats(const std::string& tenant) const;
+
+ private:
+  const Parts parts_;
+  const std::uint64_t started_ns_;
+};
+
+}  // namespace precis

@@ -1,0 +1,81 @@
+#include "cachesvc/server/session_requests.h"
+
+#include "cachesvc/server/change_text.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+Status check_name(const char* field, const std::string& name) {
+  if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
+  return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
+                         " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
+}
+
+}  // namespace
+
+std::optional<std::string> SessionRequests::tip_of(const std::string& session) const {
+  const auto row = catalog_.session(tenant_, session);
+  if (!row.ok()) return {};
+  return row->tip.is_null() ? "no tip" : row->tip.hex();
+}
+
+Task<Answer> SessionRequests::on(msg::OpenSession request) {
+  PRECIS_CO_TRY(check_name("session name", request.name));
+  const auto before = catalog_.session(tenant_, request.name);
+  PRECIS_CO_ASSIGN(
+      auto row, co_await caller_.stored([&] { return catalog_.open_session(tenant_, request); }));
+  const std::string ttl = ttl_text(row);
+  if (!before.ok()) {
+    caller_.note({.request = "OpenSession", .of = row.name, .is = "made, " + ttl});
+  } else if (ttl != ttl_text(*before)) {
+    caller_.note({.request = "OpenSession", .of = row.name, .was = ttl_text(*before), .is = ttl});
+  }
+  co_return msg::ReplyBody(std::move(row));
+}
+
+Task<Answer> SessionRequests::on(msg::AdvanceSession request) {
+  const auto was = tip_of(request.name);
+  PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
+                                 [&] { return catalog_.advance_session(tenant_, request); }));
+  caller_.note({.request = "AdvanceSession", .of = row.name, .was = was, .is = row.tip.hex()});
+  co_return msg::ReplyBody(std::move(row));
+}
+
+Task<Answer> SessionRequests::on(msg::PinSession request) {
+  const auto before = catalog_.session(tenant_, request.name);
+  PRECIS_CO_ASSIGN(auto row,
+                   co_await caller_.stored([&] { return catalog_.pin_session(tenant_, request); }));
+  caller_.note({"PinSession", row.pinned ? "session pinned" : "session unpinned", row.name,
+                row.pinned ? "its tip stays" : "its tip may go",
+                before.ok() && before->pinned ? "pinned" : "not pinned",
+                row.pinned ? "pinned" : "not pinned"});
+  co_return msg::ReplyBody(std::move(row));
+}
+
+Task<Answer> SessionRequests::on(msg::ForkSession request) {
+  PRECIS_CO_TRY(check_name("new session name", request.new_name));
+  PRECIS_CO_ASSIGN(
+      auto row, co_await caller_.stored([&] { return catalog_.fork_session(tenant_, request); }));
+  caller_.note({.request = "ForkSession", .of = row.name, .is = "made of " + request.name});
+  co_return msg::ReplyBody(std::move(row));
+}
+
+Task<Answer> SessionRequests::on(msg::ShowSession request) {
+  co_return answer(catalog_.session(tenant_, request.name));
+}
+
+Task<Answer> SessionRequests::on(msg::ListSessions request) {
+  co_return answer(
+      co_await caller_.listed([&] { return catalog_.sessions_page(tenant_, request); }));
+}
+
+Task<Answer> SessionRequests::on(msg::RemoveSession request) {
+  const auto was = tip_of(request.name);
+  PRECIS_CO_TRY(
+      co_await caller_.stored([&] { return catalog_.remove_session(tenant_, request.name); }));
+  caller_.note({"RemoveSession", "session removed", request.name, "what was stored stays", was});
+  co_return answer(Status());
+}
+
+}  // namespace precis

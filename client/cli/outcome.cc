@@ -1,0 +1,104 @@
+#include "client/cli/outcome.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "client/cli/json.h"
+#include "precis/printable.h"
+
+namespace precis::cli {
+namespace {
+
+enum ExitCode : int {
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kNotFound = 3,
+  kUnreachable = 4,
+  kDenied = 5
+};
+
+// Whether a login was refused before its token was checked, because wrong tokens came before it.
+bool is_login_wait(const Status& status) {
+  return status.code() == StatusCode::kRejected &&
+         status.message().find("wrong tokens came from") != std::string::npos;
+}
+
+int exit_code(const Status& status) {
+  if (is_login_wait(status)) return kDenied;
+  switch (status.code()) {
+    case StatusCode::kOk: return kOk;
+    case StatusCode::kInvalidArgument: return kUsage;
+    case StatusCode::kNotFound: return kNotFound;
+    case StatusCode::kUnavailable:
+    case StatusCode::kTimedOut: return kUnreachable;
+    case StatusCode::kPermissionDenied: return kDenied;
+    case StatusCode::kRejected:
+    case StatusCode::kOutOfSpace:
+    case StatusCode::kCorruption:
+    case StatusCode::kVersionMismatch:
+    case StatusCode::kUnsupported:
+    case StatusCode::kCanceled:
+    case StatusCode::kInternal: return kFailed;
+  }
+  return kFailed;
+}
+
+// Advice for the next step; empty if the message already contains it.
+std::string advice(const Status& status) {
+  if (is_login_wait(status)) {
+    return "somebody at this address used a wrong token (the service's log and audit log say who): "
+           "check the token, or wait with a longer --timeout";
+  }
+  switch (status.code()) {
+    case StatusCode::kUnavailable:
+      // The host is unknown, nothing listens on the port, or another program does.
+      return "--address HOST:PORT or PRECIS_ADDRESS says where precisd is; precisd --data DIR "
+             "starts one";
+    case StatusCode::kTimedOut:
+      return "the service is slow or stuck: try again with a longer --timeout";
+    case StatusCode::kPermissionDenied:
+      return "give --tenant and --token, or PRECIS_TENANT and PRECIS_TOKEN";
+    case StatusCode::kVersionMismatch: return "use the precisctl that came with that precisd";
+    case StatusCode::kRejected: return "the service is busy: try again in a moment";
+    default: return {};
+  }
+}
+
+// Flushes as well: stdio would drop a write error silently when the program ends.
+Status write_text(std::FILE* to, const std::string& text) {
+  errno = 0;
+  const std::size_t written = std::fwrite(text.data(), 1, text.size(), to);
+  if (written == text.size() && std::fflush(to) == 0) return {};
+  return Status::out_of_space("output: " + std::generic_category().message(errno));
+}
+
+// If that fails, the error cannot be reported.
+void print_error(const Status& status, bool json) {
+  const std::string hint = advice(status);
+  if (json) {
+    Json error{{"code", status_code_name(status.code())}, {"message", status.message()}};
+    if (!hint.empty()) error["advice"] = hint;
+    (void)write_text(stderr, json_text(Json{{"error", error}}));
+    return;
+  }
+  std::string text = fmt::format("precisctl: {}\n", printable_lines(status.message()));
+  if (!hint.empty()) text += fmt::format("  {}\n", hint);
+  (void)write_text(stderr, text);
+}
+
+}  // namespace
+
+int finish(Status status, const std::string& out, bool json) {
+  if (const Status written = write_text(stdout, out); !written.ok()) {
+    status =
+        status.ok() ? written : Status(status.code(), status.message() + "; " + written.message());
+  }
+  if (!status.ok()) print_error(status, json);
+  return exit_code(status);
+}
+
+}  // namespace precis::cli

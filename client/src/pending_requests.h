@@ -1,0 +1,93 @@
+// The requests of a connection that wait for a reply, and when they have waited too long.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "client/src/transport/client_transport.h"
+#include "precis/messages.h"
+
+namespace precis {
+
+// Receives the messages of one request; on the loop's thread, which it must not block.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void on_layer(msg::LayerServed) {}
+  // Called exactly once, and last.
+  virtual void on_reply(Result<msg::ReplyBody> reply) = 0;
+};
+
+// kWhileAlive requests wait as long as the service shows signs of life, kOneTimeout requests for
+// one timeout.
+enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
+
+// The user's memory, registered with the transport and open to the server.
+struct ExposedMemory {
+  std::shared_ptr<Registration> registration;  // shared with its buffer, if it belongs to one
+  std::unique_ptr<Exposure> exposure;          // last, so that it is destroyed first
+};
+
+struct PendingRequest {
+  std::shared_ptr<ReplySink> sink;  // null: no listener. Shared with the waiting thread.
+  Patience patience = Patience::kOneTimeout;
+  std::vector<ExposedMemory> memory;  // open to the server until it has answered
+  // Memory that the server writes to: kept past the deadline and past its other owners, until the
+  // server has answered or the connection is gone. A request without it is forgotten at its
+  // deadline.
+  std::shared_ptr<void> held;
+  // The deadline of the call that the request is part of; past it kTimedOut, whatever the service
+  // does.
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  std::chrono::steady_clock::time_point started{};
+  std::string_view name;  // of the request
+  // Whether to wake the loop's own thread at once for the reply, if no other thread drives the
+  // loop.
+  bool hurried = true;
+};
+
+// On the loop's thread only.
+class PendingRequests {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Shared because a posted function must be copyable; the table is the only owner in effect.
+  using Ptr = std::shared_ptr<PendingRequest>;
+
+  // A request without progress is late after `timeout`.
+  explicit PendingRequests(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  void add(std::uint64_t id, Ptr request);  // and starts its time
+  Ptr find(std::uint64_t id) const;         // null if it is not pending
+  Ptr take(std::uint64_t id);               // removes it; null if it is not pending
+  std::vector<Ptr> take_all();
+  bool empty() const { return rows_.empty(); }
+  std::size_t size() const { return rows_.size(); }
+  std::vector<std::uint64_t> holding_memory() const;  // those with `held`
+
+  void heard() { last_heard_ = Clock::now(); }  // the service sent something
+  // When to check the requests next.
+  Clock::time_point next_check(Clock::time_point now) const;
+  // The check that was due at `due` runs now. Late by much, this process did not run for so long:
+  // it was stopped or got no processor time. The service's messages of that time wait to be read,
+  // so its silence does not count. A caller's deadline is a fixed time and stays.
+  void checked_late(Clock::time_point due);
+  std::vector<std::uint64_t> late(Clock::time_point now) const;
+  // Whether a request waits for a sign of life from the service.
+  bool need_sign_of_life(Clock::time_point now) const;
+  // Why a late request ends. `address`: of the service.
+  Status too_late(const PendingRequest& request, const std::string& address) const;
+
+ private:
+  Clock::time_point since(const PendingRequest& request) const;
+  Clock::duration tick() const;  // how often deadlines are checked
+
+  const std::chrono::milliseconds timeout_;
+  std::unordered_map<std::uint64_t, Ptr> rows_;
+  Clock::time_point last_heard_{};
+};
+
+}  // namespace precis

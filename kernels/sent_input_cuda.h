@@ -1,0 +1,25 @@
+// A layer's input on the device. Includes no CUDA header.
+#pragma once
+
+#include "kernels/common/device.h"
+#include "kernels/score/score_cuda.h"
+#include "precis/kernels.h"
+#include "precis/recipe.h"
+
+namespace precis::kernels {
+
+class SentInput {
+ public:
+  // Enqueues copies of the inputs that the recipe needs. `in` must stay until `stream` has been
+  // waited for. kOutOfSpace if the device has too little memory.
+  Status send(const Recipe& recipe, const LayerInput& in, const Stream& stream);
+  // Describes the sent input.
+  const LayerDevice& layer() const { return layer_; }
+
+ private:
+  LayerDevice layer_;
+  DeviceBuffer keys_, values_, queries_, lse_, external_, query_mean_, query_covariance_, o_proj_,
+      gram_, rope_frequencies_;
+};
+
+}  // namespace precis::kernels
