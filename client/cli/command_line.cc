@@ -28,44 +28,44 @@ CLI::App& add_group(CLI::App& app, const std::string& name, const std::string& h
 
 void add_prefix_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "prefix", "Stored prefixes, segment by segment");
-  CLI::App* ls = add_command(group, "ls", "List them", a,
+  CLI::App* ls = add_command(group, "ls", "List the segments", a,
                              [&a](Context c) { return list_prefixes(c, a.model, a.limit); });
-  ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");
-  ls->add_option("--limit", a.limit, "At most so many")
+  ls->add_option("--model", a.model, "Only segments of this model, by name or fingerprint");
+  ls->add_option("--limit", a.limit, "The most segments to list")
       ->capture_default_str()
       ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
-  CLI::App* show = add_command(group, "show", "Recipe, budget, sizes and plan of one", a,
+  CLI::App* show = add_command(group, "show", "Show a segment's recipe, budget, sizes and plan", a,
                                [&a](Context c) { return show_prefix(c, a.name); });
-  show->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
-  CLI::App* rm = add_command(group, "rm", "Remove one", a,
+  show->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
+  CLI::App* rm = add_command(group, "rm", "Remove a segment", a,
                              [&a](Context c) { return remove_prefix(c, a.name, a.recursive); });
-  rm->add_option("id", a.name, "The id or any unambiguous beginning of it")->required();
-  rm->add_flag("--recursive", a.recursive, "With every segment that stands on it");
-  rm->footer("A session whose tip is removed stays, without one, and says so: see session ls.");
-  CLI::App* trim = add_command(group, "trim", "Keep fewer entries of one, as a put at that budget",
-                               a, [&a](Context c) { return trim_prefix(c, a.trim); });
-  trim->add_option("id", a.trim.id, "The id or any unambiguous beginning of it")->required();
+  rm->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
+  rm->add_flag("--recursive", a.recursive, "Also remove its descendants");
+  rm->footer("A session whose tip is removed stays, without a tip; session ls shows that.");
+  CLI::App* trim =
+      add_command(group, "trim", "Keep fewer entries of a segment, as a put at that budget would",
+                  a, [&a](Context c) { return trim_prefix(c, a.trim); });
+  trim->add_option("id", a.trim.id, "The id, or an unambiguous beginning of it")->required();
   trim->add_option("--keep", a.trim.keep,
                    "A ratio such as 0.2, '128 entries' per head, or '64 MiB' per segment; at most "
-                   "what is stored")
+                   "the stored budget")
       ->required();
-  trim->add_flag("--whole", a.trim.whole,
-                 "With every segment that it stands on; those that store less are left");
-  trim->add_flag("--dry-run", a.trim.dry_run, "Say what would be freed, and change nothing");
+  trim->add_flag("--whole", a.trim.whole, "Also trim its ancestors, except those that store less");
+  trim->add_flag("--dry-run", a.trim.dry_run, "Show how much would be freed, and change nothing");
   trim->add_option("--durability", a.trim.durability, "memory, wal or fsync")
       ->capture_default_str();
 }
 
 void add_session_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "session", "Sessions: names for the tips of prefixes");
-  add_command(group, "ls", "List them", a, list_sessions);
-  CLI::App* show = add_command(group, "show", "One of them", a,
+  add_command(group, "ls", "List the sessions", a, list_sessions);
+  CLI::App* show = add_command(group, "show", "Show a session", a,
                                [&a](Context c) { return show_session(c, a.name); });
-  CLI::App* pin = add_command(group, "pin", "Keep what its tip stands on from removal", a,
-                              [&a](Context c) { return pin_session(c, a.name, true); });
-  CLI::App* unpin = add_command(group, "unpin", "Let it be removed again", a,
+  CLI::App* pin = add_command(group, "pin", "Protect its tip and the tip's ancestors from removal",
+                              a, [&a](Context c) { return pin_session(c, a.name, true); });
+  CLI::App* unpin = add_command(group, "unpin", "Allow their removal again", a,
                                 [&a](Context c) { return pin_session(c, a.name, false); });
-  CLI::App* rm = add_command(group, "rm", "Remove one; its prefix stays", a,
+  CLI::App* rm = add_command(group, "rm", "Remove a session; its prefix stays", a,
                              [&a](Context c) { return remove_session(c, a.name); });
   for (CLI::App* command : {show, pin, unpin, rm}) {
     command->add_option("name", a.name, "The session's name")->required();
@@ -75,20 +75,21 @@ void add_session_commands(CLI::App& app, Arguments& a) {
 void add_budget_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "budget", "Defaults for puts that name no recipe or no budget");
   CLI::App* show = add_command(
-      group, "show", "Every layer, what is in force, and for which models something else is", a,
+      group, "show", "Show the defaults of every scope, those in force, and models with others", a,
       [&a](Context c) { return show_budget(c, a.model); });
-  show->add_option("--model", a.model, "As seen by this model: its name or fingerprint");
+  show->add_option("--model", a.model, "Show the defaults for this model, by name or fingerprint");
 
-  CLI::App* set = group.add_subcommand("set", "Change them, from the next put on");
+  CLI::App* set = group.add_subcommand("set", "Change the defaults, from the next put on");
   set->fallthrough();
-  set->add_option("--model", a.model, "For this model alone: its name or fingerprint");
+  set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
   CLI::Option* recipe = set->add_option("--recipe", a.recipe,
                                         "A preset such as global_kvdiff, "
                                         "preset(param=value, ...), or JSON");
   CLI::Option* keep = set->add_option("--keep", a.keep,
                                       "A ratio such as 0.3, '128 entries' per "
                                       "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
-  CLI::Option* unset = set->add_flag("--unset", a.unset, "Say nothing here: the wider scope holds");
+  CLI::Option* unset = set->add_flag(
+      "--unset", a.unset, "Remove the defaults of this scope: those of the wider scope apply");
   unset->excludes(recipe)->excludes(keep);
   set->callback([&a, recipe, keep] {
     BudgetChange change;
@@ -104,25 +105,26 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
 
 void add_profile_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
-  CLI::App* add = add_command(group, "add", "Load one into the service", a,
+  CLI::App* add = add_command(group, "add", "Add a profile to the service", a,
                               [&a](Context c) { return add_profile(c, a.file, a.model); });
-  add->add_option("file", a.file, "JSON as precis profile build writes it")->required();
+  add->add_option("file", a.file, "The JSON file that precis profile build wrote")->required();
   add->add_option(
       "--model", a.model,
-      "For this registered model of the same weights, its name or fingerprint; else the "
+      "The registered model with the same weights, by name or fingerprint; by default the "
       "one that the file names");
-  CLI::App* ls = add_command(group, "ls", "List them", a,
+  CLI::App* ls = add_command(group, "ls", "List the profiles", a,
                              [&a](Context c) { return list_profiles(c, a.model); });
-  ls->add_option("--model", a.model, "Only of this model: its name or fingerprint");
-  CLI::App* show = add_command(group, "show", "What one was built for, and of", a, [&a](Context c) {
-    return show_profile(c, a.model, a.name, a.file);
-  });
-  show->add_option("--out", a.file, "Write its JSON there, as profile add takes it");
-  CLI::App* rm = add_command(group, "rm", "Remove one; what was stored by it stays", a,
+  ls->add_option("--model", a.model, "Only profiles of this model, by name or fingerprint");
+  CLI::App* show =
+      add_command(group, "show", "Show a profile's model, scorer and origin", a,
+                  [&a](Context c) { return show_profile(c, a.model, a.name, a.file); });
+  show->add_option("--out", a.file, "Also write its JSON to this file, for profile add");
+  CLI::App* rm = add_command(group, "rm", "Remove a profile; segments stored with it stay", a,
                              [&a](Context c) { return remove_profile(c, a.model, a.name); });
   for (CLI::App* command : {show, rm}) {
     command->add_option("name", a.name, "The profile's name")->required();
-    command->add_option("--model", a.model, "Whose, where several have one of that name");
+    command->add_option("--model", a.model,
+                        "The profile's model, if several models have a profile of that name");
   }
 }
 
@@ -152,14 +154,15 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_option("--token", a.options.token, "The tenant's token; better set in the environment")
       ->envname("PRECIS_TOKEN");
   app.add_option("--tls-ca", a.options.tls_ca,
-                 "TLS: who signed the service's certificate: a PEM file, or system")
+                 "TLS: the CA that signed the service's certificate: a PEM file, or system")
       ->envname("PRECIS_TLS_CA");
-  app.add_option("--tls-cert", a.options.tls_cert, "Mutual TLS: the own certificate, a PEM file")
+  app.add_option("--tls-cert", a.options.tls_cert,
+                 "Mutual TLS: the client's certificate, a PEM file")
       ->envname("PRECIS_TLS_CERT");
-  app.add_option("--tls-key", a.options.tls_key, "Mutual TLS: its key, a PEM file")
+  app.add_option("--tls-key", a.options.tls_key, "Mutual TLS: the certificate's key, a PEM file")
       ->envname("PRECIS_TLS_KEY");
   app.add_option("--rdma", a.options.rdma,
-                 "RDMA: auto (where both hosts have a device), off, or devices such as mlx5_0:1")
+                 "RDMA: auto (if both hosts have a device), off, or devices such as mlx5_0:1")
       ->envname("PRECIS_RDMA")
       ->capture_default_str();
   app.add_option_function<std::string>(
@@ -176,20 +179,22 @@ void describe(CLI::App& app, Arguments& a) {
   app.require_subcommand(1);
   add_options(app, a);
   app.set_version_flag("--version", "precisctl " PRECIS_VERSION);
-  add_command(app, "status", "Is it up, and what does it hold", a, show_status);
+  add_command(app, "status", "Show whether the service is up, and what it stores", a, show_status);
   CLI::App& model = add_group(app, "model", "Registered models");
-  add_command(model, "ls", "List them", a, list_models);
+  add_command(model, "ls", "List the models", a, list_models);
   add_prefix_commands(app, a);
   add_session_commands(app, a);
   add_profile_commands(app, a);
   add_budget_commands(app, a);
-  add_command(app, "stats",
-              "Counters and gauges of the service; those of what is stored, the tenant's", a,
-              show_stats);
+  add_command(
+      app, "stats",
+      "Show counters and gauges of the service; those of stored data count the tenant's only", a,
+      show_stats);
   CLI::App* fsck = add_command(
-      app, "fsck", "Read and check every segment of the tenant; damaged ones serve no more", a,
+      app, "fsck",
+      "Read and check every segment of the tenant; damaged ones are taken out of service", a,
       [&a](Context c) { return check_store(c, a.repair); });
-  fsck->add_flag("--repair", a.repair, "Remove what is damaged, with what stands on it");
+  fsck->add_flag("--repair", a.repair, "Remove damaged segments and their descendants");
 }
 
 std::string misuse(const CLI::App& app, const CLI::ParseError& error) {

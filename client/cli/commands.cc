@@ -216,7 +216,7 @@ Status remove_profile(Context context, const std::string& model, const std::stri
   PRECIS_ASSIGN(const Digest fingerprint, find_profile_model(context.client, model, name));
   PRECIS_TRY(context.client.remove_profile(fingerprint, name));
   context.out += context.json ? json_text(Json{{"removed", name}})
-                              : fmt::format("removed profile {}; what was stored by it stays\n",
+                              : fmt::format("removed profile {}; segments stored with it stay\n",
                                             printable(name));
   return {};
 }

@@ -123,7 +123,7 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   for (const Damaged& each : found.damaged)
     text += fmt::format("damaged: {}\n", printable(each.damage));
   if (found.fallen_segments > 0) {
-    text += fmt::format("{}, {}: whole, but standing on what is damaged\n",
+    text += fmt::format("{}, {}: whole, but with a damaged ancestor\n",
                         counted(found.fallen_segments, "segment"), bytes_text(found.fallen_bytes));
   }
   for (const Damaged& each : found.unread) {
@@ -133,7 +133,7 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
     text += fmt::format("missing: {}\n", recovery_text(found.recovery));
   }
   if (removed.segments > 0) {
-    text += fmt::format("removed {}, {}: what was damaged and what stood on it\n",
+    text += fmt::format("removed {}, {}: the damaged segments and their descendants\n",
                         counted(removed.segments, "segment"), bytes_text(removed.bytes));
   }
   return text;
@@ -150,11 +150,12 @@ Status verdict(const Found& found, bool repaired) {
   }
   if (!found.damaged.empty() && !repaired) {
     return Status::corruption(fmt::format(
-        "of {} {} damaged and {} on what is, all out of service; putting what is damaged again "
-        "heals it, fsck --repair removes it with what stands on it{}{}",
+        "of {} {} damaged and {} a damaged ancestor; all of these are out of service. Put the "
+        "damaged segments again to restore them, or remove them and their descendants with "
+        "fsck --repair{}{}",
         counted(found.damaged.size() + found.fallen_segments + found.segments, "segment"),
         found.damaged.size() == 1 ? "1 is" : fmt::format("{} are", found.damaged.size()),
-        found.fallen_segments == 1 ? "1 stands" : fmt::format("{} stand", found.fallen_segments),
+        found.fallen_segments == 1 ? "1 has" : fmt::format("{} have", found.fallen_segments),
         unread.empty() ? "" : "; ", unread));
   }
   if (found.recovery.doubtful) {

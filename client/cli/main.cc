@@ -26,7 +26,7 @@ int run(const Arguments& args) {
 int main(int argc, char** argv) {
   Arguments args;
   args.options.client_name = "precisctl/" PRECIS_VERSION;
-  CLI::App app("Looks into a running precisd and changes what may be changed live.", "precisctl");
+  CLI::App app("Inspects a running precisd and changes its live settings.", "precisctl");
   app.footer(kExitCodes);
   describe(app, args);
   try {

@@ -50,7 +50,7 @@ int exit_code(const Status& status) {
 // Advice for the next step; empty if the message already contains it.
 std::string advice(const Status& status) {
   if (is_login_wait(status)) {
-    return "somebody at this address used a wrong token (the service's log and audit log say who): "
+    return "a client at this address used a wrong token (the service's log and audit log name it): "
            "check the token, or wait with a longer --timeout";
   }
   switch (status.code()) {

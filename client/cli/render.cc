@@ -216,7 +216,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
 std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models) {
   Facts facts;
   facts.add("id", row.id.hex());
-  facts.add("parent", row.parent.is_null() ? "none, it stands on the root" : row.parent.hex());
+  facts.add("parent", row.parent.is_null() ? "none, it begins at the root" : row.parent.hex());
   facts.add("model", model_name(row.model, models));
   if (!row.adapter.empty()) facts.add("adapter", row.adapter);
   facts.add("tokens",
@@ -233,7 +233,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("made", when_text(row.created_unix_ms));
   facts.add("hits", count_text(row.hits));
   facts.add("children", count_text(row.children));
-  facts.add("tier", row.out_of_service ? "damaged, or stands on what is: see precisctl fsck"
+  facts.add("tier", row.out_of_service ? "damaged, or has a damaged ancestor: see precisctl fsck"
                                        : tier_text(row));
   std::string text = facts.text();
   if (row.plan) text += "\nentries kept, by layer and head\n" + plan_text(*row.plan);

@@ -95,11 +95,11 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
     return {};
   }
   for (const auto& [id, why] : done.left) {
-    context.out += fmt::format("left as it is: {}\n", printable(why.message()));
+    context.out += fmt::format("not trimmed: {}\n", printable(why.message()));
   }
   for (const SegmentId& id : done.unchanged) {
-    context.out += fmt::format("left as it is: segment {} keeps no more than {} already\n",
-                               id.hex(), how.keep);
+    context.out +=
+        fmt::format("not trimmed: segment {} already keeps at most {}\n", id.hex(), how.keep);
   }
   context.out +=
       fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",

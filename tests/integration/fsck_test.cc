@@ -78,7 +78,7 @@ TEST_CASE("fsck finds what has rotted on disk, and removes it when told to", "[i
     CHECK(row["out_of_service"] == (row["id"] != other.id.hex()));
   }
   CHECK(ctl({"prefix", "ls"}).out.find(" damaged ") != std::string::npos);
-  CHECK(ctl({"prefix", "show", one.id.hex()}).out.find("damaged, or stands on") !=
+  CHECK(ctl({"prefix", "show", one.id.hex()}).out.find("damaged, or has a damaged ancestor") !=
         std::string::npos);
 
   report = ctl_json({"fsck", "--repair"});

@@ -32,7 +32,7 @@ TEST_CASE("a login that waits for wrong tokens is told so, waited for, and let i
   use_up();
   const Ran told = ctl("700ms");
   CHECK(told.exit_code == 5);
-  CHECK_THAT(told.err, Contains("somebody at this address used a wrong token") &&
+  CHECK_THAT(told.err, Contains("a client at this address used a wrong token") &&
                            Contains("audit log") && !Contains("busy"));
   CHECK(ctl("10s").exit_code == 0);  // after the delay
   use_up();

@@ -108,9 +108,10 @@ TEST_CASE("fsck counts what stands on damage apart from what can be read", "[cli
   using enum Health;
   Segments service{{kWhole, kDamaged, kWhole, kWhole, kWhole}, /*children=*/{1, 2, 3}};
   const Outcome found = fsck(service);
-  CHECK_THAT(found.status.message(), Catch::Contains("of 5 segments 1 is damaged and 2 stand on"));
+  CHECK_THAT(found.status.message(),
+             Catch::Contains("of 5 segments 1 is damaged and 2 have a damaged ancestor"));
   CHECK_THAT(found.out, Catch::Contains("tenant red: 2 segments, 20 B: whole\n") &&
-                            Catch::Contains("2 segments, 20 B: whole, but standing on"));
+                            Catch::Contains("2 segments, 20 B: whole, but with a damaged"));
   const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
   CHECK(report["whole_segments"] == 2);
   CHECK(report["on_damaged_segments"] == 2);
