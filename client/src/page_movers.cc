@@ -50,8 +50,8 @@ Result<std::shared_ptr<PageMover>> PageMovers::find(const PagedRows& keys,
   if (keys.space == MemorySpace::kHost) return host_;
   auto mover = on_device(keys.device);
   if (mover.status().code() == StatusCode::kUnsupported) {
-    return Status::unsupported("pages: they lie " + place_of(keys) + ", which is not to be had: " +
-                               mover.status().message() + "; take pages in host memory");
+    return Status::unsupported("pages: memory " + place_of(keys) + " is not available: " +
+                               mover.status().message() + "; use pages in host memory");
   }
   PRECIS_TRY(mover.status().with_context("pages"));
   PRECIS_TRY((*mover)->check(keys).with_context("pages.keys"));

@@ -208,8 +208,9 @@ Status check_paged_rows(const ModelSpec& model, const PagedRows& keys, const Pag
   PRECIS_TRY(check_rows(model, "pages.keys", keys));
   PRECIS_TRY(check_rows(model, "pages.values", values));
   if (keys.page_rows == values.page_rows) return {};
-  return Status::invalid("pages: of keys " + text(keys.page_rows) + " rows, of values " +
-                         text(values.page_rows) + ", must be alike");
+  return Status::invalid("pages: pages of keys have " + text(keys.page_rows) +
+                         " rows, pages of values " + text(values.page_rows) +
+                         "; both must have the same");
 }
 
 Status check_table(std::span<const std::uint32_t> table, const PagedRows& keys,

@@ -117,8 +117,8 @@ Status Put::Impl::begin_anew(Retry& retry) {
   PRECIS_TRY(begin(retry));
   if (begun.segment == before.segment) return {};
   return Status::unavailable(
-      "after the connection was lost the path stands on another parent, or "
-      "the budget in force is another: put again");
+      "since the connection was lost, the path's parent or the budget in force has changed: put "
+      "again");
 }
 
 // ---- push ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ Status Put::Impl::answered(Ahead& ahead) {
     if (gone && !elsewhere) {
       if (holds_bytes_) {
         return Status::unavailable(failed.message() +
-                                   "; of what was pushed nothing is left: put again");
+                                   "; the bytes pushed so far are lost: put again");
       }
       PRECIS_TRY(ahead.retry.again(failed));
       PRECIS_TRY(begin_anew(ahead.retry));
@@ -272,8 +272,8 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
     if (lost.ok() && begun.already_stored) continue;
     if (lost.ok()) {
       lost = Status::unavailable(
-          "the connection was lost before the put was committed, and of what "
-          "was pushed nothing is left: put again");
+          "the connection was lost before the put was committed, and the pushed layers are lost: "
+          "put again");
     }
     if (channel != before) end(lost);  // the new put holds memory
     return lost;

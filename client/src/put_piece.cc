@@ -35,7 +35,7 @@ Status check_shapes(const ModelSpec& model, const LayerPush& push) {
   if (heads != push.values.num_heads || push.keys.num_tokens != push.values.num_tokens) {
     return Status::invalid("keys are [" + text(heads) + ", " + text(push.keys.num_tokens) +
                            ", d], values [" + text(push.values.num_heads) + ", " +
-                           text(push.values.num_tokens) + ", d]: they must be alike");
+                           text(push.values.num_tokens) + ", d]: they must have the same shape");
   }
   if (heads == 0 || push.head_begin >= model.num_kv_heads ||
       heads > model.num_kv_heads - push.head_begin) {

@@ -224,7 +224,7 @@ def test_what_is_no_page_is_refused_by_name(cache, model):
     refused("must be .precis.Pages, table, starts.", (good, table))
     refused("pages.keys: dtype f16", (precis.Pages(keys.astype(np.float16), values), table, starts))
     refused("pages.values: head_dim 8", (precis.Pages(keys, values[..., :8]), table, starts))
-    refused("of keys 16 rows, of values 8", (precis.Pages(keys, values[:, :8]), table, starts))
+    refused("16 rows, pages of values 8", (precis.Pages(keys, values[:, :8]), table, starts))
     still = torch.zeros(1, ROWS, dim).expand(64, -1, -1)
     refused("pages.keys: .* a page reaches over more", (precis.Pages(still, values), table, starts))
     same = torch.zeros(64, 1, dim).expand(-1, ROWS, -1)
@@ -304,7 +304,7 @@ class SaysItIsOn:
 
 def test_pages_on_a_device_that_is_not_there_say_what_to_do(model):
     arrays = room("f32", 64, model.spec.head_dim, "rows")
-    said = "pages: they lie on device 999, which is not to be had: .*; take pages in host memory"
+    said = "pages: memory on device 999 is not available: .*; use pages in host memory"
     with pytest.raises(precis.Unsupported, match=said):
         precis.Pages(*(SaysItIsOn(array, (2, 999)) for array in arrays))
     with pytest.raises(precis.InvalidArgument, match="keys lie on device 0, values in host memory"):

@@ -123,7 +123,7 @@ def test_a_signal_handler_within_a_call_of_a_put_cannot_make_another(cache, mode
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert caught and "this thread is in a call of it already" in caught[0]
+    assert caught and "this thread is already in one of its calls" in caught[0]
 
 
 @pytest.mark.parametrize("call", ["lookup", "commit", "compress", "push"])
@@ -219,7 +219,7 @@ def test_in_a_forked_child_every_call_says_to_connect_anew(where):
             call()
         except precis.Unavailable as error:
             assert str(error) == (
-                "this client was opened in another process; connect anew after fork"
+                "this client was opened in another process; connect again after fork"
             ), error
         else:
             raise AssertionError("the call went on")

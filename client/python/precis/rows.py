@@ -257,7 +257,7 @@ class ServerStatus:
     transport: str
     device: str
     rdma: str
-    """The service's device in words, or "off"; `transport` says whether this client uses it."""
+    """The service's RDMA device in words, or "off"; `transport` says if this client uses RDMA."""
     uptime_seconds: float
     segments: int
     sessions: int
@@ -266,24 +266,24 @@ class ServerStatus:
     memory_bytes: int
     memory_limit_bytes: int
     segments_out_of_service: int
-    """Damaged, or standing on what is."""
+    """Damaged segments and their descendants."""
     disk_free_bytes: int
     disk_min_free_bytes: int
-    """Puts that would leave less free are refused."""
+    """Puts that would leave less free space are refused."""
     disk_low: bool
-    """Puts are being refused for want of space."""
+    """Puts are refused because the disk is short of space."""
     disk_fault: str
-    """Why changes fail until an operator acts; empty where nothing is wrong."""
+    """The reason why changes fail until an operator acts; empty if they do not."""
     exposed: str
-    """Why others on the network may read or change what is stored; empty where they may not."""
+    """The reason why others on the network can read or change stored data; empty if they cannot."""
     doubtful_recovery: bool
-    """Acknowledged changes are missing, or may be, and nobody has accepted that."""
+    """Acknowledged changes are missing or may be, and no operator has accepted the loss."""
     lost_changes: int
-    """So many; 0 where that is not known."""
+    """How many changes are missing; 0 if that is unknown."""
     kept_bytes: int
-    """Bytes of payload that nothing names, kept for them at the service's start."""
+    """Bytes of payload without a row, kept at the service's start for the missing changes."""
     kept_log_bytes: int
-    """Bytes of logs from before the recovery, kept as well."""
+    """Bytes of kept logs from before the recovery."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

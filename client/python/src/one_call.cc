@@ -17,13 +17,13 @@ constexpr std::chrono::milliseconds kAskEvery{100};
 OneCall::In::In(OneCall& calls) : calls_(calls) {
   if (calls_.owner_.load() == std::this_thread::get_id()) {
     raise(Status::invalid(calls_.what_ +
-                          ": this thread is in a call of it already; what interrupts a call, a "
-                          "signal's handler say, cannot make another"));
+                          ": this thread is already in one of its calls; code that interrupts a "
+                          "call, for example a signal handler, cannot make another call"));
   }
   if (calls_.try_enter()) return;
   if (!without_gil([this] { return calls_.enter_without_gil(); })) {
-    raise(Status::canceled(calls_.what_ +
-                           ": interrupted while it waited for another thread's call of it"));
+    raise(
+        Status::canceled(calls_.what_ + ": interrupted while it waited for another thread's call"));
   }
 }
 

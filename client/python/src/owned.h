@@ -20,7 +20,7 @@ class Maker {
   void check() const {
     if (!is_this_process()) {
       raise(Status::unavailable(
-          "this client was opened in another process; connect anew after fork"));
+          "this client was opened in another process; connect again after fork"));
     }
   }
 

@@ -52,7 +52,7 @@ void PutHandle::layer(std::uint32_t layer, const LayerPush& push, bool wait) {
 
 Result<msg::SegmentInfo> PutHandle::commit_without_gil(Durability durability) {
   if (!state_->calls.enter_without_gil()) {
-    return Status::canceled("put: interrupted while it waited for another thread's call of it");
+    return Status::canceled("put: interrupted while it waited for another thread's call");
   }
   auto outcome = state_->put->commit(durability);
   state_->calls.leave();

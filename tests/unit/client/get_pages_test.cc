@@ -142,8 +142,8 @@ TEST_CASE("a get into a device that is not there says what to do", "[client]") {
   const auto match = match_of(serving.model, serving.segments);
   const Status status = client->get(match, Budget::all(), {.pages = own.out()}).status();
   CHECK(status.code() == StatusCode::kUnsupported);
-  CHECK_THAT(status.message(), Catch::Matchers::StartsWith("pages: they lie on device 999"));
-  CHECK_THAT(status.message(), Catch::Matchers::EndsWith("; take pages in host memory"));
+  CHECK_THAT(status.message(), Catch::Matchers::StartsWith("pages: memory on device 999"));
+  CHECK_THAT(status.message(), Catch::Matchers::EndsWith("; use pages in host memory"));
 }
 
 }  // namespace

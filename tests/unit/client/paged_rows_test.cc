@@ -95,7 +95,8 @@ TEST_CASE("pages that aren't what they are said to be are refused by name", "[cl
   CHECK_THAT(refused([](auto& p) { p.data = nullptr; }), Contains("no memory"));
   CHECK_THAT(refused([](auto& p) { p.num_pages = 0; }), Contains("0 pages of 4 rows"));
   CHECK_THAT(refused([](auto& p) { p.page_rows = 0; }), Contains("pages of 0 rows"));
-  CHECK_THAT(refused([](auto& p) { p.page_rows = 3; }), Contains("of keys 3 rows, of values 4"));
+  CHECK_THAT(refused([](auto& p) { p.page_rows = 3; }),
+             Contains("of keys have 3 rows, pages of values 4"));
   CHECK_THAT(refused([](auto& p) { p.page_rows = 5; }), Contains("so a page reaches over more"));
   CHECK_THAT(refused([](auto& p) { p.page_stride_bytes = 127; }), Contains("reaches over more"));
   CHECK_THAT(refused([](auto& p) { p.row_stride_bytes = 28; }), Contains("they overlap"));

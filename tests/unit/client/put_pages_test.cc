@@ -172,8 +172,8 @@ TEST_CASE_METHOD(PagesFixture, "a push out of a device that is not there says wh
   CHECK(status.code() == StatusCode::kUnsupported);
   using Catch::Matchers::EndsWith;
   using Catch::Matchers::StartsWith;
-  CHECK_THAT(status.message(), StartsWith("layer 1: pages: they lie on device 999, which is not"));
-  CHECK_THAT(status.message(), EndsWith("; take pages in host memory"));
+  CHECK_THAT(status.message(), StartsWith("layer 1: pages: memory on device 999 is not"));
+  CHECK_THAT(status.message(), EndsWith("; use pages in host memory"));
 }
 
 TEST_CASE("memory that rows were gathered into is used again, and little of it is kept",

@@ -162,7 +162,7 @@ TEST_CASE_METHOD(PutFixture, "a wrong push is refused here, naming what is wrong
   }
   SECTION("values unlike keys") {
     push.values = heads(spec.num_kv_heads, kNew - 1);
-    said = "must be alike";
+    said = "must have the same shape";
   }
   SECTION("too many tokens") {
     push.keys = push.values = heads(spec.num_kv_heads, kNew + 1);
