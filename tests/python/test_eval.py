@@ -278,8 +278,8 @@ def test_presets_stand_beside_their_press_and_selectors_beside_their_base():
     critical = row("criticalkv", 0.4, [[0.1, 0.3], [0.2, 0.2]])
     press = row("SnapKV", 0.45, None, source="kvpress", beside="snapkv")
     found = {heading: table for heading, _, table in sections(results_of(base, critical, press))}
-    assert found["Beside kvpress"][1] == [["snapkv", "SnapKV", "+0.05 ±0.00"]]
-    assert found["Claims: what a selector changes"][1] == [["criticalkv", "snapkv", "75.0%"]]
+    assert found["Compared with kvpress"][1] == [["snapkv", "SnapKV", "+0.05 ±0.00"]]
+    assert found["Claims: the effect of a selector"][1] == [["criticalkv", "snapkv", "75.0%"]]
     assert not list(sections(results_of(critical)))
 
 
@@ -291,7 +291,7 @@ def test_learnt_budgets_stand_beside_those_of_a_rule_with_the_same_scores():
     pyramid = row("keydiff(layers=pyramid)", [0.4, 0.2])
     table = sections(results_of(learnt, uniform, pyramid, row("snapkv", [0.1, 0.1])))
     ((heading, _, (header, rows)),) = table
-    assert heading == "Claims: what learnt budgets change"
+    assert heading == "Claims: the effect of learnt budgets"
     assert header == ["learnt budgets", "base", "@20%"]
     assert rows == [
         ["lukv", "keydiff", "-50% (0.150 for 0.300)"],

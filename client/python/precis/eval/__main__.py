@@ -87,7 +87,7 @@ def split_recipes(text: str) -> list[str]:
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog,
-        description="Judges recipes on a model and a text: facts hidden in contexts that are "
+        description="Judges recipes on a model and a text: facts are hidden in contexts, which are "
         "compressed before any question is known.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -97,27 +97,29 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add(
         "--recipes",
         metavar="A,B,...",
-        help="presets or recipes; all stands for every preset [those that need nothing]",
+        help="presets or recipes; all: every preset [those that need no other input]",
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
-    add("--contexts", type=int, metavar="N", help=f"[{_CONTEXTS}, quick {_QUICK_CONTEXTS}]")
-    add("--tokens", type=int, default=_TOKENS, metavar="N", help="of a context")
+    add(
+        "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
+    )
+    add("--tokens", type=int, default=_TOKENS, metavar="N", help="length of a context")
     add(
         "--text",
         action="append",
         type=Path,
         metavar="FILE",
-        help="made contexts of; may be repeated [licences of this machine]",
+        help="a text to make contexts of; may be repeated [licences of this machine]",
     )
     add(
         "--profile",
         action="append",
         metavar="FILE",
-        help="for recipes that take their budgets from one, or the name of a shipped one; may be "
-        "repeated",
+        help="a profile for recipes that need one: a file, or the name of a shipped profile; may "
+        "be repeated",
     )
-    add("--seed", type=int, default=0, help="of contexts and needles")
-    add("--kvpress", action="store_true", help="also kvpress's presses, on the same contexts")
+    add("--seed", type=int, default=0, help="for contexts and needles")
+    add("--kvpress", action="store_true", help="also judge kvpress's presses, on the same contexts")
     add("--json", type=Path, metavar="FILE", help="writes the figures")
     add("--html", type=Path, metavar="FILE", help="writes a page with tables and plots")
     add("--markdown", type=Path, metavar="FILE", help="writes the tables")
@@ -127,7 +129,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         action="append",
         type=Path,
         metavar="FILE",
-        help="shows what --json wrote, and runs nothing; several of the same contexts as one",
+        help="shows what --json wrote, and runs nothing; several of the same contexts are merged",
     )
     return parser
 

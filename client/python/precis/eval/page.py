@@ -70,10 +70,10 @@ def _about(results: Results) -> str:
     return (
         f"{model['name']} ({model['revision'] or 'no revision'}): {model['num_layers']} layers, "
         f"{model['num_q_heads']} query heads over {model['num_kv_heads']} KV heads of "
-        f"{model['head_dim']}, {model['dtype']}. Every context has four hidden facts; it is "
-        "compressed before any question is known, and the questions are asked with positions that "
-        f"go on from its original length. Precis {settings['precis']}, {settings['seconds']:.0f} s "
-        "in all."
+        f"{model['head_dim']}, {model['dtype']}. Every context has four hidden facts and is "
+        "compressed before any question is known. The positions of a question continue from the "
+        f"context's original length. Precis {settings['precis']}, {settings['seconds']:.0f} s in "
+        "all."
     )
 
 

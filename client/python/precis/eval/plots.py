@@ -49,9 +49,9 @@ CAPTIONS = {
     "nll": "Negative log-likelihood of the answers against stored bytes; lower is better. The "
     "dashed line is the full cache.",
     "accuracy": "Share of right answers against stored bytes. The dashed line is the full cache.",
-    "perturbation": "How far attention's output moves, layer by layer, for queries of a "
-    "continuation.",
-    "plans": "Entries kept of every (layer, KV head) of the first context.",
+    "perturbation": "Relative L2 distance between attention's output over the kept entries and "
+    "over the full cache, per layer, for queries of a continuation.",
+    "plans": "Entries kept per (layer, KV head), for the first context.",
 }
 
 

@@ -108,23 +108,23 @@ def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cel
     """Further tables that have rows: heading, explanation, header and rows."""
     for heading, what, table in (
         (
-            "Beside kvpress",
-            "NLL of our preset above that of the press on the same contexts, ± its standard error "
+            "Compared with kvpress",
+            "NLL of our preset minus that of the press on the same contexts, ± its standard error "
             "over contexts. A preset of policies.md may differ from the press's own defaults.",
             beside_kvpress(results),
         ),
         (
-            "Claims: what a selector changes",
-            "CriticalKV claims that the output, after W_O, moves less (L1) than under its base "
-            "policy: the share of (layer, query head) in which it does, for queries of a "
-            "continuation.",
+            "Claims: the effect of a selector",
+            "CriticalKV claims that the output after W_O moves less (L1) than under its base "
+            "policy. Shown is the share of (layer, query head) pairs where it does, for queries of "
+            "a continuation.",
             claims.selectors(results),
         ),
         (
-            "Claims: what learnt budgets change",
+            "Claims: the effect of learnt budgets",
             "LU-KV claims that budgets learnt offline move the output less than uniform and "
-            "pyramid ones, with the same scorer: the mean of its relative L2 distance over layers, "
-            "against the base's.",
+            "pyramid budgets with the same scorer. Shown is the change of the relative L2 "
+            "distance, a mean over layers, and that distance for the learnt budgets and the base.",
             claims.budgets(results),
         ),
     ):
@@ -143,12 +143,13 @@ def failures(results: Results) -> Iterator[str]:
 
 
 LEGEND = (
-    "right: answers of which every token is the greedy choice. NLL: mean negative log-likelihood "
-    "of the answers' tokens, above that of the full cache on the same contexts, ± its standard "
-    "error over contexts. moved: relative L2 distance of attention's output for queries of a "
-    "continuation, mean over layers. bytes: stored, of K and V uncompressed, positions, seats and "
-    "scores included. model s: what the model spends after its prefill to make what the scorer "
-    "wants. compress s: from scores to records, one context at the largest budget."
+    "right: share of answers whose every token is the greedy choice. NLL: mean negative "
+    "log-likelihood of the answers' tokens minus that of the full cache on the same contexts, ± "
+    "its standard error over contexts. moved: relative L2 distance between attention's output "
+    "over the kept entries and over the full cache, for queries of a continuation, as a mean over "
+    "layers. bytes: stored size, with positions, seats and scores, as a share of uncompressed K "
+    "and V. model s: the model's seconds after its prefill to compute the scorer's inputs. "
+    "compress s: seconds from scores to records, for one context at the largest budget."
 )
 
 
