@@ -18,7 +18,7 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
   const ModelKey key{std::string(tenant), fingerprint};
   std::lock_guard changing(changes_);
   if (!models_.contains(key)) {
-    PRECIS_TRY(check_rope_scaling(model));  // for a known model a refusal would be too late
+    PRECIS_TRY(check_rope_scaling(model));  // a model that is registered already is not refused
     const auto [first, last] = models_of(tenant);
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
       return Status::rejected("tenant '" + key.first + "' has its " +

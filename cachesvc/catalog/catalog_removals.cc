@@ -10,8 +10,8 @@
 namespace precis {
 namespace {
 
-// Layers of the segments that one change removes, and the pause between two such changes, in which
-// other changes can run.
+// The most layers that one change removes (or one segment with more), and the pause between two
+// such changes, in which other changes can run.
 constexpr std::size_t kLayersOfRemoval = 4096;
 constexpr std::chrono::milliseconds kBetweenRemovals{1};
 
