@@ -11,7 +11,7 @@ namespace precis {
 msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
   msg::ServerStatus status;
   status.server = server_name();
-  // Tenants must not see it.
+  // A tenant must not see it.
   if (parts_.config.tenants.empty()) status.data_dir = parts_.config.data_dir;
   status.device = std::string(parts_.backend.name());
   status.rdma = parts_.transport.rdma();
