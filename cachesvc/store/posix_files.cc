@@ -138,7 +138,7 @@ class PosixFile final : public File {
   Result<std::uint64_t> taken() override {
     struct stat told {};
     if (::fstat(file_.get(), &told) != 0) return from_errno(errno, "looking at " + path_);
-    return static_cast<std::uint64_t>(told.st_blocks) * 512;  // whatever st_blksize is
+    return static_cast<std::uint64_t>(told.st_blocks) * 512;  // its unit, whatever st_blksize is
   }
 
   Status punch(std::uint64_t offset, std::uint64_t size) override {

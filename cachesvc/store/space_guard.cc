@@ -106,7 +106,8 @@ void SpaceGuard::release(std::uint64_t size_bytes) {
   if (gone < held_) {
     const auto file = folder_->open(kReserveName);
     if (file.ok() && (*file)->punch(held_ - gone, gone).ok()) {
-      (void)(*file)->sync();  // a journal reuses freed blocks only after its commit
+      // A file system with a journal reuses freed blocks only after its journal's commit.
+      (void)(*file)->sync();
       held_ -= gone;
       return;
     }

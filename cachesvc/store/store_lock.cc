@@ -101,7 +101,7 @@ Result<StoreLock> lock_store(const std::string& dir) {
   const std::string path = dir + "/store.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) return failed(errno, dir, path);
-  StoreLock lock(std::move(file));  // registered first: a thread may fork before it locks
+  StoreLock lock(std::move(file));  // registered first: another thread may fork before flock()
   // The lock belongs to the open file, not to the process, so a second open in this process fails
   // too.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;

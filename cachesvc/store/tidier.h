@@ -38,7 +38,7 @@ class Tidier {
   std::atomic<std::uint64_t> passes_ = 0;
   std::mutex mutex_;
   std::condition_variable_any wanted_;
-  // Guarded by mutex_. True at first: files may be sparse and the disk full.
+  // Guarded by mutex_. True at first: files may have few live values, and the disk may be full.
   bool untidy_ = true, failing_ = true;
   std::jthread thread_;  // last: it uses all of the above
 };
