@@ -12,7 +12,7 @@
 namespace precis {
 namespace {
 
-// Up to this many counts, the loop itself checks them: that takes no longer than waking a thread.
+// The loop itself checks up to this many counts: that takes no longer than waking a thread.
 constexpr std::size_t kInlineCountsMax = 16u << 10;
 
 // `asked`: what the segment no longer stores.
@@ -23,7 +23,8 @@ Status trimmed(const SegmentRow& row, const std::string& asked) {
                            " asked for; look it up again");
 }
 
-// Whether a segment stores this many first entries of its heads from `head_begin` on.
+// Returns whether a segment stores these counts of first entries, for its heads from `head_begin`
+// on.
 bool stores(const SegmentRow& row, std::span<const std::uint32_t> counts,
             std::uint32_t head_begin) {
   const std::size_t num_heads = counts.size() / row.plan.num_layers;
@@ -51,7 +52,7 @@ Status take_heads(const msg::Get& request, GetChain& chain) {
   return {};
 }
 
-// The size that the destination needs.
+// Returns the size that the destination needs.
 Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& request) {
   const ModelSpec& model = chain.model;
   std::uint64_t entries = 0;
@@ -108,8 +109,8 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
   co_return chain;
 }
 
-// The stored row. If another row is stored by now and a lease keeps the row that the lookup found,
-// returns the leased row and sets `leased`.
+// Returns the stored row. If the row that the lookup found is not stored any more but a lease keeps
+// it, returns that row and sets `leased`.
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
   auto present = catalog_.segment(tenant.name, link.segment);

@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// How often a chain that changes during the count is counted.
+// The most times that a chain is counted if it changes during each count.
 constexpr int kAttemptsMax = 4;
 
 // The loop itself counts at most this many records per lookup, a quarter of a millisecond; each
@@ -23,7 +23,8 @@ constexpr std::size_t kEntriesARecord = 512;
 constexpr std::size_t kInlineCountsMax = 64u << 10;
 constexpr std::size_t kCountsALink = 512;
 
-// The matched segments are no longer the stored ones. The client may ask again at once.
+// The error if the matched segments are no longer the stored ones. The client may ask again at
+// once.
 Status changed(const std::string& what) {
   return Status::rejected(what + "; look the path up again", 1);
 }
@@ -291,7 +292,7 @@ Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,
     return count_layer(opened, counting.cut);
   };
   std::size_t work = records.size() * model.num_kv_heads;
-  if (counting.cut.in_part) {  // the count reads its positions
+  if (counting.cut.in_part) {  // counting reads the last link's positions
     work +=
         records.back().size() / record_entry_bytes(model.head_dim, model.dtype) / kEntriesARecord;
   }
