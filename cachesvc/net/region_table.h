@@ -24,7 +24,7 @@ Status check_part(MutableBytes range, MutableBytes registered);
 // Thread-safe. The connection and its Exposures share it; either may be destroyed first.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:
-  // Permission to access a range of an exposed region. The end of the region waits for it.
+  // Permission to access a range of an exposed region. remove() waits for its destruction.
   class Access {
    public:
     Access(Access&& other) noexcept = default;

@@ -17,7 +17,7 @@ namespace {
 // hardware executes gets and puts. `dc` and `ud` accept anyone who knows their number.
 const std::vector<std::string> kTransports{"rc_mlx5", "rc_verbs"};
 constexpr std::size_t kTransferBytesMax = 4u << 20;
-// Rounds for which a closing device waits for its operations.
+// The most rounds for which a closing device waits for its operations.
 constexpr int kCloseRoundsMax = 1'000'000;
 
 // Returns the names of a component's memory domains, or none if its name is not `wanted`.
@@ -145,8 +145,8 @@ Status UctDevice::open_interface(const Where& where) {
   PRECIS_TRY(uct_.to_status(
       uct_.uct_md_iface_config_read(domain_, where.transport.c_str(), nullptr, nullptr, &config),
       "read UCX's configuration"));
-  // By default, UCX does not read less than a line of its queue. Not every transport has the
-  // option.
+  // By default, UCX does not get fewer bytes than a line of its queue has. Not every transport has
+  // this option.
   uct_.uct_config_modify(config, "IB_TX_INLINE_RESP", "0");
   uct_iface_params_t params{};
   params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
