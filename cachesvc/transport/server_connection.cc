@@ -37,7 +37,7 @@ void ServerConnection::add(std::shared_ptr<Mover> mover, bool is_fastest) {
   means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
 }
 
-// A client sends no bulk bytes unasked, so its messages wait for none.
+// A client sends bulk bytes only on request, so its messages never wait for bulk bytes.
 void ServerConnection::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
   if (after_bulk != 0) {
     return end(Status::invalid("the peer sent a message that waits for bulk bytes of its own"));

@@ -88,7 +88,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void stop_listening() override {
     tcp_.reset();
     unix_.reset();
-    // A callback of one of them may be running.
+    // Destroyed in a later turn, because a callback of a stranger may be running.
     if (strangers_) {
       strangers_->clear();
       loop_.post([old = std::shared_ptr<Strangers>(std::move(strangers_))] {});
