@@ -27,7 +27,7 @@ Status CatalogBudgets::check_has_profile(std::string_view tenant,
   if (!recipe.needs_profile()) return {};
   const std::string needs = "recipe '" + *request.recipe + "' takes its budgets from a profile";
   if (!request.scope.model) {
-    return Status::invalid(needs + ", which not every model has: set it for one that does");
+    return Status::invalid(needs + ", which not every model has: set it for a model that has one");
   }
   return find_profile(tenant, *request.scope.model, recipe).status().with_context(needs);
 }

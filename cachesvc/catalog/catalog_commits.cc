@@ -30,11 +30,11 @@ Status check_kept(const SegmentTree& tree, const SegmentRow& row, std::uint64_t 
   const std::uint64_t wanted = kept_bytes(row);
   if (of_others <= max_bytes && wanted <= max_bytes - of_others) return {};
   return Status::out_of_space(
-      "segment " + row.id.hex() + ": to know it takes " + std::to_string(wanted) +
+      "segment " + row.id.hex() + ": the catalog needs " + std::to_string(wanted) +
       " B of memory for its " + counted(row.blocks.size(), "block") + " and " +
-      counted(row.layer_bytes.size(), "layer") + ", what is stored takes " +
+      counted(row.layer_bytes.size(), "layer") + ", and the stored segments take " +
       std::to_string(of_others) + " of the " + std::to_string(max_bytes) +
-      " B for that; remove something, use a larger block_tokens, or raise memory_bytes");
+      " B for that; remove prefixes, use a larger block_tokens, or raise memory_bytes");
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes
                             return layer.records.size() == size_bytes;
                           })) {
     return Status::invalid("segment " + row.id.hex() +
-                           ": its payload is not what layer_bytes says");
+                           ": its payload does not have the sizes in layer_bytes");
   }
   if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);

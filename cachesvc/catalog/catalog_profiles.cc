@@ -15,7 +15,7 @@ constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {
   return Status::not_found("model '" + model + "' has no profile '" + std::string(name) +
-                           "'; precisctl profile ls lists what there is");
+                           "'; precisctl profile ls lists the profiles");
 }
 
 }  // namespace
@@ -45,8 +45,9 @@ Status CatalogProfiles::check_profile_room(std::string_view tenant, const Profil
     }
   }
   if (count > limits::kProfilesPerTenantMax) {
-    return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
-                            std::to_string(count - 1) + " profiles; remove one first");
+    return Status::rejected("tenant '" + std::string(tenant) + "' has " +
+                            std::to_string(count - 1) +
+                            " profiles, which is the limit; remove one first");
   }
   if (numbers > kTenantNumbersMax) {
     return Status::rejected("the tables of tenant '" + std::string(tenant) + "' would have " +

@@ -114,8 +114,8 @@ Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
   }
   if (!node->in_service) {
     return Status::corruption("segment " + id.hex() +
-                              " is out of service: its stored bytes, or those it stands on, failed "
-                              "a check; put it again or remove it");
+                              " is out of service: its stored bytes, or those of an ancestor, "
+                              "failed a check; put it again or remove it");
   }
   return node;
 }

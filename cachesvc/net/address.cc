@@ -31,7 +31,7 @@ Result<HostPort> split_address(const std::string& address) {
                            "' must be host:port alone, without a scheme or a path");
   } else if (parts.host.find(':') != std::string::npos) {
     return Status::invalid("address '" + address +
-                           "': an IPv6 host stands in brackets, as in [::1]:7470");
+                           "': write an IPv6 host in brackets, as in [::1]:7470");
   }
   return parts;
 }

@@ -32,8 +32,8 @@ bool InboxMeter::take(ControlStream& stream, std::size_t size_bytes) {
     ControlStream* const victim = most->first;
     const std::size_t held = most->second;
     give_back(*victim);
-    victim->end(Status::rejected("its messages of " + std::to_string(held) +
-                                 " B on the way are the most of those that together exceed " +
+    victim->end(Status::rejected("its incoming messages have " + std::to_string(held) +
+                                 " B, the most of all connections, which together exceed " +
                                  std::to_string(bytes_max_) + " B (max_message_bytes)"));
     if (victim == &stream) return false;
   }

@@ -150,7 +150,7 @@ Result<std::unique_ptr<Pages>> Pages::adopt(Descriptor file, std::size_t size_by
     return refuse("it cannot be sealed against holes: " + text(errno));
   }
   if (std::cmp_not_equal(::lseek(descriptor, 0, SEEK_HOLE), size_bytes)) {
-    return refuse("not all of its pages are there");
+    return refuse("some of its pages are missing");
   }
   return pages;
 }

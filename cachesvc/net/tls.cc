@@ -179,7 +179,7 @@ class TlsSocket final : public Socket {
                          : "the service does not speak TLS: leave out tls_ca";
       case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return "it showed no certificate";
       case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-        return "the service wants a certificate: give tls_cert and tls_key";
+        return "the service requires a certificate: give tls_cert and tls_key";
       default: return last_error();
     }
   }

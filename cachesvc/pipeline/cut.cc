@@ -63,7 +63,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     if (record.segment != row.id || record.layer != layer || record.head != h ||
         record.count != row.plan.at(layer, h)) {
       return Status::corruption(
-          "the record of head " + std::to_string(h) + " is another's: of segment " +
+          "the record of head " + std::to_string(h) + " does not belong there: it is of segment " +
           record.segment.hex() + ", layer " + std::to_string(record.layer) + ", head " +
           std::to_string(record.head) + ", " + counted(record.count, "entry", "entries"));
     }
@@ -71,7 +71,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     records = records.subspan(size);
     yield_if_asked(size);
   }
-  return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
+  return records.empty() ? Status() : Status::corruption("bytes follow the last record");
 }
 
 Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
@@ -104,7 +104,7 @@ Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& 
       if (record.layer != shape.layer || record.head != h || record.head_dim != shape.head_dim ||
           record.dtype != shape.dtype) {
         return Status::corruption("the record of layer " + std::to_string(shape.layer) + " head " +
-                                  std::to_string(h) + " is another's");
+                                  std::to_string(h) + " does not belong there");
       }
       if (h >= shape.head_begin) layer.records.push_back({record, rest.first(size)});
       rest = rest.subspan(size);

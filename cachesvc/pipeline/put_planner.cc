@@ -99,7 +99,7 @@ Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put
   put.part = Projections::part_of(put.recipe);
   for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
     auto row = parts_.catalog.projection(tenant.name, model, l);
-    if (!row.ok()) return row.status().with_context("the recipe weighs values by what they write");
+    if (!row.ok()) return row.status().with_context("the recipe needs output projections");
     put.projections.push_back(std::move(row).value());
   }
   return {};
@@ -119,9 +119,9 @@ Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, con
   SegmentRow& row = put.row;
   if (chain.size() >= limits::kChainSegmentsMax) {
     return Status::invalid("the path has " + std::to_string(chain.size()) +
-                           " segments below the new one, at most " +
+                           " segments before the new one, and a chain may have at most " +
                            std::to_string(limits::kChainSegmentsMax) +
-                           " stand on each other; put the whole path as one segment");
+                           "; put the whole path as one segment");
   }
   row.begin = chain.empty() ? 0 : chain.back()->end;
   row.end = static_cast<std::uint32_t>(tokens.size());

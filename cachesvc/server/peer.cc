@@ -111,15 +111,16 @@ void Peer::shed(const std::string& why) {
 void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
   if (!open_) return;
   if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
-    log_.warn("puts given up", {{"client", client_},
-                                {"from", connection_->peer()},
-                                {"tenant", tenant_name_},
-                                {"puts", puts},
-                                {"why", "nothing was heard of them while others wait for memory"}});
+    log_.warn("puts given up",
+              {{"client", client_},
+               {"from", connection_->peer()},
+               {"tenant", tenant_name_},
+               {"puts", puts},
+               {"why", "they received nothing while other requests waited for memory"}});
   }
   const auto since = connection_->stalled_since();
   if (since && std::chrono::steady_clock::now() - *since > silence) {
-    shed("its transfers move too little while others wait for memory");
+    shed("its transfers made too little progress while other requests waited for memory");
   }
 }
 
@@ -128,7 +129,7 @@ Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
   // release anything. Such requests are limited too, because each needs an answer.
   if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax * (ends ? 2 : 1)) {
     return Status::rejected("this connection has " + std::to_string(in_flight_) +
-                                " requests unanswered, the most there may be",
+                                " unanswered requests, which is the limit",
                             limits::kRetryAfterRequestsMs);
   }
   Admitted admitted;

@@ -54,12 +54,12 @@ std::size_t connections_for(std::size_t descriptors) {
 Status with_next_step(const Status& status, const std::string& dir) {
   std::string next;
   if (status.code() == StatusCode::kCorruption) {
-    next = "what lies in " + dir +
-           " is damaged: put a copy of it back, or move it away and start "
-           "with an empty directory; clients put again what is not there";
+    next = "the store in " + dir +
+           " is damaged: restore a copy of it, or move it away and start with an empty directory; "
+           "clients then put their prefixes again";
   }
   if (status.code() == StatusCode::kOutOfSpace) {
-    next = "make room on the disk of " + dir + " and start again";
+    next = "free space on the disk of " + dir + " and start again";
   }
   return next.empty() ? status : Status(status.code(), status.message() + "; " + next);
 }
@@ -305,8 +305,10 @@ void Service::Impl::watch_pressure() {
 void Service::Impl::tell_dropped() {
   const std::uint64_t dropped = catalog->dropped_segments();
   if (dropped == dropped_told) return;
-  log.warn("segments committed at memory gave way to newer ones: the disk is slower than puts come",
-           {{"count", dropped - std::exchange(dropped_told, dropped)}});
+  log.warn(
+      "segments committed at memory were dropped for newer ones: puts arrive faster than the disk "
+      "writes",
+      {{"count", dropped - std::exchange(dropped_told, dropped)}});
 }
 
 // ---- running and stopping -----------------------------------------------------------------------

@@ -239,8 +239,8 @@ Status ExtentFiles::check_names() {
   for (const std::uint32_t number : missing) {
     if (!files_.contains(number)) continue;  // this object removed it meanwhile
     return Status::unavailable("payload file " + extent_file_name(number) +
-                               " was deleted under the running service: put it back where there "
-                               "is a copy, and restart the service, which serves what is left");
+                               " was deleted while the service ran: restore it if there is a copy, "
+                               "and restart the service, which serves the rest");
   }
   if (is_settled && looked_.stamp == stamp) looked_.is_whole = true;
   return {};

@@ -54,7 +54,7 @@ Status cannot_open(const rocksdb::Status& status, const std::string& dir) {
   }
   const Status other = from_rocksdb(status, what);
   if (other.code() != StatusCode::kUnavailable) return other;
-  return Status::unavailable(message + "; look after its disk, or choose another directory");
+  return Status::unavailable(message + "; check its disk, or choose another directory");
 }
 
 rocksdb::Slice slice_of(Bytes bytes) {
@@ -262,8 +262,8 @@ class RocksdbStore final : public RowStore {
     if (!db_->Resume().ok()) return false;
     if (failed_log_ != 0 && log_number() == failed_log_) {
       broken_ = rocksdb::Status::Aborted(
-          "the first row of a new log could not be written, after which RocksDB cannot go on; what "
-          "is stored is served: make room and restart the service");
+          "the first row of a new log could not be written, and RocksDB cannot continue after "
+          "that; stored data is still served: free disk space and restart the service");
       return false;
     }
     refuses_ = false;

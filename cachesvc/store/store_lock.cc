@@ -78,8 +78,9 @@ StoreLock::~StoreLock() {
 }
 
 Status not_ours(const std::string& dir, const std::string& why) {
-  return Status::denied("data directory " + dir + " can't be written to (" + why +
-                        "): run as who owns it, or choose another directory");
+  return Status::denied(
+      "data directory " + dir + " can't be written to (" + why +
+      "): run precisd as the owner of the directory, or choose another directory");
 }
 
 Status not_listed(int error, const std::string& dir) {
@@ -91,10 +92,10 @@ Status make_directory(const std::string& dir) {
   std::filesystem::create_directories(dir, error);
   if (!error) return {};
   if (const std::string part = no_directory_in(dir); !part.empty()) {
-    return Status::unavailable("data directory " + dir + " can't be made: " + part +
-                               " is no directory; move it away, or choose another directory");
+    return Status::unavailable("data directory " + dir + " can't be created: " + part +
+                               " is not a directory; move it away, or choose another directory");
   }
-  return failed(error.value(), dir, "making data directory " + dir);
+  return failed(error.value(), dir, "creating data directory " + dir);
 }
 
 Result<StoreLock> lock_store(const std::string& dir) {
@@ -107,8 +108,8 @@ Result<StoreLock> lock_store(const std::string& dir) {
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) {
     return Status::unavailable("data directory " + dir +
-                               " is in use: it is open in another process, or once more in this "
-                               "one; close that, or choose another directory");
+                               " is in use: another process has it open, or this one has it open "
+                               "already; close it there, or choose another directory");
   }
   return Status::unavailable("locking " + path + ": " + std::strerror(errno));
 }

@@ -130,7 +130,8 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
   if (const struct stat there = at_path(path); there.st_ino != 0) {
     if (!S_ISSOCK(there.st_mode)) {
-      return Status::invalid("listen_unix '" + path + "' is there already and is no socket");
+      return Status::invalid("listen_unix '" + path +
+                             "' exists and is not a socket; remove it, or choose another path");
     }
     if (!is_left(address)) {
       return Status::invalid("listen_unix " + path +

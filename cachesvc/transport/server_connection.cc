@@ -49,10 +49,10 @@ void ServerConnection::on_message(std::uint64_t after_bulk, std::vector<std::byt
 Status ServerConnection::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
   if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
-    return Status::invalid("the peer joins RDMA, which it was not offered, or does so twice");
+    return Status::invalid("the peer asks for RDMA twice, or without an offer");
   }
   if (rdma_turns_ == 2) {
-    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA that it was refused");
+    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA, which was refused");
     auto mover = RdmaMover::make(*rdma_, std::move(rdma_peer_),
                                  {turn.window, std::move(turn.window_key)}, data_);
     if (mover.ok()) add(std::move(*mover), true);

@@ -140,7 +140,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
     const Proof wanted =
         bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
     if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
-    return Status::denied("no connection is bound by this");
+    return Status::denied("no connection accepts this Bind");
   }
 
   void bound(std::unique_ptr<Socket> socket, const Bind& bind) override {

@@ -103,7 +103,7 @@ class Reader {
     status = Status(static_cast<StatusCode>(code), message);
     if (status.code() == StatusCode::kRejected) status = Status::rejected(message, retry_after_ms);
     if (status.retry_after_ms() != retry_after_ms) {
-      wrong("retry_after_ms belongs to a rejection alone");
+      wrong("retry_after_ms is set without a rejection");
     }
   }
   void magic() {

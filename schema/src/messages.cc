@@ -27,7 +27,7 @@ static Status read_status(Reply::Reader in, Status& out) {
   PRECIS_TRY(read_text("message", in.getMessage(), limits::kErrorMessageBytesMax, text));
   const std::uint32_t retry_after_ms = in.getRetryAfterMs();
   if (retry_after_ms != 0 && code != kRejected) {
-    return field_error("retry_after_ms", "stands beside a code that is not rejected");
+    return field_error("retry_after_ms", "is set, but the code is not rejected");
   }
   out = code == kRejected ? Status::rejected(std::move(text), retry_after_ms)
                           : Status(code, std::move(text));

@@ -104,7 +104,7 @@ Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(EventLoop* loop, const std:
   }
   std::string there;
   for (const UctDevice::Where& where : found) there += " " + where.device;
-  return Status::unsupported("rdma is '" + choice + "', and UCX has no device for it" +
+  return Status::unsupported("rdma is '" + choice + "', but UCX has no device for it" +
                              (tried.empty() ? "" : " (" + tried + ")") + "; it finds" +
                              (there.empty() ? " none: is it built with verbs?" : there));
 }
@@ -164,9 +164,9 @@ Status UctDevice::open_interface(const Where& where) {
   const auto& cap = attributes_.cap;
   constexpr std::uint64_t kNeeded = UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY;
   if ((cap.flags & kNeeded) != kNeeded || cap.get.min_zcopy > 1 || cap.put.min_zcopy > 1) {
-    return Status::unsupported("it does not get and put " +
+    return Status::unsupported("it can't get and put " +
                                std::to_string(std::max(cap.get.min_zcopy, cap.put.min_zcopy)) +
-                               " B and less");
+                               " B or less");
   }
   transfer_bytes_max_ = std::min({cap.get.max_zcopy, cap.put.max_zcopy, kTransferBytesMax});
   has_events_ = (cap.event_flags & UCT_IFACE_FLAG_EVENT_SEND_COMP) != 0;
