@@ -82,12 +82,12 @@ class ControlStream final : public FrameChannel,
   FrameHeader header_;
   std::vector<std::byte> body_;
   std::size_t body_got_ = 0;
-  std::size_t frames_left_ = 0;  // that this turn may still deliver
+  std::size_t frames_left_ = 0;  // frames that this turn may still deliver
   std::chrono::steady_clock::time_point turn_ends_{};
-  std::vector<std::byte> unread_;  // bytes behind the last frame of a turn
+  std::vector<std::byte> unread_;  // bytes after the last frame of a turn
 
   std::deque<Outgoing> outgoing_;
-  std::size_t front_sent_ = 0;  // of the first frame
+  std::size_t front_sent_ = 0;  // bytes sent of the first frame
   std::size_t unsent_bytes_ = 0;
   bool flush_posted_ = false;
 };

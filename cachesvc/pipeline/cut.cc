@@ -58,7 +58,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
   for (std::uint32_t h = 0; h < row.plan.num_kv_heads; ++h) {
     std::size_t size = 0;
     const auto opened = kernels::open_record(records, &size);
-    if (!opened.ok()) return Status::corruption(opened.status().message());  // whatever the code
+    if (!opened.ok()) return Status::corruption(opened.status().message());  // for every code
     const kernels::RecordView& record = *opened;
     if (record.segment != row.id || record.layer != layer || record.head != h ||
         record.count != row.plan.at(layer, h)) {
@@ -99,7 +99,7 @@ Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& 
     for (std::uint32_t h = 0; h < shape.head_begin + shape.num_heads; ++h) {
       std::size_t size = 0;
       const auto opened = kernels::open_record(rest, &size);
-      if (!opened.ok()) return Status::corruption(opened.status().message());  // whatever the code
+      if (!opened.ok()) return Status::corruption(opened.status().message());  // for every code
       const kernels::RecordView& record = *opened;
       if (record.layer != shape.layer || record.head != h || record.head_dim != shape.head_dim ||
           record.dtype != shape.dtype) {

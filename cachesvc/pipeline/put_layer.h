@@ -59,7 +59,7 @@ class PutLayer {
   // Set once the store has the final records. True while the store still reads them. Shared with
   // the store, which may outlive the put.
   std::shared_ptr<std::atomic<bool>> being_written;
-  std::shared_ptr<StagedValue> stored;  // the records as the store writes them; null before
+  std::shared_ptr<StagedValue> stored;  // the records in the store; null until it writes them
 
  private:
   void advance(LayerState from);

@@ -32,7 +32,7 @@ class WrongProofs {
  private:
   struct Row {
     std::uint32_t wrong = 0;
-    std::uint64_t wait_until_ns = 0, last_ns = 0;  // of the last wrong proof
+    std::uint64_t wait_until_ns = 0, last_ns = 0;  // last_ns: of the last wrong proof
     bool exists = false;                           // whether the tenant exists
   };
   using Rows = std::unordered_map<std::string, Row>;  // by address and tenant

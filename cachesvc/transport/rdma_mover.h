@@ -79,7 +79,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
 
   RdmaDevice& device_;
   const Window window_;
-  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
+  const std::shared_ptr<DataStream> stream_;  // its end tells the client that no region is in use
   std::vector<std::uint64_t> words_;          // zero, one, then the values read, by slot
   std::unique_ptr<RdmaMemory> words_memory_;
   const std::shared_ptr<RdmaPeer> peer_;  // destroyed before the words

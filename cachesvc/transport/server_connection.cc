@@ -72,7 +72,7 @@ Status ServerConnection::on_rdma_turn(Bytes body) {
 
 void ServerConnection::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket,
                             Executor& copiers) {
-  if (is_over()) return;  // no later call would close it
+  if (is_over()) return;  // nothing would close the socket later
   identity_.kind = socket->kind();
   const bool is_unix = socket->is_unix();
   data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));

@@ -107,7 +107,7 @@ class SharedMover::Use final : public PeerMemory {
   std::shared_ptr<const Pages> pages_;
   const MutableBytes bytes_;
   SharedSlot& slot_;
-  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
+  const std::shared_ptr<DataStream> stream_;  // its end tells the client that no region is in use
   Executor& unmapping_;
 };
 

@@ -70,7 +70,7 @@ inline constexpr std::size_t kAuditValueBytesMax = 1024;
 inline constexpr std::uint32_t kAuditRepeatsToldMax = 8;
 inline constexpr std::uint64_t kAuditRepeatMs = 10'000;
 inline constexpr std::size_t kAuditRepeatRowsMax = 1024;
-inline constexpr std::size_t kAuditMoreLineBytes = 512;  // what a line "and N more" counts
+inline constexpr std::size_t kAuditMoreLineBytes = 512;  // counted for a line "and N more"
 inline constexpr std::size_t kAuditRefusedBytesPerMinute = 256u << 10;
 
 // Clients. The most entries of a page table; the staging buffers that a client keeps for reuse, for
