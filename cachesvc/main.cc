@@ -46,24 +46,25 @@ struct Flags {
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
-  app.add_option("--config", flags.config_file, "Settings file (TOML); flags stand over it");
-  app.add_option("--data", flags.data_dir, "Folder of everything stored; made if missing");
+  app.add_option("--config", flags.config_file, "Settings file (TOML); flags override it");
+  app.add_option("--data", flags.data_dir, "Folder of all stored data; created if missing");
   app.add_option("--listen", flags.listen,
                  "HOST:PORT to serve on; port 0 picks one [127.0.0.1:7470]");
   app.add_option(
       "--memory", flags.memory,
-      "Memory for the hot tier and puts under way, e.g. 4GiB [a quarter of the machine's]");
+      "Memory for the hot tier and puts in progress, e.g. 4GiB [a quarter of the machine's]");
   app.add_option(
       "--device", flags.device,
-      "Where layers are compressed: auto (a GPU where there is one), cpu or cuda:N [auto]");
+      "Device that compresses layers: auto (a GPU if there is one), cpu or cuda:N [auto]");
   app.add_option("--threads", flags.threads, "Compute threads [every core]")->type_name("UINT");
   app.add_option("--listen-unix", flags.listen_unix,
                  "PATH of a Unix socket, auto (precisd.sock in the data folder) or off [auto]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.add_flag("--check", flags.check,
-               "Say what is wrong with the settings, and start nothing: exit code 0 or 2");
+               "Check the settings, say what is wrong, and exit with code 0 or 2");
   app.add_option("--accept-loss", flags.accept_loss,
-                 "Give up so many missing changes, which precisctl fsck names, for good; then end");
+                 "Accept the loss of this many missing changes (precisctl fsck says how many) for "
+                 "good, and exit");
   app.set_version_flag("--version", precis::server_name());
 }
 
@@ -165,7 +166,7 @@ void raise_descriptor_limit() {
 Status misuse(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining();
   const std::string what =
-      rest.empty() ? error.what() : "'" + rest.front() + "' is no option of precisd";
+      rest.empty() ? error.what() : "'" + rest.front() + "' is not an option of precisd";
   return Status::invalid(what + "; see precisd --help");
 }
 
@@ -197,14 +198,14 @@ int approve(const Config& config) {
   const std::string missing = missing_socket_folder(config);
   if (!missing.empty()) {
     std::cerr << "precisd: " << precis::printable(config.origin("listen_unix")) << "listen_unix is "
-              << precis::printable(config.listen_unix) << ", and there is no folder "
-              << precis::printable(missing) << " now: the start fails without it\n";
+              << precis::printable(config.listen_unix) << ", but there is no folder "
+              << precis::printable(missing) << " now: without it the start fails\n";
   }
   if (const auto kept = precis::raised_min_free_bytes(config)) {
     std::cerr << "precisd: " << precis::printable(config.origin("min_free_bytes"))
-              << "min_free_bytes is " << config.min_free_bytes << ", the disk of "
+              << "min_free_bytes is " << config.min_free_bytes << ", but the disk of "
               << precis::printable(config.data_dir) << " needs at least " << *kept
-              << " B free to go on, so these are kept free\n";
+              << " B free, so that many are kept free\n";
   }
   std::cout << "precisd: the configuration is valid (addresses, devices and the data directory are "
                "tried at the start)\n";
@@ -217,8 +218,9 @@ Result<Config> settle_again(const CLI::App& app, const Flags& flags) {
   std::error_code unknown;
   if (!flags.config_file.empty() && std::filesystem::exists(flags.config_file, unknown) &&
       !std::filesystem::is_regular_file(flags.config_file, unknown)) {
-    return Status::invalid("--config " + flags.config_file +
-                           " is no regular file, so it can't be read again; restart instead");
+    return Status::invalid(
+        "--config " + flags.config_file +
+        " is not a regular file, so it can't be read again; restart precisd instead");
   }
   return settle(app, flags);
 }

@@ -46,7 +46,7 @@ struct SegmentRow $Is.checked {
   preset @12 :Text;
   budget @13 :Types.Budget;
   parentRead @14 :Types.Budget $Is.optional;
-  # Absent: the put did not say.
+  # The budget at which the parent was read. Absent: unknown.
   plan @15 :Types.Plan;
   layerBytes @16 :Data $Is.array("std::uint64_t") $Is.atMost("kLayersMax");
   # u64 per layer: bytes of its records.

@@ -78,7 +78,7 @@ struct RemoteRegion $Is.byHand("remote_region.h") $Is.checked {
   address @1 :UInt64;
   sizeBytes @2 :UInt64;
   key @3 :Data $Is.atMost("kRegionKeyBytesMax");
-  # The address and this key are for RDMA; 0 and empty without it.
+  # `address` and `key` are for RDMA; 0 and empty without RDMA.
   buffer @4 :UInt64;
   # The shared memory file that holds the region from bufferOffset on; 0 if none does.
   bufferOffset @5 :UInt64;
@@ -178,8 +178,8 @@ struct PushLayer $Is.checked {  # -> Done, when the memory may be reused
   valuesHeadStride @10 :UInt64;
   numQueries @11 :UInt32 $Is.atMost("kObservationQueriesMax");
   queries @12 :RemoteRegion $Is.optional;
-  # Observation queries of these heads: [headCount * group, numQueries, headDim], packed. They come
-  # with any one piece of each head.
+  # Observation queries of these heads: [headCount * group, numQueries, headDim], packed. The
+  # queries of a head come with any one of its pieces.
   lse @13 :RemoteRegion $Is.optional;
   # Log-sum-exp of the queries: f32 [headCount * group, numQueries].
   scores @14 :RemoteRegion $Is.optional;
@@ -232,7 +232,8 @@ struct GetLink $Is.checked {
   # All links have counts, or none has.
   createdUnixMs @4 :UInt64;
   storedEntries @5 :UInt64;
-  # As the lookup found the segment: they identify what a lease keeps. 0: unknown.
+  # The segment's values when the lookup found it. They identify the version that a lease keeps. 0:
+  # unknown.
 }
 
 struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
@@ -241,7 +242,7 @@ struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
   budget @1 :Types.Budget;
   # Must be all if the links have counts.
   destination @2 :RemoteRegion;
-  # Its size is served_layout.h's for these entries or counts.
+  # It has the size that served_layout.h gives for these entries or counts.
   headBegin @3 :UInt32 $Is.atMost("kKvHeadsMax");
   headCount @4 :UInt32;
   # Number of KV heads to serve; 0: all from headBegin on.
@@ -349,7 +350,7 @@ struct GetStats {}  # -> Stats
 struct GetStatus {}  # -> ServerStatus
 
 struct Ping {}  # -> Done
-# Asks whether the service is alive. It costs next to nothing, however much is stored.
+# Asks whether the service is alive. Its cost does not depend on how much is stored.
 
 # ---- replies -----------------------------------------------------------------------------------
 
@@ -408,7 +409,7 @@ struct LayerServed $Is.checked {
   # One layer of a Get is in place at `offset` of its destination, in the layout of
   # served_layout.h for these counts.
   id @0 :UInt64;
-  # The Get's.
+  # The id of the Get.
   layer @1 :UInt32 $Is.atMost("kLayersMax - 1");
   offset @2 :UInt64;
   counts @3 :Data $Is.array("std::uint32_t") $Is.atMost("kServedCountsMax");
@@ -463,11 +464,11 @@ struct PutBegun $Is.checked {
   # Null at the root.
   segment @4 :Data $Is.segmentId;
   alreadyStored @5 :Bool;
-  # Nothing is to be pushed; CommitPut answers with the stored segment.
+  # If true, the client pushes nothing, and CommitPut answers with the stored segment.
   recipe @6 :Text $Is.atMost("kRecipeBytesMax");
   # Canonical.
   entries @7 :UInt64;
-  # How many the segment will keep.
+  # How many entries the segment will keep.
 }
 
 struct SegmentInfo $Is.checked {
@@ -482,7 +483,7 @@ struct SegmentInfo $Is.checked {
   preset @7 :Text;
   budget @8 :Types.Budget;
   parentRead @9 :Types.Budget $Is.optional;
-  # Absent: the put did not say.
+  # The budget at which the parent was read. Absent: unknown.
   entries @10 :UInt64;
   # Kept entries of all layers and heads.
   originalBytes @11 :UInt64;
@@ -497,7 +498,7 @@ struct SegmentInfo $Is.checked {
   inMemory @17 :Bool;
   # Every layer is in the RAM tier.
   outOfService @20 :Bool;
-  # It, or an ancestor, is damaged; it is not served.
+  # The segment or an ancestor is damaged, so it is not served.
   plan @18 :Types.Plan $Is.optional;
   # Absent if the request did not ask for it.
   trimmed @19 :Types.Budget $Is.optional;
@@ -524,17 +525,17 @@ struct Match $Is.checked {
   # 0: nothing matched, and there are no links.
   links @1 :List(MatchLink) $Is.atMost("kChainSegmentsMax");
   plan @2 :Types.Plan;
-  # Entries per (layer, head), added up over the links: the stored ones, or, if the links have
-  # counts, those that a reader gets.
+  # Entries per (layer, head), added up over the links: those stored, or those that a reader gets if
+  # the links have counts.
   bytes @3 :UInt64;
-  # Bytes that a get of all, or of the counts, moves.
+  # Bytes that a get moves: of all stored entries, or of the counts if there are any.
   predictedSeconds @4 :Float64;
   leaseMs @5 :UInt32;
   # The granted lease; 0: none.
 }
 
 struct PassedMatch $Is.checked {
-  # A match as one client hands it to another. It is not a message of the protocol.
+  # A match that one client passes to another. It is not a message of the protocol.
   version @0 :UInt32 = 1;
   match @1 :Match;
   model @2 :Types.ModelSpec;
@@ -542,7 +543,7 @@ struct PassedMatch $Is.checked {
   adapter @4 :Text;
   keep @5 :Types.Budget $Is.optional;
   align @6 :UInt32 = 1 $Is.atLeast(1) $Is.atMost("kAlignMax");
-  # `keep` and `align` are the lookup's.
+  # `keep` and `align` as the lookup had them.
   tokens @7 :Data $Is.array("TokenId") $Is.atMost("kPathTokensMax");
   # The tokens that matched; empty: unknown.
 }
@@ -564,7 +565,7 @@ struct Removed {
 
 struct Checked {
   bytes @0 :UInt64;
-  # Bytes that were read and passed their checks.
+  # Bytes that passed their checks.
   damage @1 :Text $Is.atMost("kTextBytesMax");
   # The part that failed its check; the segment is out of service. Empty: nothing failed.
 }
@@ -572,7 +573,7 @@ struct Checked {
 struct Trimmed {
   entries @0 :UInt64;
   storedBytes @1 :UInt64;
-  # `entries` and this are the segment's after the trim.
+  # `entries` and storedBytes are those of the segment after the trim.
   freedBytes @2 :UInt64;
 }
 
@@ -617,16 +618,16 @@ struct ServerStatus {
   memoryBytes @10 :UInt64;
   memoryLimitBytes @11 :UInt64;
   segmentsOutOfService @12 :UInt64;
-  # They, or an ancestor, are damaged.
+  # Segments that are damaged or have a damaged ancestor.
   diskFreeBytes @13 :UInt64;
   diskMinFreeBytes @14 :UInt64;
   # Puts that would leave less space free are refused.
   diskFault @15 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
-  # The reason why changes fail until an operator acts; empty if they do not.
+  # The reason why changes fail until an operator acts; empty if changes succeed.
   rdma @16 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
   # The service's RDMA device in words, or "off".
   exposed @17 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
-  # The reason why others on the network can read or change stored data; empty if they cannot.
+  # The reason why others on the network can read or change stored data; empty if nobody can.
   doubtfulRecovery @18 :Bool;
   # Acknowledged changes are missing or may be, and nobody has accepted that yet.
   lostChanges @19 :UInt64;

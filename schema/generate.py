@@ -5,8 +5,8 @@ usage: generate.py OUT_DIR SCHEMA.capnp...     (each schema after those that it 
 
 For each schema NAME.capnp it writes precis/schema/NAME.h, which needs no Cap'n Proto header, and
 the pair wire_NAME.h, wire_NAME.cc. rules.capnp explains the annotations. `capnp compile` checks the
-same files, so this parser takes their syntax for granted: one declaration a line, comments after
-what they explain.
+same files, so this parser does not check their syntax. It expects one declaration a line, and
+comments after the declaration that they explain.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def parse(path: Path) -> list[Node]:
 
 
 class Schema:
-    """All parsed files: what a field's type is."""
+    """All parsed files. Finds the types of their fields."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -122,7 +122,7 @@ class Schema:
         return nested or self.nodes.get(kind)
 
     def cxx_type(self, owner: Node, f: Field) -> str:
-        """Without std::optional."""
+        """The C++ type of the field's value, without std::optional."""
         if f.type in NUMBERS:
             return NUMBERS[f.type]
         if f.type == "Text":
@@ -150,7 +150,7 @@ class Schema:
 
 
 def comment(lines: list[str], indent: str = "") -> str:
-    """As in C++, where fields are written head_begin."""
+    """The lines as a C++ comment, with C++ names of fields: head_begin for headBegin."""
     words = " ".join(line for line in lines if not line.startswith("->"))
     words = re.sub(r"\b(?!k[A-Z])[a-z]+(?:[A-Z][a-z]+)+\b", lambda m: snake(m[0]), words)
     if not words:
@@ -216,7 +216,7 @@ def header_text(schema: Schema, path: Path, nodes: list[Node], imports: list[str
 
 
 def in_order(schema: Schema, nodes: list[Node]) -> list[Node]:
-    """Each after the structs that it holds."""
+    """The nodes, each after the structs that it contains."""
     done: list[Node] = []
 
     def visit(node: Node) -> None:

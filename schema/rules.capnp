@@ -19,12 +19,12 @@ annotation forPeople(field) :Void;
 annotation optional(field) :Void;
 # The field may be absent. A number is absent when it has its default value.
 annotation checked(struct) :Void;
-# After its fields are read, check() in field_checks.h looks at them together.
+# After the struct's fields are read, check() in field_checks.h checks them together.
 annotation byHand(struct, enum) :Text;
 # The C++ type exists in this header of precis/; only its wire form is generated.
 annotation call(field) :Text;
-# A request: the name of the client's call, for messages to its user.
+# A request: the name of the client's call, for messages to users.
 annotation administrative(field) :Void;
-# A request: an operator's change, which the audit log keeps as such.
+# A request that concerns an operator: if it fails, the audit log has it, and the log at info level.
 annotation cxxNamespace(file) :Text;
 # The namespace of the file's C++ structs.

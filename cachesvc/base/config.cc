@@ -177,13 +177,13 @@ Status Config::validate() const {
   require(tls_client_ca.empty() || !tls_cert.empty(), "tls_client_ca",
           "tls_client_ca is set without tls_cert and tls_key");
   require(!rdma.empty(), "rdma",
-          "rdma is '', must be auto, off or devices with commas, such as mlx5_0:1");
+          "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
           "default_recipe is '" + default_recipe +
-              "', which takes its budgets from a profile: give it as default_recipe_with_profile, "
-              "for the models that have one");
+              "', which takes its budgets from a profile: set it as default_recipe_with_profile, "
+              "for the models that have a profile");
   if (!default_recipe_with_profile.empty()) {
     const auto recipe = parse_recipe(default_recipe_with_profile);
     require_ok("default_recipe_with_profile", recipe.status());
@@ -199,7 +199,7 @@ Status Config::validate() const {
             "tenant name '" + tenant.name + "' must have 1 to " +
                 std::to_string(limits::kNameBytesMax) + " bytes");
     require(names.insert(tenant.name).second, tenant_key(t),
-            "tenant '" + tenant.name + "' is there twice");
+            "tenant '" + tenant.name + "' is given twice");
     require(tenant.weight >= 1 && tenant.weight <= limits::kTenantWeightMax, tenant_key(t),
             "tenant '" + tenant.name + "' has weight " + std::to_string(tenant.weight) +
                 ", must be in [1, " + std::to_string(limits::kTenantWeightMax) + "]");

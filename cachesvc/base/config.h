@@ -53,7 +53,7 @@ struct Config {
   std::uint32_t tidy_after_ms = 1000;
   // A put that would leave less free disk space is refused. 0: by the disk's size (DiskBudget).
   std::uint64_t min_free_bytes = 0;
-  // Defaults for puts that name none and have none in the catalog.
+  // Recipe and budget of puts that name none, if the catalog has no default for them.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // For models with a fitting profile. Empty: default_recipe for them as well.
   std::string default_recipe_with_profile = "lukv(kvdiff, min_entries=128)";
@@ -70,8 +70,8 @@ struct Config {
   // Reads `path` over the defaults. kNotFound if there is no such file, kInvalidArgument past
   // limits::kConfigBytesMax, or an error of parse().
   static Result<Config> load(const std::string& path);
-  // Reads `toml` over the defaults. kInvalidArgument names its source `where`, line, key and
-  // choices.
+  // Reads `toml` over the defaults. The message of kInvalidArgument names `where`, the line, the
+  // key and the possible values.
   static Result<Config> parse(std::string_view toml, const std::string& where);
   // Reads the token of every tenant that has a token_file, without trailing line ends. A relative
   // path, or a path that begins with $CREDENTIALS_DIRECTORY, is relative to `credentials_dir`, the

@@ -35,7 +35,7 @@ std::vector<Setting> settings(const Config& c, bool with_tls) {
       {"tls_client_ca", c.tls_client_ca, with_tls},
       {"rdma", c.rdma, kRestart},
       {"tidy_after_ms", number(c.tidy_after_ms), kRestart},    // the store was opened with it
-      {"min_free_bytes", number(c.min_free_bytes), kRestart},  // the same
+      {"min_free_bytes", number(c.min_free_bytes), kRestart},  // as tidy_after_ms
       {"log_level", c.log_level, kLive},
       {"audit_log", c.audit_log, kLive},
       {"max_requests", number(c.max_requests), kLive},

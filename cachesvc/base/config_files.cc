@@ -25,8 +25,8 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::stri
     if (!name.starts_with(variable)) continue;
     if (credentials_dir.empty()) {
       return Status::invalid("is '" + name +
-                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it where the "
-                             "unit has LoadCredential; else give the path of a file");
+                             "', and CREDENTIALS_DIRECTORY is not set: systemd sets it if the unit "
+                             "has LoadCredential; otherwise give the path of a file");
     }
     path = std::filesystem::path(name.substr(variable.size())).relative_path();
     of_credentials = true;
@@ -38,13 +38,14 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::stri
 Result<TokenFile> read_token_file(const TenantConfig& tenant, const std::string& credentials_dir,
                                   const std::string& beside) {
   if (!tenant.token.empty()) {
-    return Status::invalid("token is given as well; keep one of the two");
+    return Status::invalid("token is given too; remove one of the two");
   }
   PRECIS_ASSIGN(const auto path, find_file(tenant.token_file, credentials_dir, beside));
   // Reading a pipe without a writer would block.
   std::error_code none;
   if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {
-    return Status::invalid(path.string() + " is no regular file, must be one that holds the token");
+    return Status::invalid(path.string() +
+                           " is not a regular file; give the path of a file that holds the token");
   }
   PRECIS_ASSIGN(std::string text, read_file(path.string(), limits::kCredentialBytesMax));
   while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();

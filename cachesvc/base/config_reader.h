@@ -112,7 +112,7 @@ class ConfigReader {
   static const char* wanted() {
     if constexpr (std::is_integral_v<T>) return "a whole number, without quotes";
     if constexpr (std::is_floating_point_v<T>) return "a number, without quotes";
-    return "a text, in quotes";
+    return "a string, in quotes";
   }
   void complain(const toml::node& node, std::string_view key, const std::string& what) {
     problems_ += (problems_.empty() ? "" : "\n") + place(where_, node) + ": " + std::string(key) +

@@ -22,8 +22,9 @@ class Inbox {
   // Any thread.
   void put(Function fn) {
     auto* const added = new Node{std::move(fn), newest_.load(std::memory_order_relaxed), nullptr};
-    // Sequentially consistent. A poster adds first and then reads whether the loop sleeps; the loop
-    // announces its sleep first and then looks into the inbox.
+    // Sequentially consistent, so that no wake-up is missed. A poster adds its function and then
+    // reads whether the loop sleeps; the loop announces its sleep and then looks into the inbox. At
+    // least one of them sees the other.
     while (!newest_.compare_exchange_weak(added->before, added)) {
     }
   }

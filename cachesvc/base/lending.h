@@ -1,4 +1,5 @@
-// Which thread drives an event loop that is lent (EventLoop::run_lent()).
+// Hands an event loop from one driving thread to the next, for EventLoop::run_lent(). A lent loop
+// is free while no thread drives it.
 #pragma once
 
 #include <atomic>
@@ -11,26 +12,28 @@ namespace precis {
 
 class Lending {
  public:
-  // The driving thread stops. `wanted`: whether the loop's own thread must take it back at once.
+  // The driving thread frees the loop. `wanted` returns whether the loop's own thread must take the
+  // loop back at once.
   template <typename Wanted>
   void leave(const Wanted& wanted) {
     left_.store(true);
     if (wanted()) want();
   }
-  // Called after a function was queued. leave() sets left_ first and asks `wanted` second, and this
-  // reads left_ after the function was queued, so at least one of the two threads sees the other.
+  // Called after a function was queued. leave() sets left_ and then calls `wanted`, which looks for
+  // queued functions; posted() reads left_ after the function was queued. So at least one of the
+  // two threads sees what the other did.
   void posted() {
     if (left_.load()) want();
   }
-  // True if no thread drove the loop and this thread does now.
+  // Takes the loop for this thread if the loop is free. Returns false if it is not.
   bool enter() {
     bool expected = true;
     return left_.compare_exchange_strong(expected, false);
   }
-  // Another thread than the loop's own has driven the loop; call it before leave().
+  // Records that a thread other than the loop's own has driven the loop. Call it before leave().
   void drove() { drives_.fetch_add(1); }
-  // Called by the loop's own thread. Returns, after enter(), when the loop is wanted, or when no
-  // other thread has driven it for kLentTime.
+  // Called by the loop's own thread. Waits until the loop is wanted, or no other thread has driven
+  // it for kLentTime. Then takes the loop and returns.
   void take_back() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -42,8 +45,8 @@ class Lending {
   }
 
  private:
-  // If nobody drives a lent loop for this long, its own thread takes it back. An event that arrives
-  // meanwhile can wait this long.
+  // The loop's own thread takes the loop back if no other thread has driven it for this long. An
+  // event that arrives meanwhile can wait this long.
   static constexpr std::chrono::milliseconds kLentTime{5};
 
   void want() {
@@ -52,7 +55,7 @@ class Lending {
     wanted_changed_.notify_one();
   }
 
-  std::atomic<bool> left_{false};  // the loop is lent and no thread drives it
+  std::atomic<bool> left_{false};  // the loop is free
   std::atomic<std::uint64_t> drives_{0};
   std::mutex mutex_;
   std::condition_variable wanted_changed_;

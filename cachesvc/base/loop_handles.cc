@@ -26,7 +26,8 @@ class AsioTimer final : public EventLoop::Timer {
   std::shared_ptr<bool> alive_;
 };
 
-// The handle and the pending waits share it. A wait may outlive the handle in the context's queue.
+// Shared by the handle and its pending waits, because a wait may outlive the handle in the
+// context's queue.
 struct WatchState : std::enable_shared_from_this<WatchState> {
   WatchState(asio::io_context& context, int fd, std::function<void()> r, std::function<void()> w)
       : descriptor(context, fd), readable(std::move(r)), writable(std::move(w)) {}

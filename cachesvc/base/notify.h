@@ -16,7 +16,7 @@ class Notifier {
   // Call each when its state begins. A message that cannot be sent is lost; systemd's deadlines
   // cover that case.
   void ready() const { send("READY=1"); }
-  void reloading() const;  // ready() reports its end
+  void reloading() const;  // call ready() when the reload has ended
   void stopping() const { send("STOPPING=1"); }
 
  private:

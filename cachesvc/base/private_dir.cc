@@ -22,10 +22,10 @@ MadePrivate make_private(const std::string& dir) {
   if (!made.was_open) return made;
   if ((folder.st_mode & S_ISVTX) != 0) {
     made.left_open =
-        Status::invalid("it is shared by all users (sticky); choose a folder of its own");
+        Status::invalid("it is shared by all users (sticky); choose a folder for Precis alone");
   } else if (folder.st_uid != ::geteuid()) {
-    made.left_open = Status::denied("it is user " + std::to_string(folder.st_uid) +
-                                    "'s; have its owner run chmod 700");
+    made.left_open = Status::denied("it belongs to user " + std::to_string(folder.st_uid) +
+                                    "; let that user run chmod 700");
   } else if (::chmod(dir.c_str(), folder.st_mode & 07777 & ~kOthers) != 0) {
     made.left_open = Status::denied("chmod: " + std::generic_category().message(errno));
   }

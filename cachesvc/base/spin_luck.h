@@ -23,8 +23,8 @@ class SpinLuck {
 
  private:
   static constexpr int kPauseMax = 63;
-  int pause_ = 0;      // blocks without spinning that follow an unsuccessful spin
-  int idle_left_ = 0;  // how many of them remain
+  int pause_ = 0;      // how often the loop blocks without spinning after an unsuccessful spin
+  int idle_left_ = 0;  // how often it still does so
 };
 
 }  // namespace precis

@@ -21,7 +21,7 @@ CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_by
 
 CatalogImpl::~CatalogImpl() { save_all_hits(); }
 
-// A last write of the hit counts. A failure is not an error.
+// Writes the hit counts that are not stored yet. If a write fails, they are lost.
 void CatalogImpl::save_all_hits() {
   std::lock_guard changing(changes_);
   for (std::size_t left = unsaved_hits_.size(); left > 0;) {
@@ -62,8 +62,8 @@ Status CatalogImpl::check_format() {
                          ": use the newer build that wrote it");
 }
 
-// Takes every row of a table that is intact and has its own key. Other rows are left on disk and
-// counted. A row of a newer format is not damage: opening fails, and nothing is lost.
+// Loads every row of a table that is intact and is stored under its own key. Other rows are left on
+// disk and counted. A row of a newer format is not damage: opening fails, and nothing is lost.
 template <typename Stored>
 Status CatalogImpl::load_rows(Table table, Result<Stored> (*decode)(Bytes),
                               std::string (*key_of)(const Stored&),
@@ -98,7 +98,8 @@ Status CatalogImpl::load_projections() {
   return load_rows<StoredProjection>(
       Table::kProjections, decode_stored_projection, key_of, [this](StoredProjection row) {
         const auto model = models_.find({row.tenant, row.model});
-        if (model == models_.end()) return;  // its row is bad; a client can push the weights again
+        // If the model's row is bad, a client can push the weights again.
+        if (model == models_.end()) return;
         const std::uint32_t layer = row.layer;
         model->second.projections[layer] = std::make_shared<const StoredProjection>(std::move(row));
       });

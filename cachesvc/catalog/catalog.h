@@ -41,8 +41,8 @@ class Catalog {
   // valid; kRejected if the tenant has too many models.
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
-  // Returns a page of the models, by fingerprint. kInvalidArgument if `after` is not
-  // the end of a page.
+  // Returns a page of the models, by fingerprint. kInvalidArgument if `after` is not the end of a
+  // page.
   virtual Result<msg::Models> models_page(std::string_view tenant,
                                           const msg::ListModels&) const = 0;
 
@@ -92,11 +92,11 @@ class Catalog {
   };
   // Returns the chain of segments that covers the longest prefix of the path, from the root on.
   // Every link except the last is whole; the last may be partial, up to a block boundary. Among
-  // equally long chains the most faithful one wins (faithful.h), then the one with the most entries
-  // kept among the matched tokens (pro rata for a partial link), then the newest. Chains that are
-  // not faithful up to `faithful_ppm` are skipped. Work: a logarithmic number of look-ups. The
-  // search tries at most 64 segment tails within the last block; if none fits, the match ends at
-  // that block's start.
+  // equally long chains it prefers the most faithful (faithful.h), then the chain with the most
+  // entries kept among the matched tokens (pro rata for a partial link), then the newest. Chains
+  // that are not faithful up to `faithful_ppm` are skipped. Work: a logarithmic number of look-ups.
+  // The search tries at most 64 segment tails within the last block; if none fits, the match ends
+  // at that block's start.
   virtual std::vector<Link> match(std::string_view tenant, const TokenPath& path,
                                   std::uint32_t faithful_ppm) const = 0;
   // Returns the longest chain of whole segments that ends before the path does and is faithful up
@@ -109,11 +109,12 @@ class Catalog {
     Row row;
     bool quarantined = false;  // its own bytes failed a check
   };
-  // Also returns segments that are out of service, for a check of stored bytes.
+  // Returns also a segment that is out of service, so that its stored bytes can be checked.
   virtual Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const = 0;
   // Returns the segment and its ancestors, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
-  // A layer's records. `staged` is set if the put staged them: the store then already writes them.
+  // A layer's records. `staged` is set if the put staged them: then the store is already writing
+  // them.
   struct Layer {
     Bytes records;
     std::shared_ptr<StagedValue> staged = nullptr;
@@ -131,9 +132,9 @@ class Catalog {
   // never dropped.
   virtual Status commit(const SegmentRow& row, std::span<const Layer> layers,
                         Durability durability) = 0;
-  // [blocking] Replaces `from` with `to`, fewer entries of the same put: row and payload in one
-  // batch, at least as durable as `from`. Returns false and changes nothing if `from` is not the
-  // stored row.
+  // [blocking] Replaces `from` with `to`, which has fewer entries of the same put. Writes row and
+  // payload in one batch, at least as durable as `from`. Returns false and changes nothing if
+  // `from` is not the stored row.
   virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
                             std::span<const Layer> layers, Durability durability) = 0;
   // [blocking] Makes a stored segment and its ancestors at least as durable as asked. kNotFound,
@@ -141,7 +142,7 @@ class Catalog {
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
   // [blocking, but does not wait for changes] Reads layer `layer`'s records into `into` of
   // row.layer_bytes[layer] bytes. Their own checksums are not checked yet. kNotFound also while a
-  // removal is under way: use read_layer() to be sure.
+  // removal is in progress: read_layer() tells the difference.
   virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] Like peek_layer(). kNotFound if the segment was removed. On kCorruption the caller
   // quarantines the segment.
@@ -170,10 +171,10 @@ class Catalog {
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
-  // [blocking] Takes a segment out of service, at once and permanently, because its bytes failed a
-  // check. Neither it nor its descendants match, also after a restart, until it is put again.
-  // Returns false if `row` is no longer the stored one: then the bad bytes belonged to another
-  // version.
+  // [blocking] Takes a segment and its descendants out of service at once, because the segment's
+  // bytes failed a check. Lookups do not find them, also after a restart, until the segment is put
+  // again. Returns false if `row` is no longer the stored one: then the bad bytes belonged to
+  // another version.
   virtual bool quarantine(const SegmentRow& row) = 0;
 
   // ---- sessions (an expired session does not exist, pinned or not; opening and advancing renew

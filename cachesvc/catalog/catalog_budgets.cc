@@ -19,7 +19,7 @@ msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetS
   return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
 }
 
-// Without a profile, such a recipe would fail every put that names no recipe.
+// If the model has no profile, a recipe that needs one would fail every put that names no recipe.
 Status CatalogBudgets::check_has_profile(std::string_view tenant,
                                          const msg::SetBudget& request) const {
   if (!request.recipe || request.recipe->empty()) return {};
@@ -27,7 +27,7 @@ Status CatalogBudgets::check_has_profile(std::string_view tenant,
   if (!recipe.needs_profile()) return {};
   const std::string needs = "recipe '" + *request.recipe + "' takes its budgets from a profile";
   if (!request.scope.model) {
-    return Status::invalid(needs + ", which not every model has: set it for one that does");
+    return Status::invalid(needs + ", which not every model has: set it for a model that has one");
   }
   return find_profile(tenant, *request.scope.model, recipe).status().with_context(needs);
 }

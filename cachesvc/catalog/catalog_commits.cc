@@ -30,11 +30,11 @@ Status check_kept(const SegmentTree& tree, const SegmentRow& row, std::uint64_t 
   const std::uint64_t wanted = kept_bytes(row);
   if (of_others <= max_bytes && wanted <= max_bytes - of_others) return {};
   return Status::out_of_space(
-      "segment " + row.id.hex() + ": to know it takes " + std::to_string(wanted) +
+      "segment " + row.id.hex() + ": the catalog needs " + std::to_string(wanted) +
       " B of memory for its " + counted(row.blocks.size(), "block") + " and " +
-      counted(row.layer_bytes.size(), "layer") + ", what is stored takes " +
+      counted(row.layer_bytes.size(), "layer") + ", and the stored segments take " +
       std::to_string(of_others) + " of the " + std::to_string(max_bytes) +
-      " B for that; remove something, use a larger block_tokens, or raise memory_bytes");
+      " B for that; remove prefixes, use a larger block_tokens, or raise memory_bytes");
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes
                             return layer.records.size() == size_bytes;
                           })) {
     return Status::invalid("segment " + row.id.hex() +
-                           ": its payload is not what layer_bytes says");
+                           ": its payload does not have the sizes in layer_bytes");
   }
   if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
@@ -138,7 +138,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   leaving.left();
   for (const Row& row : rows) {
     marks_.erase(row->id);
-    marks_to_save_.erase(row->id);  // A change at kMemory does not save them.
+    marks_to_save_.erase(row->id);  // write() at kMemory does not clear it
     if (!tree_.find(row->id)) ++models_.at({row->tenant, row->model}).segments;
     tree_.put(row, durability, ++commits_);
   }
@@ -187,7 +187,8 @@ void CatalogCommits::forget_dropped() {
   }
   dropped_segments_ += gone.size();
   // The stored rows of these sessions were dropped too. If this write is lost, the stored row names
-  // an earlier tip. Written at kMemory, because a commit at kMemory must not wait for the disk.
+  // an earlier tip. These writes are at kMemory, because a commit at kMemory must not wait for the
+  // disk.
   for (const auto& [tenant, session] : moved) {
     Change change;
     change.put(Table::kSessions, session_key(tenant, session.name),
@@ -230,7 +231,7 @@ Status CatalogCommits::commit(const SegmentRow& row, std::span<const Layer> laye
   if (!commits_waiting_.leads(commit)) return commit.status;
   std::vector<Commit*> all;
   {
-    std::lock_guard changing(changes_);  // other commits arrive until it is this one's turn
+    std::lock_guard changing(changes_);  // other commits join the queue until changes_ is locked
     all = commits_waiting_.take();
     commit_all(all);
   }
@@ -265,7 +266,8 @@ void CatalogCommits::commit_all(std::span<Commit* const> commits) {
   store_each(checked);
 }
 
-// A failed batch changes nothing and does not tell which commit caused it: then each runs alone.
+// A failed batch changes nothing, and its error does not tell which commit caused it: then each
+// commit runs alone.
 void CatalogCommits::store_each(std::span<Commit* const> commits) {
   if (commits.empty()) return;
   const Status status = store_segments(commits);

@@ -1,5 +1,5 @@
-// The parts of the catalog, each with the functions of one kind of object, and the whole. Private
-// to this folder; users include catalog.h.
+// The classes that implement Catalog, one for each kind of object, and CatalogImpl, which joins
+// them. Private to this folder; users include catalog.h.
 #pragma once
 
 #include <atomic>
@@ -78,8 +78,8 @@ class CatalogCommits : public virtual CatalogState {
   // Checks one commit for commit() and trim(). Raises its durability to the replaced segment's, and
   // its ancestors' to its own. `promised_bytes`: memory for the batch's other commits.
   Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);
-  // Stores checked commits, all or none. They are of different segments, none the parent of
-  // another. Each replaces the stored segment with its id, if there is one.
+  // Stores checked commits, all or none. The commits are of different segments, none of which is
+  // the parent of another. A commit replaces the stored segment with the same id, if there is one.
   Status store_segments(std::span<Commit* const> commits);
   void store_each(std::span<Commit* const> commits);  // sets each commit's status
   void commit_all(std::span<Commit* const> commits);

@@ -66,8 +66,9 @@ std::optional<SegmentId> quarantined_segment(std::string_view meta_key) {
 }
 
 Status bad_cursor(std::string_view after, std::string_view of) {
-  return Status::invalid("after has " + std::to_string(after.size()) + " B, which no page of " +
-                         std::string(of) + " ended with; give `next` of the page before");
+  return Status::invalid("after has " + std::to_string(after.size()) +
+                         " B and is not the end of a page of " + std::string(of) +
+                         "; give `next` of the previous page");
 }
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// The keys of the catalog's rows. Stored: a change is a new catalog format.
+// The keys of the catalog's rows, as they are stored: a change of them needs a new catalog format.
 //
 //   kSegments     segment id (16 B)
 //   kPayload      segment id (16 B) | layer (u32 big endian): the layers of a segment are adjacent,
@@ -11,8 +11,8 @@
 //   kMeta         "catalog.format": u32 little endian
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //
-// A tenant is written as its length (u32 big endian) and its bytes, so that no two pairs share a
-// key.
+// A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
+// tenant and the rest never have the same key.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ std::string quarantine_key(const SegmentId& id);
 // Returns the segment that a kMeta key marks, or none for another kind of key.
 std::optional<SegmentId> quarantined_segment(std::string_view meta_key);
 
-// The error for a page that starts `after` a key that no page of `of` ended with.
+// Returns the error of a request for a page of `of` whose `after` is not the end of a page.
 Status bad_cursor(std::string_view after, std::string_view of);
 
 }  // namespace precis

@@ -18,11 +18,12 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
   const ModelKey key{std::string(tenant), fingerprint};
   std::lock_guard changing(changes_);
   if (!models_.contains(key)) {
-    PRECIS_TRY(check_rope_scaling(model));  // for a known model a refusal would be too late
+    PRECIS_TRY(check_rope_scaling(model));  // a model that is registered already is not refused
     const auto [first, last] = models_of(tenant);
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
-      return Status::rejected("tenant '" + key.first + "' has its " +
-                              std::to_string(limits::kModelsPerTenantMax) + " models");
+      return Status::rejected("tenant '" + key.first + "' has " +
+                              std::to_string(limits::kModelsPerTenantMax) +
+                              " models, which is the limit");
     }
     Change change;
     change.put(Table::kModels, model_key(tenant, fingerprint),
@@ -83,11 +84,11 @@ Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights,
     return other.weights == row.weights && other.width == row.width && other.dtype == row.dtype;
   };
   if (known != model->projections.end() && !same(*known->second)) {
-    return Status::invalid("layer " + std::to_string(row.layer) + " of model '" + model->spec.name +
-                           "' has another output projection (SHA-256 " +
-                           known->second->weights.hex() + ", not " + row.weights.hex() +
-                           "): other weights are another model, register it with a revision of "
-                           "its own");
+    return Status::invalid(
+        "layer " + std::to_string(row.layer) + " of model '" + model->spec.name +
+        "' has another output projection (SHA-256 " + known->second->weights.hex() + ", not " +
+        row.weights.hex() +
+        "): other weights make another model, so register it with another revision");
   }
   Change change;
   const auto put_part = [&](bool is_gram, Bytes bytes) {

@@ -9,13 +9,13 @@
 namespace precis {
 namespace {
 
-// Limit on the numbers in the tables of all profiles of a tenant. At 4 bytes per number, they take
-// the memory of eight of the largest profiles.
+// Limit on the numbers in the tables of all profiles of a tenant. A number takes 4 bytes, so the
+// tables take at most 8 * limits::kProfileBytesMax of memory.
 constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {
   return Status::not_found("model '" + model + "' has no profile '" + std::string(name) +
-                           "'; precisctl profile ls lists what there is");
+                           "'; precisctl profile ls lists the profiles");
 }
 
 }  // namespace
@@ -45,8 +45,9 @@ Status CatalogProfiles::check_profile_room(std::string_view tenant, const Profil
     }
   }
   if (count > limits::kProfilesPerTenantMax) {
-    return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
-                            std::to_string(count - 1) + " profiles; remove one first");
+    return Status::rejected("tenant '" + std::string(tenant) + "' has " +
+                            std::to_string(count - 1) +
+                            " profiles, which is the limit; remove one first");
   }
   if (numbers > kTenantNumbersMax) {
     return Status::rejected("the tables of tenant '" + std::string(tenant) + "' would have " +
@@ -100,7 +101,7 @@ std::vector<msg::ProfileRow> CatalogProfiles::profiles(std::string_view tenant,
 }
 
 // Memory holds only the table, so the text is read from the store, as it was added. During a change
-// the store may be ahead of memory; then the second try holds changes_, so that both agree.
+// the store may be newer than memory; the second try holds changes_, so that both agree.
 Result<msg::ProfileRow> CatalogProfiles::profile(std::string_view tenant, const Digest& model,
                                                  std::string_view name) {
   PRECIS_ASSIGN(const auto row, profile_with_text(tenant, model, name));

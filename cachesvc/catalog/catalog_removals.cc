@@ -10,8 +10,8 @@
 namespace precis {
 namespace {
 
-// Layers of the segments that one change removes, and the pause between two such changes, in which
-// other changes can run.
+// The most layers that one change removes (or one segment with more), and the pause between two
+// such changes, in which other changes can run.
 constexpr std::size_t kLayersOfRemoval = 4096;
 constexpr std::chrono::milliseconds kBetweenRemovals{1};
 
@@ -23,10 +23,10 @@ Status CatalogRemovals::check_unpinned(std::string_view tenant, const SegmentId&
   for (const SegmentId& each : all) {
     const msg::SessionRow* const session = sessions_.pinned_at(tenant, each, now_ms);
     if (!session) continue;
-    return Status::invalid(
-        "segment " + id.hex() + ": session '" + session->name + "' is pinned and its tip " +
-        session->tip.hex() +
-        " stands on it; remove the session or unpin it first (precisctl session unpin)");
+    return Status::invalid("segment " + id.hex() + ": session '" + session->name +
+                           "' is pinned, and its tip " + session->tip.hex() +
+                           " is this segment or its descendant; remove the session or unpin it "
+                           "first (precisctl session unpin)");
   }
   return {};
 }
@@ -71,10 +71,10 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
       return Status::not_found("segment " + id.hex() + " is not stored");
     }
     if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
-      return Status::invalid("segment " + id.hex() + ": " +
-                             counted(children.size(), "segment stands", "segments stand") +
-                             " directly on it, the first is " + children.front().hex() +
-                             "; remove what stands on it first, or with it (--recursive)");
+      return Status::invalid("segment " + id.hex() + " has " +
+                             counted(children.size(), "child", "children") + ", the first is " +
+                             children.front().hex() +
+                             "; remove its descendants first, or with it (--recursive)");
     }
     std::vector<SegmentId> some;
     if (left.empty()) {
@@ -94,8 +94,8 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
   if (gone) gone->assign(done.rbegin(), done.rend());
   if (status.ok()) return removed;
   if (done.empty()) return status;
-  return status.with_context(counted(done.size(), "segment") + " that stood on " + id.hex() +
-                             " went, it stays");
+  return status.with_context("removed " + counted(done.size(), "segment") + " below " + id.hex() +
+                             ", but not the segment itself");
 }
 
 // None of these segments has children except those earlier in `some`.

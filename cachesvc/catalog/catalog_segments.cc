@@ -189,7 +189,7 @@ Result<msg::SegmentInfo> CatalogSegments::find_segment(std::string_view tenant,
   const std::string digits(id_beginning);
   const bool is_hex = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (digits.empty() || digits.size() > kSegmentIdDigits || !is_hex) {
-    return Status::invalid("'" + digits + "' is no beginning of a prefix id: give 1 to " +
+    return Status::invalid("'" + digits + "' is not the beginning of a prefix id: give 1 to " +
                            std::to_string(kSegmentIdDigits) + " lower-case hexadecimal digits");
   }
   const std::size_t missing = kSegmentIdDigits - digits.size();

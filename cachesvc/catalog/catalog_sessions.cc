@@ -29,9 +29,9 @@ Status CatalogSessions::save_session(std::string_view tenant, const msg::Session
 
 Status CatalogSessions::check_session_room(std::string_view tenant) const {
   if (sessions_.count(tenant, clock_.unix_ms()) < limits::kSessionsPerTenantMax) return {};
-  return Status::rejected("tenant '" + std::string(tenant) + "' has its " +
+  return Status::rejected("tenant '" + std::string(tenant) + "' has " +
                           std::to_string(limits::kSessionsPerTenantMax) +
-                          " sessions; remove some, or give them a TTL");
+                          " sessions, which is the limit; remove some, or give them a TTL");
 }
 
 Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
@@ -60,7 +60,7 @@ Result<msg::SessionRow> CatalogSessions::advance_session(std::string_view tenant
     while (below && below != old_tip) below = below->parent;
     if (!below) {
       return Status::invalid("session '" + request.name + "': segment " + request.tip.hex() +
-                             " does not stand on its tip " + present->tip.hex() + " (token " +
+                             " does not descend from its tip " + present->tip.hex() + " (token " +
                              std::to_string(present->tip_end) +
                              "); fork the session before that tip, or open another");
     }

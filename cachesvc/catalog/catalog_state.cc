@@ -5,7 +5,7 @@
 namespace precis {
 namespace {
 
-// Expired sessions that one change also erases, so that no change becomes slow.
+// The most expired sessions that one change also erases, so that no change becomes slow.
 constexpr std::size_t kExpiredPerChange = 64;
 
 }  // namespace
@@ -55,8 +55,8 @@ void CatalogState::save_hits_later(const SegmentNode& node, const SegmentId& id)
   unsaved_hits_.push_back(id);
 }
 
-// Adds rows whose hit count has grown. Skips volatile segments: the row in the log would survive a
-// crash that their payload does not. Also skips rows that the change itself writes.
+// Adds rows whose hit count has grown. Skips volatile segments: a crash could lose their payload
+// and leave this row. Also skips rows that the change itself writes.
 void CatalogState::add_hits(Change& change, std::vector<SegmentId>& saved) {
   std::vector<SegmentId> ids;
   {
@@ -114,8 +114,8 @@ Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
   }
   if (!node->in_service) {
     return Status::corruption("segment " + id.hex() +
-                              " is out of service: its stored bytes, or those it stands on, failed "
-                              "a check; put it again or remove it");
+                              " is out of service: its stored bytes, or those of an ancestor, "
+                              "failed a check; put it again or remove it");
   }
   return node;
 }

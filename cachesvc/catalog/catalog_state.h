@@ -46,7 +46,7 @@ class CatalogState : public Catalog {
 
   CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
 
-  // Rows of pending hits that one change also writes, so that no change becomes slow.
+  // The most rows with pending hits that one change also writes, so that no change becomes slow.
   static constexpr std::size_t kHitRowsPerChange = 8;
 
   // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
@@ -68,15 +68,15 @@ class CatalogState : public Catalog {
 
   Store& store_;
   const Clock& clock_;
-  const std::uint64_t kept_bytes_max_;  // of memory, for segments
+  const std::uint64_t kept_bytes_max_;  // memory for all segments (kept_bytes())
 
-  SegmentLeases leases_;  // locked after the others
+  SegmentLeases leases_;  // its lock is taken after the others
   std::mutex changes_;
   // Written with changes_ held.
   std::uint64_t commits_ = 0;          // commits of this process
   std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
   std::set<SegmentId> marks_;          // quarantine marks in the store
-  std::set<SegmentId> marks_to_save_;  // marks that the store refused
+  std::set<SegmentId> marks_to_save_;  // marks that the store does not have yet
 
   mutable std::shared_mutex state_;
   // Written with both locks held.

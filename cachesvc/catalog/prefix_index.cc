@@ -10,8 +10,8 @@ namespace {
 // may have thousands of tokens.
 constexpr int kTailsTriedMax = 64;
 
-// Kept entries among the path's tokens before `position`. The segment's own entries count as evenly
-// spread.
+// Returns the number of kept entries among the path's tokens before `position`, as if the segment's
+// own entries were evenly spread.
 std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position) {
   const SegmentRow& row = *segment.row;
   const std::uint64_t own = row.plan.total();
@@ -88,8 +88,9 @@ const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const 
 }
 
 // Returns the candidates of the longest tail that `rest` begins with and that suits. Returns null
-// if there is none, or if kTailsTriedMax tails did not suit. The greatest tail that is not above
-// `rest` is either that tail, or its common part with `rest` is at least as long as that tail.
+// if there is none, or if kTailsTriedMax tails did not suit. The search takes the greatest tail
+// that is not above `rest`. It is either the wanted tail, or has a common beginning with `rest`
+// that is at least as long as the wanted tail; then `rest` is cut to that beginning.
 const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
                                                          const Boundary& boundary,
                                                          std::span<const TokenId> rest) {

@@ -18,7 +18,8 @@ std::uint64_t bytes_of(const SegmentRow& row) {
          row.plan.counts.size() * sizeof(std::uint32_t);
 }
 
-// Copies the row without the path, which only lookups need: the larger part of a long row.
+// Copies the row without the path. The path is the larger part of a long row, and only lookups need
+// it.
 SegmentLeases::Row without_path(const SegmentRow& row) {
   SegmentRow copy = row;
   copy.blocks = {};
@@ -42,7 +43,7 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   for (const auto& [version, bytes] : wanted) {
     const auto lease = leases_.find(version);
     if (lease == leases_.end()) more += bytes;
-    // Another, removed segment has this version.
+    // A removed segment, not this one, has this version.
     if (lease != leases_.end() && lease->second.held) return 0;
   }
   const auto own = bytes_of_.find(tenant);

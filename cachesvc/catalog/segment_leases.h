@@ -1,6 +1,6 @@
 // Leases keep segments readable for a while after they are removed, trimmed or replaced, as a
-// lookup has promised. While a leased segment is the stored one, its lease is only an entry here. A
-// change that takes the segment away first makes the store keep its payload. In memory only: a
+// lookup has promised. While the leased segment is stored, its lease is only an entry here. Before
+// a change takes the segment away, it makes the store keep the segment's payload. In memory only: a
 // restart ends all leases.
 //
 // Thread-safe. The memory that a lease may need is counted when it is granted, per tenant and in
@@ -42,8 +42,8 @@ class SegmentLeases {
   // Leases all of these segments or none. All belong to one tenant and are the stored versions; the
   // caller makes sure that they stay so during the call. Returns the granted time in ms. Returns 0
   // if a limit is reached, a change is about to take one of them away, or there is nothing to
-  // lease. A segment that is leased already keeps the later of both ends. It never frees kept
-  // payload, which takes a while: sweep() does.
+  // lease. If a segment is leased already, its lease ends at the later of both times. This function
+  // does not free kept payload, which takes a while: sweep() does.
   std::uint32_t grant(std::span<const Row> rows, std::uint32_t ms);
 
   // A change that takes segments away. It lives from before the change's write in the store until
@@ -51,8 +51,8 @@ class SegmentLeases {
   class Leaving {
    public:
     // [blocking] Makes the store keep the payload of the leased segments. After left(), a lease
-    // ends if the store cannot keep its payload. If not `may_wait`, that includes payload that
-    // still waits for the disk.
+    // ends if the store cannot keep its payload. Without `may_wait`, the store does not keep
+    // payload that is not on the disk yet.
     Leaving(SegmentLeases& leases, std::vector<Row> rows, bool may_wait);
     ~Leaving();  // drops the kept payload unless left()
     Leaving(const Leaving&) = delete;
@@ -79,7 +79,7 @@ class SegmentLeases {
     Row row;
     std::shared_ptr<const KeptPayload> layers;
   };
-  // Returns null if the tenant has no lease of this version, or it is still the stored one. Work:
+  // Returns null if the tenant has no lease of this version, or this version is still stored. Work:
   // none while no payload is held.
   std::shared_ptr<const Held> find(std::string_view tenant, const Version& version) const;
   std::shared_ptr<const Held> find(const SegmentRow& row) const {

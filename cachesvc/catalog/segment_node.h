@@ -12,8 +12,8 @@ namespace precis {
 struct SegmentNode {
   std::shared_ptr<const SegmentRow> row;  // shared with readers, which may outlive a removal
   bool quarantined = false;               // its own bytes failed a check
-  // The acknowledged durability of the commit, and its number among this process's commits. 0: read
-  // when the catalog was opened.
+  // The acknowledged durability of the commit, and its number among this process's commits; 0 if
+  // the segment was read when the catalog was opened.
   Durability durability = Durability::kFsync;
   std::uint64_t commit = 0;
 

@@ -43,7 +43,7 @@ Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const Se
   if (row.begin != begin) return bad_row(row, expected("begin", row.begin, begin));
   if (parent &&
       (parent->root != row.root || parent->tenant != row.tenant || parent->model != row.model)) {
-    return bad_row(row, "its parent " + parent->id.hex() + " lies under another root");
+    return bad_row(row, "its parent " + parent->id.hex() + " has another root");
   }
   const std::uint32_t blocks = row.end / model.block_tokens - row.begin / model.block_tokens;
   if (row.blocks.size() != blocks) {
@@ -58,7 +58,7 @@ Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const Se
   }
   if (row.plan.num_layers != model.num_layers || row.plan.num_kv_heads != model.num_kv_heads ||
       row.plan.counts.size() != std::size_t{model.num_layers} * model.num_kv_heads) {
-    return bad_row(row, "its plan is not of " + counted(model.num_layers, "layer") + " and " +
+    return bad_row(row, "its plan does not have " + counted(model.num_layers, "layer") + " and " +
                             counted(model.num_kv_heads, "KV head"));
   }
   return {};

@@ -34,8 +34,8 @@ class SegmentTree {
   using FindModel = std::function<const ModelSpec*(std::string_view tenant, const Digest&)>;
   explicit SegmentTree(FindModel find_model) : find_model_(std::move(find_model)) {}
 
-  // Adds a segment, or replaces the one with the same id. Then puts the segments into service that
-  // it makes fit for service.
+  // Adds a segment, or replaces the one with the same id. Then puts it and its descendants into
+  // service if they are fit for it.
   void put(std::shared_ptr<const SegmentRow> row, Durability durability, std::uint64_t commit);
   // Takes a segment and its descendants out of service.
   void quarantine(const SegmentId& id);

@@ -46,7 +46,7 @@ class LoopbackMover final : public Mover, public std::enable_shared_from_this<Lo
     });
   }
   std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion& region) override {
-    // With one loop for both sides, the client could not wait for its release.
+    // If both sides had one loop, the client's wait for the release would block that loop.
     if (!may_hold_ || !canceled_.ok()) return nullptr;
     auto there = table_->access(region.id, 0, region.size_bytes);
     if (!there.ok()) return nullptr;

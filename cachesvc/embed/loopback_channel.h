@@ -36,7 +36,8 @@ class LoopHandle {
   EventLoop* loop_;
 };
 
-// One side's queue of frames. The other side only posts to it, and updates waiting_bytes_.
+// One side's queue of frames. The other side only posts to this side's loop, and updates
+// waiting_bytes_.
 class LoopbackChannel final : public FrameChannel,
                               public std::enable_shared_from_this<LoopbackChannel> {
  public:
@@ -56,7 +57,7 @@ class LoopbackChannel final : public FrameChannel,
 
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override {
     const auto peer = ended_.ok() ? peer_.lock() : nullptr;
-    if (!peer) return;  // the notice of its end is on the way
+    if (!peer) return;  // the peer is gone, and has posted its end
     if (peer->waiting_bytes_ += body.size(); peer->waiting_bytes_ > limits::kSendQueueBytesMax) {
       const auto why =
           Status::rejected("the peer does not read: more than " +

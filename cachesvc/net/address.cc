@@ -12,7 +12,7 @@ namespace precis {
 Result<HostPort> split_address(const std::string& address) {
   const auto colon = address.rfind(':');
   const bool no_port = colon == std::string::npos || address.ends_with(':') ||
-                       address.ends_with(']');  // these colons belong to the host
+                       address.ends_with(']');  // these are colons of the host
   if (no_port || colon == 0) {
     return Status::invalid("address '" + address +
                            "' is not of the form host:port, such as 127.0.0.1:7470 or [::1]:7470");
@@ -31,7 +31,7 @@ Result<HostPort> split_address(const std::string& address) {
                            "' must be host:port alone, without a scheme or a path");
   } else if (parts.host.find(':') != std::string::npos) {
     return Status::invalid("address '" + address +
-                           "': an IPv6 host stands in brackets, as in [::1]:7470");
+                           "': write an IPv6 host in brackets, as in [::1]:7470");
   }
   return parts;
 }

@@ -23,8 +23,8 @@ bool is_loopback(const std::string& address);
 // The prefix of a Unix socket's path in connect(): "unix:/run/precis.sock".
 inline constexpr const char* kUnixPrefix = "unix:";
 
-// A socket path in the form that the kernel accepts, which is shorter than other paths. A longer
-// path goes through its directory, which this object keeps open.
+// A socket path in a form that the kernel accepts: the kernel limits its length. A longer path goes
+// through its directory, which this object keeps open.
 struct UnixAddress {
   std::string path;
   Descriptor directory;

@@ -67,7 +67,8 @@ void ConnectionEnd::on_bulk_end(const Status& why) {
 }
 
 void ConnectionEnd::close() {
-  // They may hold the last reference to an owner of this object.
+  // Destroyed at the end, because the handlers may hold the last reference to an owner of this
+  // object.
   const Handlers unused = std::exchange(handlers_, {});
   shut(Status::canceled("the connection was closed on this side"));
 }

@@ -30,13 +30,13 @@ class ConnectionEnd : public virtual Messages {
   void send(std::vector<std::byte> message) override;
   // Closes from this side: no handler is called any more. A subclass calls it in its destructor.
   void close() override;
-  // The link broke or its transport is destroyed: on_closed receives `why`.
+  // Ends the link, because it broke or its transport is being destroyed. on_closed receives `why`.
   void end(const Status& why);
   // Keeps an object that must be destroyed with the link.
   void keep(std::shared_ptr<void> kept) { kept_ = std::move(kept); }
 
  protected:
-  // A frame that is no message. A Status that is not OK ends the link.
+  // Handles a frame of kind kRdma. A Status that is not OK ends the link.
   virtual Status on_rdma_turn(Bytes body) = 0;
   // Stops the movement of bulk bytes. It may be called twice.
   virtual void stop_bulk(const Status& why) = 0;

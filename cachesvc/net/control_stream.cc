@@ -12,7 +12,7 @@
 namespace precis {
 namespace {
 
-// Most messages arrive whole in one call to the kernel.
+// Bytes to read in one call to the kernel: enough for most messages.
 constexpr std::size_t kReadBytes = 64u << 10;
 // Limits of one turn of one stream, so that other streams get their turns.
 constexpr std::size_t kTurnBytesMax = 512u << 10;
@@ -32,8 +32,8 @@ bool InboxMeter::take(ControlStream& stream, std::size_t size_bytes) {
     ControlStream* const victim = most->first;
     const std::size_t held = most->second;
     give_back(*victim);
-    victim->end(Status::rejected("its messages of " + std::to_string(held) +
-                                 " B on the way are the most of those that together exceed " +
+    victim->end(Status::rejected("its incoming messages have " + std::to_string(held) +
+                                 " B, the most of all connections, which together exceed " +
                                  std::to_string(bytes_max_) + " B (max_message_bytes)"));
     if (victim == &stream) return false;
   }
@@ -129,8 +129,8 @@ void ControlStream::receive() {
     if (!unread_.empty()) return ask_for_turn();
   }
   for (std::size_t budget = kTurnBytesMax; budget > 0 && watch_ && !ended_;) {
-    // The kernel reads a large body directly into its memory. Everything else goes through the
-    // scratch buffer, several frames at a time.
+    // A large body is read directly into its own memory. Everything else goes through the scratch
+    // buffer, several frames at a time.
     const std::size_t body_left = header_got_ == FrameHeader::kBytes ? body_.size() - body_got_ : 0;
     MutableBytes into(scratch);
     const bool direct = body_left >= kReadBytes;

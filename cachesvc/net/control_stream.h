@@ -22,8 +22,8 @@ class ControlStream;
 class InboxMeter {
  public:
   explicit InboxMeter(std::size_t bytes_max) : bytes_max_(bytes_max) {}
-  // If the total passes the limit, the stream that holds most ends with kRejected. Returns false if
-  // that stream is `stream`.
+  // If the total passes the limit, the stream with the most bytes ends with kRejected. Returns
+  // false if that stream is `stream`.
   bool take(ControlStream& stream, std::size_t size_bytes);
   void give_back(ControlStream& stream);
 
@@ -36,7 +36,8 @@ class InboxMeter {
 class ControlStream final : public FrameChannel,
                             public std::enable_shared_from_this<ControlStream> {
  public:
-  // For an admitted connection. `meter` must outlive the stream's end; null: nothing is counted.
+  // For an admitted connection. `meter` must exist until the stream ends. If it is null, nothing is
+  // counted.
   ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter = nullptr);
   ~ControlStream() override;
   ControlStream(const ControlStream&) = delete;
@@ -81,12 +82,12 @@ class ControlStream final : public FrameChannel,
   FrameHeader header_;
   std::vector<std::byte> body_;
   std::size_t body_got_ = 0;
-  std::size_t frames_left_ = 0;  // that this turn may still deliver
+  std::size_t frames_left_ = 0;  // frames that this turn may still deliver
   std::chrono::steady_clock::time_point turn_ends_{};
-  std::vector<std::byte> unread_;  // bytes behind the last frame of a turn
+  std::vector<std::byte> unread_;  // bytes after the last frame of a turn
 
   std::deque<Outgoing> outgoing_;
-  std::size_t front_sent_ = 0;  // of the first frame
+  std::size_t front_sent_ = 0;  // bytes sent of the first frame
   std::size_t unsent_bytes_ = 0;
   bool flush_posted_ = false;
 };

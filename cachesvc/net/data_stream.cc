@@ -13,12 +13,12 @@ namespace {
 // for the turn, and close() waits for the call.
 constexpr std::size_t kTurnBytesMax = 2u << 20;
 constexpr std::size_t kCallBytesMax = 512u << 10;
-// Up to this size, a thread other than the loop's sends itself: a copy takes less time than a
+// A thread other than the loop's sends frames up to this size itself: a copy takes less time than a
 // wake-up.
 constexpr std::size_t kInlineBytesMax = 256u << 10;
 constexpr std::size_t kRangesMax = 64;
 constexpr std::size_t kThrowAwayBytes = 64u << 10;
-// The bytes that a header counts for in a turn: it costs a call to the kernel, and more if it is
+// A header counts as this many bytes of a turn: it takes a call to the kernel, and more if it is
 // answered.
 constexpr std::size_t kHeaderWorth = 16u << 10;
 
@@ -115,7 +115,7 @@ void DataStream::receive() {
   });
 }
 
-// Makes one call to the kernel. `waits`: no more bytes can arrive in this turn.
+// Makes one call to the kernel. Sets `waits` if no more bytes can arrive in this turn.
 Status DataStream::receive_some(std::size_t& budget, bool& waits) {
   std::unique_lock lock(receiving_);
   const auto handlers = handlers_;

@@ -24,7 +24,8 @@ class FrameChannel {
   // the handlers.
   virtual void start(Handlers handlers) = 0;
   // From now on, received frames are delivered in turns. The channel asks `turns` for each turn;
-  // `turns` calls its argument once, on the loop. Without it, the loop's own order decides.
+  // `turns` calls its argument once, on the loop. Without `turns`, frames are delivered in the
+  // loop's own order.
   using Turns = std::function<void(std::function<void()>)>;
   virtual void take_turns(Turns) {}
   // Ends the channel with kRejected if more than limits::kSendQueueBytesMax bytes are unsent.

@@ -39,8 +39,8 @@ class GreetingSocket {
   GreetingSocket(EventLoop& loop, std::unique_ptr<Socket> socket)
       : loop_(loop), socket_(std::move(socket)) {}
 
-  // The TLS handshake; a socket without TLS succeeds at once. An error comes from the peer or is a
-  // refusal by TLS.
+  // The TLS handshake; a socket without TLS succeeds at once. An error if the peer broke off, or if
+  // TLS refused the peer.
   Task<Status> shake_hands();
   // kInvalidArgument if the bytes are no frame, or the frame's body exceeds `body_bytes_max`.
   // kUnavailable if the peer is gone.

@@ -49,8 +49,8 @@ Status no_memory(std::size_t size_bytes, int error) {
                               " B: " + text(error));
 }
 
-// Maps `size_bytes` from a huge-page boundary on, of a file, or private memory for -1. Empty with
-// errno on failure.
+// Maps `size_bytes` at a huge-page boundary: of a file, or private memory if `descriptor` is -1. On
+// failure, returns empty bytes and sets errno.
 MutableBytes map(std::size_t size_bytes, int descriptor, int access = PROT_READ | PROT_WRITE) {
   // Reserves extra address space and trims it, so that huge pages fit from the first byte on.
   const std::size_t spare = size_bytes + Pages::kUnitBytes;
@@ -130,26 +130,27 @@ Result<std::unique_ptr<Pages>> Pages::adopt(Descriptor file, std::size_t size_by
   if (::fstat(descriptor, &about) != 0 || ::fstatfs(descriptor, &system) != 0) {
     return refuse(text(errno));
   }
-  // Reserved huge pages (hugetlbfs) come and go by other rules.
+  // Refuses reserved huge pages (hugetlbfs), because other rules say when they disappear.
   if (!S_ISREG(about.st_mode) || system.f_type != TMPFS_MAGIC) return refuse("not a memory file");
   if (size_bytes == 0 || size_bytes % unit_of(size_bytes) != 0 ||
       std::cmp_not_equal(about.st_size, size_bytes)) {
     return refuse("it has " + std::to_string(about.st_size) + " B, not " +
                   std::to_string(size_bytes));
   }
-  // The server of an earlier link may have sealed it.
+  // The server of an earlier link may have sealed the file.
   const bool writable = (seals & F_SEAL_FUTURE_WRITE) == 0;
   const MutableBytes bytes =
       map(size_bytes, descriptor, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (bytes.empty()) return refuse(text(errno));
   std::unique_ptr<Pages> pages(new Pages(bytes, -1, writable));
   // The order matters: after the seal no page can disappear, so pages that are present then stay.
-  // It looks for a hole instead of counting blocks, because stat also counts blocks past the end.
+  // The check looks for a hole instead of counting blocks, because stat also counts blocks past the
+  // end.
   if (::fcntl(descriptor, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0) {
     return refuse("it cannot be sealed against holes: " + text(errno));
   }
   if (std::cmp_not_equal(::lseek(descriptor, 0, SEEK_HOLE), size_bytes)) {
-    return refuse("not all of its pages are there");
+    return refuse("some of its pages are missing");
   }
   return pages;
 }

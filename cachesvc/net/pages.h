@@ -28,8 +28,8 @@ class Pages {
   // system has no such files.
   static Result<std::unique_ptr<Pages>> make_shared(std::size_t size_bytes);
   // Maps a memory file of exactly `size_bytes` that another process made. Afterwards nobody else
-  // can map it for writing. kInvalidArgument if it is no such file, has another size, misses a
-  // seal, has a seal too many, or misses pages.
+  // can map it for writing. kInvalidArgument if it is no such file, has another size, lacks the
+  // seal against shrinking, forbids further seals, or lacks pages.
   static Result<std::unique_ptr<Pages>> adopt(Descriptor file, std::size_t size_bytes);
 
   ~Pages();

@@ -27,7 +27,7 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:
   // `clock` outlives it.
   explicit RegionTable(const Clock& clock) : clock_(clock) {}
-  // Permission to access a range of an exposed region. The end of the region waits for it.
+  // Permission to access a range of an exposed region. remove() waits for its destruction.
   class Access {
    public:
     Access(Access&& other) noexcept = default;

@@ -21,7 +21,7 @@ namespace precis {
 
 struct SharedSlot {
   std::atomic<std::uint64_t> open{0};    // the region's id, 0 for none; written by the client
-  std::atomic<std::uint64_t> active{0};  // users of the region; written by the server
+  std::atomic<std::uint64_t> active{0};  // accesses in progress; written by the server
 };
 static_assert(sizeof(SharedSlot) == 16 && std::atomic<std::uint64_t>::is_always_lock_free);
 

@@ -62,13 +62,13 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   return context;
 }
 
-// An alert of the peer has as its reason this offset plus the alert's number. Smaller reasons are
-// errors that this side found.
+// The reason of an alert that the peer sent is this offset plus the alert's number. Smaller reasons
+// are errors that this side found.
 bool is_said_by_peer(int reason) { return reason >= SSL_AD_REASON_OFFSET; }
 
-// Limits how often one call here may ask the kernel for bytes, which is twice per record. Without
-// it, a peer that sends records without data (key updates) could block the thread. The remaining
-// bytes make the socket readable again.
+// Limits how often one call of this file may ask the kernel for bytes; a record takes two. Without
+// the limit, a peer that sends records without data (key updates) could block the thread. The
+// remaining bytes make the socket readable again.
 constexpr unsigned kReceivesMax = 64;
 thread_local unsigned receives_left = 0;
 
@@ -179,7 +179,7 @@ class TlsSocket final : public Socket {
                          : "the service does not speak TLS: leave out tls_ca";
       case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE: return "it showed no certificate";
       case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-        return "the service wants a certificate: give tls_cert and tls_key";
+        return "the service requires a certificate: give tls_cert and tls_key";
       default: return last_error();
     }
   }

@@ -28,15 +28,15 @@ class ChainLayers {
     Metrics& metrics;
   };
   using Leases = std::vector<HotTier::Lease>;  // of one layer, one per link
-  // Whether `now`, the row that replaced a link's row, still holds what the caller reads.
+  // Returns whether `now`, the row that replaced a link's row, still holds what the caller reads.
   using Follows = std::function<bool(std::size_t link, const SegmentRow& now)>;
 
   // `links`: from the root on. `ahead`: how many further layers are leased or read ahead, as far as
-  // memory for them is free. Without `follows` no replaced row is accepted.
+  // memory for them is free. Without `follows`, no replacing row is accepted.
   ChainLayers(const Parts& parts, std::vector<Catalog::Row> links, std::uint32_t num_layers,
               Owner owner, std::uint32_t ahead, Follows follows);
 
-  // The rows that are read now: after `follows` accepted the row that replaced a link's, that row.
+  // The rows that are read now. If `follows` accepted a replacing row, that row is here.
   const std::vector<Catalog::Row>& links() const { return links_; }
 
   // Leases the layers in order, and after doubt() the same layer again. kNotFound if a link was

@@ -24,7 +24,7 @@ class CompressorPool {
   };
   using Lent = std::unique_ptr<kernels::LayerCompressor, GiveBack>;
 
-  // Returns an idle compressor, or makes one. So there are never more than were lent at a time.
+  // Returns an idle compressor, or makes one if none is idle.
   Result<Lent> take() {
     {
       const std::lock_guard lock(mutex_);

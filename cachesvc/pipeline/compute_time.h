@@ -8,7 +8,7 @@
 
 namespace precis {
 
-// Adds the duration of its scope. Waits for memory or a thread are outside and do not count.
+// Adds the duration of its scope to `total`. Waits for memory or a thread belong outside the scope.
 class ComputeTime {
  public:
   ComputeTime(const Clock& clock, std::atomic<std::uint64_t>& total)

@@ -7,8 +7,8 @@
 namespace precis {
 namespace {
 
-// Sizes in numbers: an entry without its counts; and a link's cut with the memory of its row, which
-// stays allocated as long as a key refers to it.
+// Sizes, in numbers: of an entry without its counts, and of a link's cut with the link's row, whose
+// memory stays allocated as long as a key refers to the row.
 constexpr std::size_t kEntryNumbers = 64, kLinkNumbers = 256;
 
 std::size_t numbers_in(const CountedMatches::Key& key, const CountedMatch& match) {

@@ -13,8 +13,8 @@
 namespace precis {
 namespace {
 
-// Pads a section to the layout's alignment: with the bytes that follow its last range if they are
-// in the record, which takes no further range, else with zeros.
+// Pads a section to the layout's alignment. Extends the last range by the bytes after it if they
+// are in the record; otherwise adds a range of zeros.
 void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zeros) {
   if (bytes == 0) return;
   Bytes& last = ranges.back();
@@ -58,12 +58,12 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
   for (std::uint32_t h = 0; h < row.plan.num_kv_heads; ++h) {
     std::size_t size = 0;
     const auto opened = kernels::open_record(records, &size);
-    if (!opened.ok()) return Status::corruption(opened.status().message());  // of any error code
+    if (!opened.ok()) return Status::corruption(opened.status().message());  // for every code
     const kernels::RecordView& record = *opened;
     if (record.segment != row.id || record.layer != layer || record.head != h ||
         record.count != row.plan.at(layer, h)) {
       return Status::corruption(
-          "the record of head " + std::to_string(h) + " is another's: of segment " +
+          "the record of head " + std::to_string(h) + " does not belong there: it is of segment " +
           record.segment.hex() + ", layer " + std::to_string(record.layer) + ", head " +
           std::to_string(record.head) + ", " + counted(record.count, "entry", "entries"));
     }
@@ -71,7 +71,7 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     records = records.subspan(size);
     yield_if_asked(size);
   }
-  return records.empty() ? Status() : Status::corruption("bytes stand behind the last record");
+  return records.empty() ? Status() : Status::corruption("bytes follow the last record");
 }
 
 Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
@@ -99,12 +99,12 @@ Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& 
     for (std::uint32_t h = 0; h < shape.head_begin + shape.num_heads; ++h) {
       std::size_t size = 0;
       const auto opened = kernels::open_record(rest, &size);
-      if (!opened.ok()) return Status::corruption(opened.status().message());  // of any error code
+      if (!opened.ok()) return Status::corruption(opened.status().message());  // for every code
       const kernels::RecordView& record = *opened;
       if (record.layer != shape.layer || record.head != h || record.head_dim != shape.head_dim ||
           record.dtype != shape.dtype) {
         return Status::corruption("the record of layer " + std::to_string(shape.layer) + " head " +
-                                  std::to_string(h) + " is another's");
+                                  std::to_string(h) + " does not belong there");
       }
       if (h >= shape.head_begin) layer.records.push_back({record, rest.first(size)});
       rest = rest.subspan(size);

@@ -19,8 +19,8 @@ namespace precis {
 // layer, in order. kCorruption names head and difference.
 Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer);
 
-// The number of entries of a budget, which is at most what is stored; for kAll, all stored entries.
-// kInvalidArgument names the limit.
+// Returns the number of entries of a budget, or of all stored entries for kAll. kInvalidArgument,
+// naming the limit, if fewer entries are stored.
 Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
                                   const Budget& budget);
 
@@ -54,7 +54,7 @@ struct LayerRecords {
 // kCorruption if the records do not have this shape.
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape);
 
-// How many first entries of each record are within its link's cut, entries[link].
+// Returns how many first entries of each record are within its link's cut, entries[link].
 std::vector<std::uint32_t> counts_at(const LayerRecords& layer,
                                      std::span<const std::uint64_t> entries);
 
@@ -65,8 +65,8 @@ struct LayerCut {
   std::size_t size_bytes = 0;
 };
 
-// Cuts each record at its first counts[link, head] entries. `zeros` [kSectionAlign] is padding for
-// sections whose record ends too early to pad with; it must be registered memory, like the records.
+// Cuts each record at its first counts[link, head] entries. `zeros` [kSectionAlign] pads the
+// sections that the record's own bytes cannot pad; it must be registered memory, like the records.
 // kCorruption if a record has fewer entries than asked for, or a partial block fails its checksum.
 Result<LayerCut> cut_layer(const LayerRecords& layer, std::vector<std::uint32_t> counts,
                            Bytes zeros);

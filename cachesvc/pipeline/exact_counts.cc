@@ -14,7 +14,7 @@ std::uint32_t entries_before(Positions positions, std::uint32_t end) {
   return static_cast<std::uint32_t>(count);
 }
 
-// How many first entries include the first `wanted` ones before `end`. At least `wanted` exist.
+// Returns how many first entries include `wanted` entries before `end`. At least that many exist.
 std::uint32_t length_with(Positions positions, std::uint32_t end, std::uint32_t wanted) {
   std::uint32_t length = 0;
   for (; wanted > 0 && length < positions.size(); ++length) {
@@ -36,7 +36,8 @@ struct Part {
   std::uint32_t stored = 0, taken = 0;
 };
 
-// Takes entries from the last link first, or adds to it, until all links have `target` together.
+// Takes entries from the links, or adds entries to them, until they have `target` together. Begins
+// with the last link.
 void spread(std::vector<Part>& parts, std::uint64_t total, std::uint64_t target) {
   for (auto part = parts.rbegin(); part != parts.rend() && total != target; ++part) {
     if (total > target) {

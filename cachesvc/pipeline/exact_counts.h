@@ -1,5 +1,5 @@
-// Counts exactly how many first entries of every record a reader is served: the entries at each
-// link's cut, without those past the end of the match, and whole pages if the reader's memory is
+// Counts exactly how many first entries of every record a reader gets: the entries within each
+// link's cut, without those past the end of the match, and in whole pages if the reader's memory is
 // paged.
 #pragma once
 

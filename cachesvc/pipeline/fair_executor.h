@@ -26,7 +26,7 @@ class FairExecutor {
   FairExecutor& operator=(const FairExecutor&) = delete;
 
   // Any thread. Calls `piece` on one of the threads, once per turn, until it returns false because
-  // no work is left. `cost`: the length of a piece, in ordinary pieces.
+  // no work is left. `cost`: the length of a piece, as a multiple of an ordinary piece.
   using Piece = std::function<bool()>;
   void post(Owner owner, Piece piece, double cost = 1);
   // Any thread. The number of pieces begun so far.

@@ -58,7 +58,7 @@ class FairQueue {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  // `cost`: the length of this turn, in ordinary turns.
+  // `cost`: the length of this turn, as a multiple of an ordinary turn.
   void push(const Owner& owner, Item item, double cost = 1) {
     Tenant& tenant = tenants_[owner.tenant];
     tenant.weight = owner.weight;

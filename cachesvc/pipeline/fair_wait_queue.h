@@ -16,9 +16,10 @@ namespace precis {
 
 class FairWaitQueue {
  public:
-  // Takes the resource and returns a function that reports that; null if it is not available yet.
+  // Takes the resource and returns a function that tells the request; null if the resource is not
+  // available yet.
   using Take = std::function<std::function<void()>()>;
-  // Reports that the wait was unsuccessful.
+  // Tells the request that its wait was unsuccessful.
   using GiveUp = std::function<void()>;
 
   FairWaitQueue(EventLoop& loop, std::chrono::milliseconds wait) : loop_(loop), wait_(wait) {}
@@ -26,10 +27,10 @@ class FairWaitQueue {
   FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
-  // The wait of requests added from now on.
+  // Sets the longest wait of the requests that are added from now on.
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
-  // Calls the result of `take` once that is not null. Calls `give_up` in its place after the wait,
-  // at stop(), or at drop_unwanted() if `unwanted` returns true.
+  // Calls `take` until it returns a function, and then that function. Calls `give_up` instead after
+  // the wait, at stop(), or at drop_unwanted() if `unwanted` returns true.
   using Unwanted = std::function<bool()>;
   void add(
       const Owner& owner, Take take, GiveUp give_up, Unwanted unwanted = [] { return false; });

@@ -25,7 +25,7 @@ class Gate {
     }
     co_await completion<bool>([this](auto done) { outside_.push_back(std::move(done)); });
   }
-  // Gives the place to the first waiting coroutine at once; it resumes in a turn of its own.
+  // Gives the place to the first waiting coroutine, which resumes in a later turn of the loop.
   void leave() {
     if (outside_.empty()) {
       ++places_;

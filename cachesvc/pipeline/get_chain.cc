@@ -12,18 +12,19 @@
 namespace precis {
 namespace {
 
-// Up to this many counts, the loop itself checks them: that takes no longer than waking a thread.
+// The loop itself checks up to this many counts: that takes no longer than waking a thread.
 constexpr std::size_t kInlineCountsMax = 16u << 10;
 
 // `asked`: what the segment no longer stores.
 Status trimmed(const SegmentRow& row, const std::string& asked) {
   return Status::not_found("segment " + row.id.hex() + " was trimmed to " +
                            counted(row.plan.total(), "entry", "entries") +
-                           " since it was looked up, and " + asked +
-                           " asked for; look it up again");
+                           " since the lookup, and the get asks for " + asked +
+                           "; look the path up again");
 }
 
-// Whether a segment stores this many first entries of its heads from `head_begin` on.
+// Returns whether a segment stores these counts of first entries, for its heads from `head_begin`
+// on.
 bool stores(const SegmentRow& row, std::span<const std::uint32_t> counts,
             std::uint32_t head_begin) {
   const std::size_t num_heads = counts.size() / row.plan.num_layers;
@@ -42,8 +43,8 @@ SegmentLeases::Version matched(const msg::GetLink& link) {
 Status take_heads(const msg::Get& request, GetChain& chain) {
   const std::uint32_t begin = request.head_begin, count = request.head_count;
   if (begin >= chain.model.num_kv_heads || count > chain.model.num_kv_heads - begin) {
-    return Status::invalid("a get of heads [" + std::to_string(begin) + ", " +
-                           std::to_string(std::uint64_t{begin} + count) + ") of a model of " +
+    return Status::invalid("the get names heads [" + std::to_string(begin) + ", " +
+                           std::to_string(std::uint64_t{begin} + count) + "), the model has " +
                            counted(chain.model.num_kv_heads, "KV head"));
   }
   chain.head_begin = begin;
@@ -51,7 +52,7 @@ Status take_heads(const msg::Get& request, GetChain& chain) {
   return {};
 }
 
-// The size that the destination needs.
+// Returns the size that the destination needs.
 Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& request) {
   const ModelSpec& model = chain.model;
   std::uint64_t entries = 0;
@@ -61,7 +62,7 @@ Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& req
       entries += entries_of_heads(chain.entries[link], row.end - row.begin, model.num_layers,
                                   chain.num_heads);
     } else if (!chain.is_held_by(row, link, request)) {
-      return trimmed(row, "more of a head are");
+      return trimmed(row, "more entries of a head");
     }
   }
   if (chain.entries.empty()) {
@@ -103,13 +104,13 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
   if (request.destination.size_bytes < *needed) {
     co_return Status::invalid("the destination has " +
                               std::to_string(request.destination.size_bytes) +
-                              " B, what is asked for needs " + std::to_string(*needed) + " B");
+                              " B, the get needs " + std::to_string(*needed) + " B");
   }
   co_return chain;
 }
 
-// The stored row. If another row is stored by now and a lease keeps the row that the lookup found,
-// returns the leased row and sets `leased`.
+// Returns the stored row. If the row that the lookup found is not stored any more but a lease keeps
+// it, returns that row and sets `leased`.
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
   auto present = catalog_.segment(tenant.name, link.segment);
@@ -123,22 +124,24 @@ Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink&
 
 Result<GetChain> GetResolver::find(const Tenant& tenant, const msg::Get& request) const {
   if (request.links.empty() || request.links.size() > limits::kChainSegmentsMax) {
-    return Status::invalid("a get names " + std::to_string(request.links.size()) +
-                           " segments, must be 1 to " + std::to_string(limits::kChainSegmentsMax));
+    return Status::invalid("the get names " + std::to_string(request.links.size()) +
+                           " segments, must name 1 to " +
+                           std::to_string(limits::kChainSegmentsMax));
   }
   GetChain chain;
   bool leased = false;
   const bool counted = !request.links.front().counts.empty();
   if (counted && request.budget.kind != Budget::Kind::kAll) {
-    return Status::invalid("a get of counts has a budget of " + request.budget.to_string() +
-                           "; what was counted is got without one");
+    return Status::invalid("a get with counts has a budget of " + request.budget.to_string() +
+                           "; leave the budget out");
   }
   for (const msg::GetLink& link : request.links) {
     PRECIS_ASSIGN(const Catalog::Row row, find(tenant, link, leased));
     const SegmentId below = chain.links.empty() ? SegmentId{} : chain.links.back()->id;
     if (row->parent != below) {
-      return Status::invalid("segment " + row->id.hex() +
-                             " does not stand on the one named before it; name the whole chain");
+      return Status::invalid(
+          "segment " + row->id.hex() +
+          " is not a child of the segment named before it; name the whole chain, from the root");
     }
     if (chain.links.empty() || row->model != chain.links.back()->model) {
       PRECIS_ASSIGN(chain.model, catalog_.model(tenant.name, row->model));
@@ -149,12 +152,12 @@ Result<GetChain> GetResolver::find(const Tenant& tenant, const msg::Get& request
       return Status::invalid("segment " + row->id.hex() + " has " +
                              std::to_string(link.counts.size()) + " counts, must be " +
                              std::to_string(counted ? all : 0) +
-                             ", one for each of its heads that are asked for");
+                             ", one for each layer and head that the get names");
     }
     chain.links.push_back(row);
     if (counted) continue;
     if (link.entries > row->plan.total()) {
-      return trimmed(*row, std::to_string(link.entries) + " are");
+      return trimmed(*row, std::to_string(link.entries));
     }
     PRECIS_ASSIGN(std::uint64_t cut, cut_entries(*row, chain.model, request.budget));
     if (request.budget.kind == Budget::Kind::kAll && link.entries > 0) cut = link.entries;
@@ -164,7 +167,7 @@ Result<GetChain> GetResolver::find(const Tenant& tenant, const msg::Get& request
   for (std::size_t link = 0; leased && link < chain.links.size(); ++link) {
     if (SegmentLeases::Version::of(*chain.links[link]) == matched(request.links[link])) continue;
     return Status::not_found("segment " + chain.links[link]->id.hex() +
-                             " was replaced since it was looked up; look it up again");
+                             " was replaced since the lookup; look the path up again");
   }
   return chain;
 }

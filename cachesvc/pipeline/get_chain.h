@@ -18,10 +18,10 @@ struct GetChain {
   std::vector<Catalog::Row> links;
   std::vector<std::uint64_t> entries;  // the cut of each link; empty if the request has counts
 
-  // Whether `row`, as link `link`, stores what the get reads of it.
+  // Returns whether `row`, as link `link`, stores what the get reads of that link.
   bool is_held_by(const SegmentRow& row, std::size_t link, const msg::Get& request) const;
-  // How many first entries of each record of a layer are served, [num_links, num_heads]. Only for
-  // a request with counts.
+  // Returns how many first entries of each record of a layer are served, [num_links, num_heads].
+  // Only for a request with counts.
   std::vector<std::uint32_t> counts(const msg::Get& request, std::uint32_t layer) const;
 };
 

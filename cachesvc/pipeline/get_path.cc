@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kLayersInFlight = 4;
 constexpr std::uint32_t kLayersAhead = 2;  // keeps the disk busy while one layer is checked
 
-// Up to this size, the loop itself cuts records: that takes no longer than waking a thread.
+// The loop itself cuts records up to this size: that takes no longer than waking a thread.
 constexpr std::size_t kInlineCutBytesMax = 256u << 10;
 
 }  // namespace

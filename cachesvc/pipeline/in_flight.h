@@ -1,5 +1,5 @@
-// Several operations in progress at a time. It limits their number and keeps their first error.
-// Loop thread only. Lives on the frame of the coroutine that drains it.
+// Limits the number of operations that are in progress at a time, and keeps their first error. Loop
+// thread only. Lives on the frame of the coroutine that drains it.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,8 @@
 
 namespace precis {
 
-// In separate turns, because a resumed coroutine may destroy the caller.
+// Resumes the waiting coroutines in later turns of the loop, because one of them may destroy this
+// object's caller.
 void JointPut::wake(Waiting& waiting) {
   for (auto& done : std::exchange(waiting, {}))
     loop_.post([done = std::move(done)] { done(true); });

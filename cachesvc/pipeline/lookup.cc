@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// How often a chain that changes during the count is counted.
+// The most times that a chain is counted if it changes during each count.
 constexpr int kAttemptsMax = 4;
 
 // The loop itself counts at most this many records per lookup, a quarter of a millisecond; each
@@ -23,7 +23,8 @@ constexpr std::size_t kEntriesARecord = 512;
 constexpr std::size_t kInlineCountsMax = 64u << 10;
 constexpr std::size_t kCountsALink = 512;
 
-// The matched segments are no longer the stored ones. The client may ask again at once.
+// The error if the matched segments are no longer the stored ones. The client may ask again at
+// once.
 Status changed(const std::string& what) {
   return Status::rejected(what + "; look the path up again", 1);
 }
@@ -53,7 +54,7 @@ Status check_keep(const Budget& keep) {
     return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
   }
   if (keep.kind != Budget::Kind::kAll && keep.value == 0) {
-    return Status::invalid("keep is 0, must keep something");
+    return Status::invalid("keep is 0, must be above 0");
   }
   if (keep.kind == Budget::Kind::kRatio && keep.value > 1'000'000) {
     return Status::invalid("keep of " + std::to_string(keep.value) +
@@ -69,7 +70,7 @@ Status check_count_of(const ModelSpec& model, std::size_t num_links) {
       "a match of " + std::to_string(num_links) + " segments of " +
       std::to_string(model.num_layers) + " layers and " + std::to_string(model.num_kv_heads) +
       " KV heads has " + std::to_string(counts) + " counts, the limit is " +
-      std::to_string(limits::kMatchCountsMax) + "; look it up without keep and align");
+      std::to_string(limits::kMatchCountsMax) + "; look the path up without keep and align");
 }
 
 }  // namespace
@@ -198,14 +199,14 @@ Task<Result<msg::Match>> Lookup::count(Owner owner, const ModelSpec& model,
       PRECIS_CO_TRY(now.status());
       if ((*now)->plan.total() > link.row->plan.total()) {
         co_return changed("segment " + link.row->id.hex() +
-                          " was put anew while its entries were counted");
+                          " was put again while its entries were counted");
       }
       link.row = std::move(now).value();
     }
   }
   co_return changed("segment " + links.back().row->id.hex() +
-                    " or one that it stands on was changed each of the " +
-                    std::to_string(kAttemptsMax) + " times that its entries were counted");
+                    " or an ancestor was changed each of the " + std::to_string(kAttemptsMax) +
+                    " times that its entries were counted");
 }
 
 Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, const ModelSpec& model,
@@ -291,7 +292,7 @@ Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,
     return count_layer(opened, counting.cut);
   };
   std::size_t work = records.size() * model.num_kv_heads;
-  if (counting.cut.in_part) {  // the count reads its positions
+  if (counting.cut.in_part) {  // counting reads the last link's positions
     work +=
         records.back().size() / record_entry_bytes(model.head_dim, model.dtype) / kEntriesARecord;
   }

@@ -1,5 +1,5 @@
-// Lookup: finds the longest stored prefix of a path and its price. For a request at a budget or in
-// pages, it also counts exactly how many entries a reader gets.
+// Lookup: finds the longest stored prefix of a path, and its price (bytes and predicted seconds).
+// For a request at a budget or in pages, it also counts exactly how many entries a reader gets.
 #pragma once
 
 #include <optional>
@@ -31,10 +31,10 @@ class Lookup {
   explicit Lookup(const Parts& parts) : parts_(parts) {}
 
   // kNotFound if the model is not registered; a Match of 0 tokens if nothing is stored. `from`
-  // identifies the connection on whose behalf a long path waits for its turns. Counting ends with
-  // kCanceled once `gone` is true. The match is leased as requested if possible.
-  // For a request that counts: kInvalidArgument for an invalid budget, kCorruption as for a get,
-  // kRejected if the path's stored segments did not stay the same during the count.
+  // identifies the connection; a long path waits for that connection's turns. Counting ends with
+  // kCanceled once `gone` is true. The match is leased as requested if possible. For a request that
+  // counts: kInvalidArgument for an invalid budget, kCorruption as for a get, kRejected if the
+  // path's stored segments did not stay the same during the count.
   Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
                                const bool& gone) const;
 
@@ -48,8 +48,8 @@ class Lookup {
     msg::Match match;
     std::uint64_t cold_bytes = 0;
   };
-  // Both run on any thread. None if a segment was removed or replaced meanwhile; the caller matches
-  // again.
+  // The two functions below run on any thread. None if a segment was removed or replaced meanwhile;
+  // then the caller matches again.
   std::optional<msg::Match> match(std::string_view tenant, const ModelSpec& model,
                                   const Links& links) const;
   std::optional<Described> describe(std::string_view tenant, const ModelSpec& model,

@@ -47,7 +47,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   SegmentRow row;             // for the commit, which sets plan and sizes
   std::uint64_t entries = 0;  // the entries to keep, or the cap of a quality target
   bool already_stored = false;
-  Digest joint_name{};                           // further writers find the put by it
+  Digest joint_name{};                           // by which further writers find the put
   std::shared_ptr<const Profile> profile;        // only if the recipe needs one
   std::vector<Catalog::Projection> projections;  // [num_layers], only if the recipe needs them
   Projections::Part part = Projections::Part::kWeights;
@@ -93,11 +93,13 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
     if (failure.ok()) failure = why;
   }
   std::uint32_t num_tokens() const { return row.end - row.begin; }
-  // Whether a layer's records are final once they are encoded: no other layer changes them.
+  // Returns whether a layer's records are final once they are encoded, because no other layer
+  // changes them.
   bool final_when_encoded() const {
     return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
   }
-  // Whether compression reads each row only a few times, so that it takes about as long as a copy.
+  // Returns whether compression reads each row only a few times, so that it takes about as long as
+  // a copy.
   bool is_quick() const {
     return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj();
   }
@@ -112,11 +114,11 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   // The most that the records of the whole budget take, however layers and heads share it.
   std::size_t entries_bytes_max() const;
   // The most that the put stages at a time: one layer as pushed, one layer's records and
-  // projection, and the records of the whole budget. Observations come on top; the client decides
-  // their size.
+  // projection, and the records of the whole budget. Observations are not included: the client
+  // decides their size.
   std::size_t staged_bytes_max() const;
-  // Digests, token tail and counts. The put keeps these in addition, until it is committed or has
-  // failed.
+  // The digests, token tail and counts, which the put keeps in addition until it is committed or
+  // has failed.
   std::size_t kept_bytes() const;
   void drop_kept();
 };

@@ -20,8 +20,8 @@ class PathDigests {
   explicit PathDigests(std::uint64_t seed);
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
-  // Continues to hash where `path.blocks` ends: at least one block, then at most `tokens_max`
-  // tokens, and at most `hashed_max` tokens of blocks that are not cached. Returns whether the
+  // Continues to hash where `path.blocks` ends: at least one block, and at most `tokens_max`
+  // tokens. Stops after `hashed_max` tokens of blocks that are not cached. Returns whether the
   // whole path is hashed.
   bool extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max);
   // The number of blocks that were not cached.

@@ -14,7 +14,7 @@ Status PathHasher::check(std::size_t num_tokens, std::uint32_t block_tokens) {
   return Status::invalid(std::to_string(num_tokens) + " tokens in blocks of " +
                          std::to_string(block_tokens) + " are " + std::to_string(blocks) +
                          " blocks, at most " + std::to_string(kMost) +
-                         " of a path are named; use a larger block_tokens, at least " +
+                         " are allowed; use a larger block_tokens, at least " +
                          std::to_string(least) + ", or a shorter path");
 }
 

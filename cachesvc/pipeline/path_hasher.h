@@ -22,7 +22,8 @@ class PathHasher {
  public:
   // Tokens per piece: about a millisecond of work.
   static constexpr std::size_t kPieceTokens = 64u << 10;
-  // Half a millisecond of work: while transfers run, waking a thread takes longer.
+  // The loop itself hashes paths up to these limits, half a millisecond of work: while transfers
+  // run, waking a thread takes longer.
   static constexpr std::size_t kHereTokensMax = 64u << 10;
   static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not cached
 
@@ -57,7 +58,7 @@ class PathHasher {
   }
 
   const DigestRoom& room() const { return room_; }
-  // For other work that is too long for the loop. Any thread.
+  // The thread, for other work that is too long for the loop. Any thread may use it.
   FairExecutor& turns() { return turns_; }
 
  private:

@@ -43,7 +43,7 @@ class Projections {
   using Part = Catalog::ProjectionPart;
   static Part part_of(const Recipe& recipe);
   static std::size_t part_bytes(const StoredProjection& row, Part part);
-  // Null if it is not in memory; then call read() with a buffer of part_bytes().
+  // Null if the part is not in memory; then call read() with a buffer of part_bytes().
   HotTier::Lease find(const Catalog::Projection& row, Part part);
   Task<Result<HotTier::Lease>> read(const Catalog::Projection& row, Part part,
                                     std::unique_ptr<Arena::Buffer> memory, Owner owner);

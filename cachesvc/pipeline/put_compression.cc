@@ -11,7 +11,7 @@
 namespace precis {
 namespace {
 
-// As many layers as the CPU compresses at a time. When measured, a third one brought no gain.
+// The most layers that are read in place at a time. When measured, a third one brought no gain.
 constexpr std::size_t kInPlaceMax = 2;
 
 }  // namespace
@@ -96,8 +96,8 @@ Status PutCompression::stages(OpenPut& put, std::uint32_t index) {
   return join(put, index, std::move(*ordered));
 }
 
-// Layers of a put depend on each other here, so one joins at a time. A layer whose records no other
-// layer changes is encoded without the lock.
+// Layers of a put depend on each other when they join, so they join one at a time. A layer whose
+// records no other layer changes is encoded without the lock.
 Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedLayer ordered) {
   std::unique_lock lock(put.joining);
   std::optional<ComputeTime> timed(std::in_place, parts_.clock, put.compress_ns);

@@ -21,8 +21,8 @@ class PutCompression {
 
   // Compresses a layer whose rows are staged. An error fails the put.
   Task<void> run(std::shared_ptr<OpenPut> put, std::uint32_t layer);
-  // Compresses a claimed layer in the client's memory, if it is whole and readable there. Returns
-  // whether it did.
+  // Compresses a claimed layer in the client's memory, if `piece` is the whole layer and the
+  // service can read that memory. Returns whether it did.
   Task<bool> run_in_place(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                           Connection& from);
   // Lets the store write a layer's final records. The store shares the records: they stay in place

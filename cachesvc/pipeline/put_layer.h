@@ -56,10 +56,10 @@ class PutLayer {
   // Memory for the records, from the first piece on. Shared with the store while it writes.
   std::shared_ptr<Arena::Buffer> records;
   std::vector<std::uint32_t> counts;  // [num_kv_heads], once the records are encoded
-  // Set once the store has the final records: whether it still reads them. Shared with the store,
-  // which may outlive the put.
+  // Set once the store has the final records. True while the store still reads them. Shared with
+  // the store, which may outlive the put.
   std::shared_ptr<std::atomic<bool>> being_written;
-  std::shared_ptr<StagedValue> stored;  // the same records; null if the store does not write ahead
+  std::shared_ptr<StagedValue> stored;  // the records in the store; null until it writes them
 
  private:
   void advance(LayerState from);

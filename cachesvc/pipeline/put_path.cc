@@ -53,11 +53,11 @@ msg::PutBegun PutPath::describe(const OpenPut& put) {
 }
 
 Status PutPath::abort(OpenPut& put) {
-  if (put.committing) return Status::invalid("the put is being committed and can't be given up");
+  if (put.committing) return Status::invalid("the put is being committed and can't be aborted");
   const std::uint32_t writers = put.joint->writers();
-  put.fail(writers == 1 ? Status::canceled("the put was given up")
+  put.fail(writers == 1 ? Status::canceled("the put was aborted")
                         : Status::unavailable("one of the " + std::to_string(writers) +
-                                              " writers of the put gave it up or left; put again"));
+                                              " writers of the put aborted it or left; put again"));
   put.joint->give_up(put.failure);
   memory_.free_failed(put);
   return {};
@@ -87,7 +87,7 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   PRECIS_CO_TRY(put->failure);
   if (put->already_stored) co_return Status();
   if (put->committing) {
-    co_return Status::invalid("the put is being committed, nothing more fits in");
+    co_return Status::invalid("the put is being committed and takes no more layers");
   }
   if (piece.layer >= put->layers.size()) {
     co_return Status::invalid("layer is " + std::to_string(piece.layer) + ", the model has " +
@@ -96,7 +96,7 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   PutLayer& layer = put->layers[piece.layer];
   if (!layer.takes_pieces()) {
     co_return Status::invalid("layer " + std::to_string(piece.layer) +
-                              " was pushed before, each may be pushed once");
+                              " is complete already; push each layer once");
   }
   if (layer.state() == LayerState::kAwaited) {
     layer.begin(
@@ -174,8 +174,8 @@ Task<Status> PutPath::harden(const OpenPut& put, Durability durability) {
 
 Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   if (const std::string missing = put.missing_layers(); !missing.empty()) {
-    co_return Status::invalid("not everything was pushed: " + missing +
-                              " to come; push the rest, then commit");
+    co_return Status::invalid("the put is not complete: it lacks " + missing +
+                              "; push the rest, then commit");
   }
   if (!put.placed) {
     PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {

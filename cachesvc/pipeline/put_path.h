@@ -24,22 +24,21 @@ class PutPath {
   // and its requests in progress share it.
   Task<Result<std::shared_ptr<OpenPut>>> begin(const Tenant& tenant, msg::BeginPut request,
                                                const Connection& from);
-  // The reply to the client: among others, the range of tokens to push.
+  // Returns the reply to the client, which has the range of tokens to push.
   static msg::PutBegun describe(const OpenPut& put);
 
   // Gives a put up, for all of its writers. Its work in progress ends at the next stage, then its
   // memory is freed. kInvalidArgument while the put is being committed.
   Status abort(OpenPut& put);
-  // Whether no request of the put is in progress, and none has counted since `since`
-  // (OpenPut::heard).
+  // Returns whether no request of the put is in progress, and OpenPut::heard is before `since`.
   static bool is_silent(const OpenPut& put, Clock::Time since);
-  // Whether no layer is being compressed and no records are being moved.
+  // Returns whether no layer is being compressed and no records are being moved.
   bool idle() const { return memory_.idle(); }
 
   // Takes one piece of a layer; completes when the piece's bytes have arrived. A complete layer is
   // compressed in the background, except that a layer whose rows are read in place is compressed
-  // before its push completes. kRejected: there is no memory for the piece now; it may be pushed
-  // again.
+  // before its push completes. kRejected if there is no memory for the piece now; the client may
+  // push it again.
   Task<Status> push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, Connection& from);
 
   // Waits for compression and until all writers have asked for the commit, then stores the segment.

@@ -24,9 +24,9 @@ std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
 }
 
-// A digest of what all writers of a put request. Results such as the parent may be different for a
-// later writer, so a joining writer takes those of the first. The tip stands for tenant, model and
-// tokens.
+// Returns a digest of the request, which all writers of a put have in common. Results such as the
+// parent may be different for a later writer, so a joining writer takes those of the first. The tip
+// stands for tenant, model and tokens.
 Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::size_t end) {
   std::vector<std::byte> bytes = encode(msg::Request{end, without_tokens});
   const Bytes name = std::as_bytes(std::span(tip.bytes));
@@ -34,8 +34,8 @@ Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::s
   return sha256(bytes);
 }
 
-// Records what the KV was computed over: the entries of the stored parents that a read at `read`
-// returns.
+// Records over how many entries of its parents the KV was computed: those that a read at budget
+// `read` returns.
 Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
                     const ModelSpec& model, SegmentRow& row) {
   row.parent_read = read;
@@ -99,7 +99,7 @@ Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put
   put.part = Projections::part_of(put.recipe);
   for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
     auto row = parts_.catalog.projection(tenant.name, model, l);
-    if (!row.ok()) return row.status().with_context("the recipe weighs values by what they write");
+    if (!row.ok()) return row.status().with_context("the recipe needs output projections");
     put.projections.push_back(std::move(row).value());
   }
   return {};
@@ -119,9 +119,9 @@ Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, con
   SegmentRow& row = put.row;
   if (chain.size() >= limits::kChainSegmentsMax) {
     return Status::invalid("the path has " + std::to_string(chain.size()) +
-                           " segments below the new one, at most " +
+                           " segments before the new one, and a chain may have at most " +
                            std::to_string(limits::kChainSegmentsMax) +
-                           " stand on each other; put the whole path as one segment");
+                           "; put the whole path as one segment");
   }
   row.begin = chain.empty() ? 0 : chain.back()->end;
   row.end = static_cast<std::uint32_t>(tokens.size());

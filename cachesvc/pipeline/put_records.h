@@ -1,5 +1,5 @@
-// The records of a put's layers between encoding and commit: they are trimmed for later layers,
-// compacted, and finished. Runs on compute threads.
+// Changes the records of a put's layers between encoding and commit: trims them for later layers,
+// compacts them, and finishes them. Runs on compute threads.
 #pragma once
 
 #include "cachesvc/pipeline/open_put.h"

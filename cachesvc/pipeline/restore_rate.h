@@ -1,6 +1,6 @@
 // Measures recent reads, so that a match can carry a predicted time. The rates are exponential
-// averages of measured gets and cold reads. Before the first measurement of either, a copy timed at
-// start replaces it, which is optimistic for the cold tier.
+// averages of measured gets and cold reads. Until a rate is measured, the rate of a memory copy at
+// start stands for it, which is optimistic for the cold tier.
 #pragma once
 
 #include <atomic>

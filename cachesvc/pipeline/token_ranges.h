@@ -1,5 +1,5 @@
 // A set of tokens, for example those pushed for a head, as ordered ranges that do not touch. Work
-// of one operation: logarithmic in the number of ranges, and moving the ranges behind.
+// of one operation: logarithmic in the number of ranges, plus moving the later ranges.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace precis {
 class TokenRanges {
  public:
   bool empty() const { return ranges_.empty(); }
-  // The number of separate ranges if [begin, end) were added.
+  // Returns how many separate ranges there would be if [begin, end) were added.
   std::size_t count_with(std::uint32_t begin, std::uint32_t end) const {
     const auto after = first_that_ends_at_or_after(begin);
     const auto last =

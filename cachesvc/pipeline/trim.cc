@@ -26,7 +26,7 @@ Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
   }
 }
 
-// None if the row that was read is no longer the stored one.
+// Returns none if the row that was read is no longer the stored one.
 Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
   PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, request.segment));

@@ -33,9 +33,9 @@ class TrimPath {
   };
   explicit TrimPath(Parts parts) : parts_(parts) {}
 
-  // Needs memory for the trimmed segment and for one layer as it is stored. A budget above what is
-  // stored is kInvalidArgument, naming the limit. A budget equal to what is stored only makes the
-  // segment as durable as asked.
+  // Needs memory for the trimmed segment and for one layer as it is stored. A budget above the
+  // stored entries is kInvalidArgument, naming the limit. A budget of exactly the stored entries
+  // only makes the segment as durable as asked.
   Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
 
  private:

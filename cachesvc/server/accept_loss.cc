@@ -38,12 +38,12 @@ Result<std::string> give_up(const std::string& dir, std::uint64_t changes,
     return Status::invalid("--accept-loss " + std::to_string(changes) + ": " + lost + " of " + dir +
                            " are missing, and " + kept + " are kept for them" +
                            (doubt->logs.empty() ? "" : ", " + doubt->logs) +
-                           "; to give them up say --accept-loss " +
+                           "; to accept their loss for good, run it with --accept-loss " +
                            std::to_string(doubt->lost_changes));
   }
   PRECIS_TRY(store->accept_loss());
-  return "gave up " + lost + " of " + dir + "; up to " + kept +
-         " that nothing names are freed from now on";
+  return "accepted the loss of " + lost + " of " + dir + "; up to " + kept +
+         " that no row names will be freed";
 }
 
 }  // namespace

@@ -8,9 +8,9 @@ namespace precis {
 
 Status check_reply_size(std::size_t size_bytes) {
   if (size_bytes <= limits::kMessageBytesMax) return {};
-  return Status::invalid("the service's reply is " + std::to_string(size_bytes) +
-                         " B, the limit of a message is " +
-                         std::to_string(limits::kMessageBytesMax) + " B: ask for less at once");
+  return Status::invalid("the reply has " + std::to_string(size_bytes) +
+                         " B, a message may have at most " +
+                         std::to_string(limits::kMessageBytesMax) + " B: request less at once");
 }
 
 Quota::Hold& Quota::Hold::operator=(Hold&& other) noexcept {
@@ -93,8 +93,8 @@ Status Quota::check(const Part& part, std::uint64_t amount) const {
   if (used_ == 0) return {};
   if (after > limit_) {
     return Status::rejected("the service has " + std::to_string(used_) + " " + what_ +
-                                ", the most there may be are " + std::to_string(limit_) + " (" +
-                                setting_ + "); retry later",
+                                ", the limit is " + std::to_string(limit_) + " (" + setting_ +
+                                "); retry later",
                             retry_after_ms_);
   }
   const Tenant& tenant = part.tenant_->second;
@@ -116,7 +116,7 @@ Admission::Admission(const Limits& limits, const std::vector<TenantConfig>& tena
                limits::kRetryAfterRequestsMs),
       message_bytes("bytes of requests being answered", "max_message_bytes", limits.message_bytes,
                     limits::kRetryAfterRequestsMs),
-      puts("puts under way", "max_puts", limits.puts, limits::kRetryAfterRequestsMs) {
+      puts("puts in progress", "max_puts", limits.puts, limits::kRetryAfterRequestsMs) {
   set_tenants(tenants);
 }
 

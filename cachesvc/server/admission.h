@@ -2,10 +2,10 @@
 // in progress. A request past a limit gets kRejected, which names the limit and when to retry.
 //
 // Tenants share a limit by their weight, and connections share their tenant's part. Once half of a
-// limit is in use, only tenants with less than their share of the other half are admitted. Once a
-// tenant uses half of what it may have, only those of its connections with less than their share of
-// the rest are admitted. So neither a tenant with many connections nor one greedy connection
-// excludes the others. Loop thread only.
+// limit is in use, a tenant gets more only while it uses less than its share of the other half.
+// Once a tenant uses half of what it may have, one of its connections gets more only while it uses
+// less than its share of the rest. So neither a tenant with many connections nor one greedy
+// connection excludes the others. Loop thread only.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@
 
 namespace precis {
 
-// kInvalidArgument past the maximum size of a message: such a reply would end the connection as if
-// the client had broken the protocol.
+// kInvalidArgument if a reply is larger than a message may be. Sending it would end the connection,
+// as if the client had broken the protocol.
 Status check_reply_size(std::size_t size_bytes);
 
 class Quota {
@@ -38,7 +38,7 @@ class Quota {
     std::uint32_t weight = 1;
     std::uint64_t used = 0;
     std::uint64_t connections = 0;
-    bool expected = false;  // it has its share even while it is not connected
+    bool expected = false;  // has its share also while it is not connected
   };
   // Reserves a share for this tenant, connected or not.
   void expect(const std::string& tenant, std::uint32_t weight);
@@ -82,14 +82,14 @@ class Quota {
   static Result<Hold> take(Part& part, std::uint64_t amount);
 
   std::uint64_t used() const { return used_; }
-  // A connection that has more than the new limit keeps it.
+  // Holds that exceed the new limit stay valid.
   void set_limit(std::uint64_t limit) { limit_ = limit; }
 
  private:
   Status check(const Part& part, std::uint64_t amount) const;
   Status over(const std::string& who, std::uint64_t used, std::uint64_t share) const;
   std::map<std::string, Tenant>::iterator meet(const std::string& tenant, std::uint32_t weight);
-  // The most that the tenant may have, given what the others have.
+  // Returns the most that the tenant may have, given what the other tenants have.
   std::uint64_t allowance(const Tenant& tenant) const;
 
   const std::string what_, setting_;

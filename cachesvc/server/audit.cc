@@ -89,7 +89,7 @@ Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   struct stat what {};
   if (::fstat(file.get(), &what) != 0 || !S_ISREG(what.st_mode)) {
     return Status::invalid("audit_log " + path +
-                           " is no file: give the path of one, or \"stderr\"");
+                           " is not a regular file: give the path of a file, or \"stderr\"");
   }
   sink.fd_ = file.get();
   sink.owned_ = std::make_shared<Descriptor>(std::move(file));
@@ -178,7 +178,7 @@ bool Audit::append(std::string text) {
     if (written < 0) {
       torn_ = torn_ || rest.size() < text.size();
       if (!std::exchange(failed_, true)) {
-        log_.error("the audit log can't be written to, its lines are lost and counted",
+        log_.error("the audit log can't be written to, so its lines are lost and counted",
                    {{"path", sink_.path_}, {"why", std::generic_category().message(errno)}});
       }
       return false;

@@ -36,7 +36,7 @@ class Audit {
     // `path`: a regular file to append to, created with access for its owner only (0600); "stderr";
     // or empty, for no audit log. kInvalidArgument naming the path. May wait for the disk.
     static Result<Sink> open(const std::string& path);
-    // Whether open() would succeed, as far as can be known without creating the file.
+    // Returns whether open() would succeed, as far as this can be known without creating the file.
     static Status check(const std::string& path);
 
    private:
@@ -49,8 +49,8 @@ class Audit {
   Audit(Log& log, Metrics& metrics, Runtime& runtime);
   ~Audit();  // writes all waiting lines, and the numbers of suppressed refusals
 
-  // Lines go to `sink` from the next one on, and the previous sink is closed. This also ends the
-  // use of a renamed file.
+  // Lines go to `sink` from the next one on, and the previous sink is closed. So a log file that
+  // was renamed is closed too.
   void use(Sink sink);
   // Any thread; does not block.
   void write(const AuditWho& who, const AuditEvent& event);

@@ -63,10 +63,10 @@ std::vector<AuditLimit::Line> AuditLimit::due(bool all) {
     // Such a line is short, but there may be one for each of many addresses.
     Group& group = group_of(tenant);
     if (row.more > 0 && take_bytes(group, limits::kAuditMoreLineBytes)) {
-      lines.push_back(
-          {{.tenant = tenant, .from = address},
-           {.what = what,
-            .outcome = Status(code, "and " + std::to_string(row.more) + " more of this address")}});
+      lines.push_back({{.tenant = tenant, .from = address},
+                       {.what = what,
+                        .outcome = Status(
+                            code, "and " + std::to_string(row.more) + " more from this address")}});
     } else {
       group.more += row.more;
     }

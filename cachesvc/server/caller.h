@@ -49,7 +49,8 @@ struct Caller {
   auto stored(Fn fn) const {
     return run_on(parts.storage, parts.loop, owner(), std::move(fn));
   }
-  // Runs a function that reads many rows on a thread off the loop, in this connection's turn.
+  // Runs a function that reads many rows on another thread than the loop's, in this connection's
+  // turn.
   template <typename Fn>
   auto listed(Fn fn) const {
     return run_on(parts.paths.turns(), parts.loop, owner(), std::move(fn));

@@ -1,4 +1,4 @@
-// The configured low-water mark of the disk, if the store keeps more space free.
+// Compares the configured min_free_bytes with the space that the store keeps free.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace precis {
 // unchanged, or the disk cannot be examined. If the directory is missing, its parent's disk counts.
 std::optional<std::uint64_t> raised_min_free_bytes(const Config& config);
 
-// Logs a warning if there is such a number.
+// Logs a warning if raised_min_free_bytes() returns a number.
 void warn_of_raised_mark(Log& log, const Config& config);
 
 }  // namespace precis

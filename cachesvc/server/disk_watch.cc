@@ -48,18 +48,21 @@ void DiskWatch::look() {
     stats_ = stats;
   }
   if (!now.files.ok() && before.files.ok()) {
-    log_.error("files of the store were deleted, changes fail from now on",
+    log_.error("files of the store were deleted, so changes fail from now on",
                {{"status", now.files.to_string()}});
   }
   if (now.low && !before.low) {
-    log_.error("puts are refused for want of space: remove or trim prefixes, or make room",
-               {{"free_bytes", now.free_bytes},
-                {"min_free_bytes", now.min_free_bytes},
-                {"reserve_bytes", now.reserve_bytes},
-                {"total_bytes", now.total_bytes}});
+    log_.error(
+        "the disk has too little free space, so puts are refused: remove or trim prefixes, or free "
+        "space on the disk",
+        {{"free_bytes", now.free_bytes},
+         {"min_free_bytes", now.min_free_bytes},
+         {"reserve_bytes", now.reserve_bytes},
+         {"total_bytes", now.total_bytes}});
   }
   if (!now.low && before.low) {
-    log_.info("the disk has room again: puts go on", {{"free_bytes", now.free_bytes}});
+    log_.info("the disk has enough free space again: puts are accepted",
+              {{"free_bytes", now.free_bytes}});
   }
 }
 

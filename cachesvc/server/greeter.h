@@ -29,9 +29,10 @@ class Greeter {
   explicit Greeter(const Parts& parts) : parts_(parts) {}
 
   Transport::Greeting greet(const Transport::Stranger& stranger);
-  // Logs one line per refused connection, and only the first of many.
+  // Records a refused connection in the metrics, the audit log and the log. The log gets only the
+  // first refusals of each second.
   void note_refused(const AuditWho& who, const Status& why);
-  // Logs how many refusals had no line. Call it every second.
+  // Logs the number of refusals that had no line in the log. Call it every second.
   void tell_suppressed();
 
  private:

@@ -8,9 +8,11 @@ namespace precis {
 namespace {
 
 constexpr char kInTheClear[] =
-    "K, V and messages travel in the clear: others on the network can read them";
-constexpr char kNoTenants[] = "whoever reaches the address may read, write and remove everything";
-constexpr char kNoToken[] = "a tenant needs no token, so whoever reaches the address may be it";
+    "K, V and messages are not encrypted: others on the network can read them";
+constexpr char kNoTenants[] =
+    "any client that reaches the address may read, write and remove everything";
+constexpr char kNoToken[] =
+    "a tenant needs no token, so any client that reaches the address may act as it";
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// At the start, the service restricts access to its files, or warns about access that others have.
+// Restricts access to the service's files, and warns if others can reach its data.
 #pragma once
 
 #include <string>
@@ -19,14 +19,14 @@ void warn_of_exposed_files(Log& log, const Config& config);
 // "off", "on", or "mutual" if clients must show a certificate too.
 std::string tls_text(const Config& config);
 
-// Returns the reason, as text, that others on the network may read or change the data of `tenant`;
-// empty if they may not. `open`: other hosts reach the service. `encrypted`: TCP uses TLS. It names
-// no other tenant.
+// Returns a text that says why others on the network may read or change the data of `tenant`, or an
+// empty one if they may not. `open`: other hosts reach the service. `encrypted`: TCP uses TLS. The
+// text names no other tenant.
 std::string exposed_text(const Config& config, bool open, bool encrypted,
                          const std::string& tenant);
 
 // If other hosts reach the service, warns about tenants without a token and TCP without TLS. The
-// configuration sets the rules; the log reports where they protect less than they seem to.
+// service accepts such a configuration; the warning says that it protects less than it seems to.
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address);
 

@@ -9,8 +9,9 @@
 namespace precis {
 namespace {
 
-// True if a request that ended with `code` was refused. kNotFound is an answer. A request rejected
-// for overload is counted, and the client retries it. A request that broke off was not refused.
+// True if a request that ended with `code` was refused. kNotFound is an answer. A request that is
+// rejected because of overload is counted, and the client retries it. A request that timed out, or
+// whose client or service went away, was not refused.
 bool is_refusal(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:
@@ -55,8 +56,8 @@ Peer::~Peer() { --parts_.metrics.connected; }
 
 void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   closed_ = std::move(closed);
-  // Debug level, because every precisctl command is a connection. Its changes and its refusal are
-  // logged at other levels.
+  // Debug level, because every precisctl command is a connection. Changes that the client makes,
+  // and refused connections, are logged at higher levels.
   log_.debug("client connected", {{"client", client_},
                                   {"from", connection_->peer()},
                                   {"tenant", tenant_name_},
@@ -110,15 +111,16 @@ void Peer::shed(const std::string& why) {
 void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
   if (!open_) return;
   if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
-    log_.warn("puts given up", {{"client", client_},
-                                {"from", connection_->peer()},
-                                {"tenant", tenant_name_},
-                                {"puts", puts},
-                                {"why", "nothing was heard of them while others wait for memory"}});
+    log_.warn("puts given up",
+              {{"client", client_},
+               {"from", connection_->peer()},
+               {"tenant", tenant_name_},
+               {"puts", puts},
+               {"why", "they received nothing while other requests waited for memory"}});
   }
   const auto since = connection_->stalled_since();
   if (since && parts_.clock.now() - *since > silence) {
-    shed("its transfers move too little while others wait for memory");
+    shed("its transfers made too little progress while other requests waited for memory");
   }
 }
 
@@ -127,7 +129,7 @@ Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
   // release anything. Such requests are limited too, because each needs an answer.
   if (in_flight_ >= limits::kRequestsInFlightPerConnectionMax * (ends ? 2 : 1)) {
     return Status::rejected("this connection has " + std::to_string(in_flight_) +
-                                " requests unanswered, the most there may be",
+                                " unanswered requests, which is the limit",
                             limits::kRetryAfterRequestsMs);
   }
   Admitted admitted;
@@ -161,7 +163,7 @@ void Peer::on_message(std::vector<std::byte> message) {
   spawn(answer(shared_from_this(), std::move(request).value(), std::move(admitted).value()));
 }
 
-// Decoding a path of 16M tokens copies 64 MiB, and freeing the message also takes time.
+// Decodes and frees the message off the loop: decoding a path of 16M tokens copies 64 MiB.
 Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> message,
                            Admitted admitted) {
   const std::size_t size_bytes = message.size();
@@ -191,7 +193,8 @@ Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> me
 }
 
 // The transport frames messages, so the next message is still readable. If the id cannot be read,
-// the reply has id 0. Only the first is logged, so that a client cannot fill the log.
+// the reply has id 0. Only the connection's first such message is logged, so that a client cannot
+// fill the log.
 void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why) {
   if (!std::exchange(told_not_understood_, true)) {
     log_.warn("request not understood", {{"client", client_},
@@ -213,8 +216,8 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
   reply(request.id, std::move(answer), kind, of);
 }
 
-// Logs the failures that concern an operator at info level: administrative requests and lack of
-// space. The others concern only the client and its user.
+// Writes refusals to the audit log. Logs the failures that concern an operator at info level:
+// administrative requests and lack of space. Other failures concern only the client and its user.
 void Peer::note_failed(const RequestKind& request, const std::string& of, const Status& why) {
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},

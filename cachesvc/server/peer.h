@@ -51,13 +51,14 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
                        Admitted admitted);
   void not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why);
   void on_closed(const Status& why);
-  // `ends`: the request ends something that the connection has.
+  // `ends`: the request aborts a put or cancels a get of this connection.
   Result<Admitted> admit(bool ends, std::size_t size_bytes);
   Task<void> answer(std::shared_ptr<Peer> self, msg::Request request, Admitted admitted);
   // `of`: subject_of() the request.
   void reply(std::uint64_t id, Answer answer, const RequestKind& request,
              const std::string& of = {});
-  // kRejected if too much waits to be read, kInvalidArgument if the message is too large to send.
+  // kRejected if too many bytes of answers are unread, kInvalidArgument if the message is too large
+  // to send.
   Status send(std::vector<std::byte> message);
   void note_failed(const RequestKind& request, const std::string& of, const Status& why);
 
@@ -68,11 +69,11 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   std::unique_ptr<Connection> connection_;
   const Owner owner_;  // this connection
   Quota::Part connection_part_, request_part_, byte_part_;
-  const Result<Quota::Hold> counted_;  // as a connection; the greeting checked the room
-  Handlers handlers_;                  // destroyed before the connection, which writes to its puts
+  const Result<Quota::Hold> counted_;  // this connection; the greeter has checked that it fits
+  Handlers handlers_;                  // destroyed before the connection, which they use
   std::function<void(const std::shared_ptr<Peer>&)> closed_;
   bool open_ = true;
-  bool told_not_understood_ = false;  // the log has a line about one of its requests
+  bool told_not_understood_ = false;  // the log has a line about one of its messages
   std::uint32_t in_flight_ = 0;
 };
 

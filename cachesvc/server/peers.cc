@@ -14,7 +14,7 @@ void Peers::add(std::shared_ptr<Peer> peer) {
   });
 }
 
-// Erases ended peers, because a weak pointer keeps the memory of its object.
+// Erases the entries of destroyed peers, because a weak pointer keeps their memory.
 bool Peers::all_left() {
   std::erase_if(leaving_, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
   return leaving_.empty();

@@ -19,7 +19,7 @@ class Peers {
 
   void add(std::shared_ptr<Peer> peer);  // and starts it
   std::size_t size() const { return open_.size(); }
-  // Whether no request of a closed connection is in progress.
+  // Returns true if no request of a closed connection is in progress.
   bool all_left();
   void close_all(const std::string& why);
   void close_tenant(const std::string& tenant, const std::string& why);
@@ -29,7 +29,7 @@ class Peers {
   Status may_send(std::size_t bytes_max, const std::string& tenant, std::size_t size_bytes) const;
 
  private:
-  // `each` may close its peer, which leaves the set.
+  // `each` may close its peer, which removes the peer from open_.
   void for_each(const std::function<void(Peer&)>& each);
 
   EventLoop& loop_;

@@ -37,12 +37,12 @@ Result<std::shared_ptr<OpenPut>> PutRequests::find(std::uint64_t put) const {
   const auto it = puts_.find(put);
   if (it != puts_.end()) return it->second.put;
   if (std::ranges::find(silent_, put) != silent_.end()) {
-    return Status::unavailable("put " + std::to_string(put) +
-                               " was given up: nothing was heard of it while others waited for its "
-                               "memory; put again");
+    return Status::unavailable(
+        "put " + std::to_string(put) +
+        " was given up: it received nothing while other requests waited for memory; put again");
   }
   return Status::not_found("put " + std::to_string(put) +
-                           " is not under way on this connection; it ended, or never began");
+                           " is not in progress on this connection: it has ended, or never began");
 }
 
 std::size_t PutRequests::give_up_silent(std::chrono::steady_clock::duration silence) {
@@ -63,7 +63,7 @@ Task<Answer> PutRequests::on(msg::BeginPut request) {
   const auto one_more = [this]() -> Status {
     if (puts_.size() < limits::kPutsPerConnectionMax) return {};
     return Status::rejected("this connection has " + std::to_string(puts_.size()) +
-                            " puts under way, the most there may be; commit or abort one");
+                            " puts in progress, which is the limit; commit or abort one");
   };
   PRECIS_CO_TRY(one_more());
   WriterPut open;

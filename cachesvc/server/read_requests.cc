@@ -11,9 +11,10 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
   const std::size_t tokens = request.tokens.size();
   const bool counts = asks_for_counts(request);
   if (counts && counting_ >= limits::kGetsPerConnectionMax) {
-    co_return Status::rejected("this connection has " + std::to_string(counting_) +
-                                   " lookups of a budget under way, the most there may be",
-                               limits::kRetryAfterRequestsMs);
+    co_return Status::rejected(
+        "this connection has " + std::to_string(counting_) +
+            " lookups with a budget in progress, which is the limit; wait for one",
+        limits::kRetryAfterRequestsMs);
   }
   counting_ += counts ? 1 : 0;
   auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
@@ -31,7 +32,7 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
 Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
   if (gets_.size() >= limits::kGetsPerConnectionMax) {
     co_return Status::rejected("this connection has " + std::to_string(gets_.size()) +
-                                   " gets under way, the most there may be; wait for one",
+                                   " gets in progress, which is the limit; wait for one",
                                limits::kRetryAfterRequestsMs);
   }
   auto get = std::make_shared<GetPath::Get>(GetPath::Get{id});

@@ -8,7 +8,8 @@
 
 namespace precis {
 
-// Null if the configuration names no files. kInvalidArgument with the line that names a wrong file.
+// Null if the configuration names no files. kInvalidArgument if a file cannot be used, with the
+// line of the configuration that names it.
 Result<std::shared_ptr<TlsContext>> read_tls(const Config& config);
 
 }  // namespace precis

@@ -16,9 +16,9 @@ const AuditWho kOperator{.from = "SIGHUP"};
 // A file that was truncated while it was edited must not admit everybody.
 Status keeps_strangers_out(const Config& before, const Config& next) {
   constexpr char kNextStep[] =
-      ": whoever comes would be let in; if that is meant, restart the service";
+      ": any client would be admitted; if you want that, restart the service";
   if (!before.tenants.empty() && next.tenants.empty()) {
-    return Status::invalid("the configuration has no tenant any more, and had " +
+    return Status::invalid("the configuration has no tenants any more; it had " +
                            std::to_string(before.tenants.size()) + kNextStep);
   }
   for (const TenantConfig& tenant : next.tenants) {
@@ -67,7 +67,7 @@ Task<void> Reloader::run(Read read, std::function<void()> done) {
 }
 
 void Reloader::refuse(const Status& why) {
-  parts_.log.error("configuration not reloaded, the one before stays in force",
+  parts_.log.error("configuration not reloaded: the previous one stays in force",
                    {{"status", why.to_string()}});
   parts_.audit.write(kOperator, {.what = "Reload", .outcome = why});
 }
@@ -92,12 +92,12 @@ void Reloader::take_up(Next next) {
     parts_.audit.write(kOperator, {"Reload", change.key, change.from, change.to});
   }
   for (const SettingChange& change : changes.restart) {
-    parts_.log.warn("setting differs and waits for a restart",
+    parts_.log.warn("setting differs, but needs a restart",
                     {{"key", change.key}, {"is", change.from}, {"file", change.to}});
   }
   if (next.tls && parts_.transport.is_encrypted()) {
     parts_.transport.use_tls(std::move(next.tls));
-    parts_.log.info("TLS's files were read again, for new connections",
+    parts_.log.info("the TLS files were read again, for new connections",
                     {{"tls_cert", now.tls_cert}});
   }
   if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
@@ -114,7 +114,7 @@ void Reloader::end_changed_tenants(const Config& before) {
   for (const std::string& name : was.names()) {
     if (parts_.tenants.has_same(was, name)) continue;
     if (!parts_.tenants.has(name)) {
-      parts_.log.warn("tenant taken out: its clients are let in no more, what it stored stays",
+      parts_.log.warn("tenant removed: its clients are no longer admitted, its stored data stays",
                       {{"tenant", name}});
     }
     parts_.end_tenant(name, "the configuration of its tenant has changed");

@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// The text of the key "name" in a profile's JSON, with its escapes as they are. A refused profile
+// Returns the value of "name" in a profile's JSON, without decoding its escapes. A refused profile
 // may not even be JSON, so it is not parsed.
 std::string name_in(std::string_view json) {
   constexpr std::string_view kKey = "\"name\"", kBlank = " \t\r\n:";

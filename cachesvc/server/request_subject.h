@@ -1,4 +1,4 @@
-// The thing that a request changes, for the log.
+// The object that a request changes, for the log.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace precis {
 
-// The name or id of the thing that a request sets or takes away: a prefix's id, the name of a
-// session, model or profile. Empty for other requests.
+// Returns the object that a request sets or removes: a prefix's id, the name of a session, model or
+// profile, or the scope of a budget. Empty for other requests.
 std::string subject_of(const msg::RequestBody& request);
 
 }  // namespace precis

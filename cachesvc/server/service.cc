@@ -28,18 +28,19 @@ namespace {
 constexpr unsigned kStorageThreads = 8;
 constexpr unsigned kReadThreads = 4;  // for gets, which wait for the disk but not for changes
 constexpr std::chrono::milliseconds kStopCheck{5};
-// The hot tier leaves this part of the memory free, and so do the promises to puts.
+// The hot tier leaves 1/kStagingShare of the memory free, and so do the promises to puts.
 constexpr std::uint64_t kStagingShare = 4;
-// At most this part of the memory is acknowledged and not yet written: enough that the disk does
-// not delay the service, and little enough that the rest can serve while the disk is full.
+// Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory:
+// enough that the disk does not delay the service, and little enough that the service works with
+// the rest while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
-// The catalog's memory for segments, in addition to the arena: this part of the arena's size, and
-// at least the size of about a million blocks of paths.
+// The catalog's memory for segments, in addition to the arena: 1/kKeptShare of the arena's size,
+// and at least kKeptBytesLeast, which holds about a million blocks of paths.
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
 
-// The store has its own descriptors, and each connection takes two of the rest. If there are few,
-// both share them equally.
+// The store takes up to kStoreDescriptorsMax descriptors, and each connection takes two of the
+// rest. If there are few descriptors, half of them are for connections.
 std::size_t connections_for(std::size_t descriptors) {
   const std::size_t half = descriptors / 2;
   const std::size_t rest =
@@ -49,16 +50,16 @@ std::size_t connections_for(std::size_t descriptors) {
 }
 
 // Adds the operator's next step to the error of a data directory that does not open: fsck needs a
-// running service. Errors with other codes contain it already.
+// running service. Errors with other codes name it already.
 Status with_next_step(const Status& status, const std::string& dir) {
   std::string next;
   if (status.code() == StatusCode::kCorruption) {
-    next = "what lies in " + dir +
-           " is damaged: put a copy of it back, or move it away and start "
-           "with an empty directory; clients put again what is not there";
+    next = "the store in " + dir +
+           " is damaged: restore a copy of it, or move it away and start with an empty directory; "
+           "clients then put their prefixes again";
   }
   if (status.code() == StatusCode::kOutOfSpace) {
-    next = "make room on the disk of " + dir + " and start again";
+    next = "free space on the disk of " + dir + " and start again";
   }
   return next.empty() ? status : Status(status.code(), status.message() + "; " + next);
 }
@@ -278,7 +279,8 @@ Status Service::Impl::listen() {
 
 // ---- overload -----------------------------------------------------------------------------------
 
-// While requests wait for memory, clients that make no progress lose the memory they hold.
+// Runs every second. While requests wait for memory, clients that make no progress lose the memory
+// that they hold.
 void Service::Impl::watch_pressure() {
   pressure_timer = loop.after(kPressureCheck, [this] {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
@@ -303,12 +305,14 @@ void Service::Impl::watch_pressure() {
   });
 }
 
-// Logs at most once a second, whatever the number.
+// Called once a second, so that it logs at most one line a second.
 void Service::Impl::tell_dropped() {
   const std::uint64_t dropped = catalog->dropped_segments();
   if (dropped == dropped_told) return;
-  log.warn("segments committed at memory gave way to newer ones: the disk is slower than puts come",
-           {{"count", dropped - std::exchange(dropped_told, dropped)}});
+  log.warn(
+      "segments committed at memory were dropped for newer ones: puts arrive faster than the disk "
+      "writes",
+      {{"count", dropped - std::exchange(dropped_told, dropped)}});
 }
 
 // ---- running and stopping -----------------------------------------------------------------------
@@ -341,7 +345,8 @@ void Service::Impl::begin_stop() {
   finish_stop();
 }
 
-// Requests in progress hold their peer. Without any, and without a compression, the loop may stop.
+// A request in progress holds its peer. The loop stops when no request, compression or reload is in
+// progress.
 void Service::Impl::finish_stop() {
   if (peers.all_left() && put_path->idle() && !reloader->busy()) {
     log.info("stopped");

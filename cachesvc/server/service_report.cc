@@ -11,7 +11,7 @@ namespace precis {
 msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
   msg::ServerStatus status;
   status.server = server_name();
-  // Tenants must not see it.
+  // A tenant must not see it.
   if (parts_.config.tenants.empty()) status.data_dir = parts_.config.data_dir;
   status.device = std::string(parts_.backend.name());
   status.rdma = parts_.transport.rdma();
@@ -37,13 +37,13 @@ msg::Stats ServiceReport::stats(const std::string& tenant) const {
   const std::size_t used = parts_.arena.used_bytes() - kSectionAlign;  // without the zero block
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
-      "Arena bytes held by puts under way and reads in progress");
+      "Arena bytes held by puts and reads in progress");
   add("precis_waiting_requests", waiting, "Requests that wait for memory");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
   add("precis_rdma", parts_.transport.rdma() == "off" ? 0 : 1,
-      "1 where the service has an RDMA device for clients of other hosts");
+      "1 if the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", parts_.paths.turns().pieces(),
-      "Turns of long requests beside the event loop: pieces of long paths, pages of lists");
+      "Turns of long requests outside the event loop: pieces of long paths, pages of lists");
   add_stored(stats, hot, totals, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
              parts_.loss.doubt, parts_.disk_watch.health());
   return stats;

@@ -42,7 +42,7 @@ class ServiceReport {
       : parts_(parts), started_ns_(parts.clock.monotonic_ns()) {}
 
   msg::ServerStatus status(const std::string& tenant) const;
-  // Statistics of the process. Those of the catalog are of the tenant.
+  // Returns the statistics of the process, and the catalog's statistics of the tenant.
   msg::Stats stats(const std::string& tenant) const;
 
  private:

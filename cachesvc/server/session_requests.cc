@@ -47,7 +47,7 @@ Task<Answer> SessionRequests::on(msg::PinSession request) {
   PRECIS_CO_ASSIGN(auto row,
                    co_await caller_.stored([&] { return catalog_.pin_session(tenant_, request); }));
   caller_.note({"PinSession", row.pinned ? "session pinned" : "session unpinned", row.name,
-                row.pinned ? "its tip stays" : "its tip may go",
+                row.pinned ? "its tip stays" : "its tip may be removed",
                 before.ok() && before->pinned ? "pinned" : "not pinned",
                 row.pinned ? "pinned" : "not pinned"});
   co_return msg::ReplyBody(std::move(row));
@@ -74,7 +74,7 @@ Task<Answer> SessionRequests::on(msg::RemoveSession request) {
   const auto was = tip_of(request.name);
   PRECIS_CO_TRY(
       co_await caller_.stored([&] { return catalog_.remove_session(tenant_, request.name); }));
-  caller_.note({"RemoveSession", "session removed", request.name, "what was stored stays", was});
+  caller_.note({"RemoveSession", "session removed", request.name, "its segments stay", was});
   co_return answer(Status());
 }
 

@@ -16,27 +16,27 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
   add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments (of this tenant)");
   add("precis_original_bytes", totals.original_bytes,
-      "K and V bytes that the segments stand for (of this tenant)");
+      "K and V bytes of all segments before compression (of this tenant)");
   add("precis_quarantined_segments", totals.quarantined_segments,
-      "Segments out of service: damaged, or standing on what is (of this tenant)");
+      "Segments out of service: damaged, or with a damaged ancestor (of this tenant)");
   add("precis_quarantined_rows", totals.quarantined_rows,
-      "Catalog rows out of service, damaged (of the service)");
+      "Damaged catalog rows, which are out of service (of all tenants)");
   add("precis_dropped_segments_total", dropped_segments,
-      "Segments committed at memory that gave way before they were written");
+      "Segments committed at memory that were dropped before they were written");
   add("precis_doubtful_recovery", doubt ? 1 : 0,
-      "1 while acknowledged changes are or may be missing and nobody has accepted that");
+      "1 while acknowledged changes are missing, or may be, and no operator has accepted the loss");
   add("precis_lost_changes", doubt ? doubt->lost_changes : 0,
-      "Changes acknowledged and missing since a doubtful recovery");
-  add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Payload file bytes that no row means");
-  add("precis_kept_log_bytes", disk.kept_log_bytes,
-      "Bytes of logs that are kept since a doubtful recovery");
+      "Acknowledged changes that are missing since a doubtful recovery");
+  add("precis_unclaimed_bytes", disk.unclaimed_bytes, "Bytes in payload files that no row names");
+  add("precis_kept_log_bytes", disk.kept_log_bytes, "Bytes of logs kept since a doubtful recovery");
   add("precis_disk_bytes", disk.disk_bytes, "Bytes of the store's files");
   add("precis_payload_bytes", disk.payload_bytes, "Live payload bytes in the store");
   add("precis_disk_free_bytes", health.free_bytes, "Bytes free on the store's disk");
   add("precis_disk_min_free_bytes", health.min_free_bytes,
       "Bytes free below which puts are refused");
-  add("precis_disk_low", health.low ? 1 : 0, "1 while puts are refused for want of space");
-  add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are gone");
+  add("precis_disk_low", health.low ? 1 : 0,
+      "1 while puts are refused because the disk has too little free space");
+  add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are missing");
 }
 
 void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
@@ -56,20 +56,22 @@ void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const 
     status.kept_log_bytes = loss.kept_log_bytes;
   }
   if (disk.files.ok()) return;
-  status.disk_fault = named ? disk.files.message() : "files of the store are gone";
+  status.disk_fault = named ? disk.files.message() : "files of the store are missing";
 }
 
 KnownLoss warn_of_loss(Log& log, Store& store) {
   const StoreStats stats = store.stats();
   if (stats.missing_bytes > 0) {
-    log.warn("payload files are gone or short; precisctl fsck says what was in them",
-             {{"missing_bytes", stats.missing_bytes}});
+    log.warn(
+        "payload files are missing or too short; precisctl fsck finds the segments that were in "
+        "them",
+        {{"missing_bytes", stats.missing_bytes}});
   }
   const auto doubt = store.doubt();
   if (doubt) {
     log.warn(
-        "changes that were acknowledged are missing, or may be: what is left is served, and no "
-        "payload is deleted until the loss is accepted (precisctl fsck says how)",
+        "acknowledged changes are missing, or may be: the service serves the rest, and deletes no "
+        "payload until the loss is accepted (precisctl fsck says how)",
         {{"lost_changes", doubt->lost_changes},
          {"record_lost", doubt->record_lost},
          {"kept_payload_bytes", stats.unclaimed_bytes},

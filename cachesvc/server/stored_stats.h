@@ -16,8 +16,8 @@ namespace precis {
 // The loss that was found when the store was opened. It stays until the store is opened again.
 struct KnownLoss {
   std::optional<RecoveryDoubt> doubt;
-  std::uint64_t kept_bytes = 0;      // of unclaimed payload, kept for the missing changes
-  std::uint64_t kept_log_bytes = 0;  // of the kept earlier logs
+  std::uint64_t kept_bytes = 0;      // payload that is kept for the missing changes
+  std::uint64_t kept_log_bytes = 0;  // earlier logs that are kept
 };
 
 // Appends the rows of the hot tier, the catalog, the store and its disk.

@@ -20,10 +20,10 @@ Status may_send(const std::vector<std::shared_ptr<Reader>>& readers, std::size_t
     const auto by_bytes = [](const auto& a, const auto& b) { return a.second < b.second; };
     const std::string most = std::ranges::max_element(of_tenant, by_bytes)->first;
     if (most == tenant && size_bytes > kSmallAnswerBytes) {
-      return Status::rejected("answers of " + std::to_string(unsent) +
-                                  " B wait to be read and this one has " +
-                                  std::to_string(size_bytes) + " B, the most there may be are " +
-                                  std::to_string(bytes_max) + " B (max_message_bytes); retry later",
+      return Status::rejected("unread answers have " + std::to_string(unsent) +
+                                  " B and this answer has " + std::to_string(size_bytes) +
+                                  " B, the limit is " + std::to_string(bytes_max) +
+                                  " B (max_message_bytes); read the answers, then retry",
                               limits::kRetryAfterRequestsMs);
     }
     std::shared_ptr<Reader> slowest;
@@ -31,8 +31,8 @@ Status may_send(const std::vector<std::shared_ptr<Reader>>& readers, std::size_t
       if (reader->tenant() != most) continue;
       if (!slowest || reader->unsent_bytes() > slowest->unsent_bytes()) slowest = reader;
     }
-    slowest->shed("it does not read its answers, of which " +
-                  std::to_string(slowest->unsent_bytes()) + " B wait");
+    slowest->shed("it does not read its answers: " + std::to_string(slowest->unsent_bytes()) +
+                  " B are unread");
   }
 }
 

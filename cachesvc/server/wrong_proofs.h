@@ -32,7 +32,7 @@ class WrongProofs {
  private:
   struct Row {
     std::uint32_t wrong = 0;
-    std::uint64_t wait_until_ns = 0, last_ns = 0;  // of the last wrong proof
+    std::uint64_t wait_until_ns = 0, last_ns = 0;  // last_ns: of the last wrong proof
     bool exists = false;                           // whether the tenant exists
   };
   using Rows = std::unordered_map<std::string, Row>;  // by address and tenant
@@ -44,7 +44,8 @@ class WrongProofs {
 
   const Clock& clock_;
   Rows rows_;  // at most limits::kWrongProofRowsMax
-  // The same rows: the row with the oldest last wrong proof first, and the least useful row first.
+  // The same rows: by_age_ begins with the oldest last wrong proof, by_worth_ with the least useful
+  // row.
   std::set<std::pair<std::uint64_t, const std::string*>> by_age_;
   std::set<Worth> by_worth_;
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'p', 'r', 'e', 'c', 'i', 's', 'a', 'k'};
 constexpr std::uint32_t kFormat = 1;
-constexpr off_t kSlotBytes = 4096;  // one slot per block, so a torn write damages only one
+constexpr off_t kSlotBytes = 4096;  // a slot has its own block, so a torn write damages one slot
 
 std::string boot_id() {
   std::string id;
@@ -156,8 +156,8 @@ Status AckRecord::write_slot() {
   return {};
 }
 
-// Notes that arrive during the sync go to the same slot and wait for the next sync. Otherwise the
-// slots then change roles, so one slot is always completely on the disk.
+// Notes that arrive during the sync are written to the same slot and wait for the next sync. If
+// none arrive, the slots change roles after the sync. So one slot is always completely on the disk.
 Status AckRecord::sync(std::unique_lock<std::mutex>& lock) {
   unsynced_ = false;
   const std::uint64_t generation = generation_;

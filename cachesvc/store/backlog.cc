@@ -62,7 +62,8 @@ std::vector<Backlog::ChangePtr> Backlog::resting_on(const ChangePtr& change) con
     if (all[next]->name.empty()) continue;
     const auto [begin, end] = by_base_.equal_range(all[next]->name);
     for (auto each = begin; each != end; ++each) {
-      if (each->second->place < all[next]->place) continue;  // depends on an older one of that name
+      // An older dependent depends on an older change of that name.
+      if (each->second->place < all[next]->place) continue;
       if (found.insert(each->second.get()).second) all.push_back(each->second);
     }
   }

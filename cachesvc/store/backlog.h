@@ -1,5 +1,6 @@
-// Changes that were acknowledged in memory and wait to be stored, in order. Indexed by name and by
-// the name that they depend on, so a new change needs no scan of all waiting ones.
+// Changes that were acknowledged in memory and wait to be stored, in order. They are indexed by
+// their name and by the name that they depend on, so that adding a change does not scan all of
+// them.
 #pragma once
 
 #include <cstddef>
@@ -25,11 +26,11 @@ struct WaitingChange {
   PayloadBatch payload;
   std::string name, rests_on;  // see StoreBatch
   // The fields below are for deferred changes; the mutex of their Backlog's owner guards them.
-  std::uint64_t place = 0;      // its key in the backlog
-  std::uint64_t row_bytes = 0;  // memory that it takes beside its payload
+  std::uint64_t place = 0;      // its key in Backlog::all()
+  std::uint64_t row_bytes = 0;  // memory that it takes in addition to its payload
   Status failed;
-  bool settling = false;  // the writer's thread is applying it
-  bool kept = false;      // replaces payload or is replaced: cannot be dropped
+  bool settling = false;  // the payload store's thread is applying it
+  bool kept = false;      // must not be dropped: it replaces payload, or its payload is replaced
   bool dropped = false;   // it was dropped
 };
 
@@ -51,7 +52,8 @@ class Backlog {
   void remove(const ChangePtr& change);
   void keep(WaitingChange& change);
   void set_failed(WaitingChange& change, Status status);
-  // The failure of the first failed change before `end`, or of the first of all.
+  // The failure of the first failed change before `end`, or of all changes if `end` is null. OK if
+  // there is none.
   Status first_failure(const WaitingChange* end = nullptr) const;
 
   // `change` and all later changes that depend on it, directly or not.

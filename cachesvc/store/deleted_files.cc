@@ -40,9 +40,9 @@ std::optional<std::string> DeletedFiles::missing_twice(
 
 Status DeletedFiles::found(const std::string& what) {
   const std::lock_guard lock(mutex_);
-  found_ = Status::unavailable(what +
-                               " was deleted under the running service: put the data directory "
-                               "back and restart the service");
+  found_ = Status::unavailable(
+      what +
+      " was deleted while the service ran: restore the data directory and restart the service");
   return found_;
 }
 

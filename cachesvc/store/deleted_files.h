@@ -18,10 +18,10 @@ class DeletedFiles {
   // `lock` is the descriptor of the store's lock file in `dir`, and outlives this object.
   DeletedFiles(std::string dir, int lock) : dir_(std::move(dir)), lock_(lock) {}
 
-  // kUnavailable once a deletion was found. Checks the lock file.
+  // Checks the lock file. kUnavailable once a deletion was found.
   Status check();
-  // check(), and also checks that the path still names the directory that was opened. A failed
-  // system call is no finding.
+  // check(), and also checks that the path still names the directory that was opened. A system call
+  // that fails for another reason proves nothing.
   Status check_directory();
   // Calls `look` twice and returns a file that both calls report as missing. A file that only one
   // call reports may have been removed by the store itself after it was listed.

@@ -12,7 +12,8 @@ struct DiskBudget {
   std::uint64_t reserve_bytes = 0;
   // The low-water mark: payload that would leave less free space is refused.
   std::uint64_t min_free_bytes = 0;
-  // Approximate size of a payload file: moving one file's values must fit below the mark.
+  // Approximate size of a payload file: the free space below the mark must have room to move one
+  // file's values.
   std::uint64_t file_bytes = 0;
   // RocksDB's sizes: one memtable, and all files of a table's first level.
   std::uint64_t memtable_bytes = 0, level_bytes = 0;

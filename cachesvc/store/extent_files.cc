@@ -38,7 +38,7 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     PRECIS_TRY(check_extent_header(*file, name));
     PRECIS_ASSIGN(const std::uint64_t size, file->size());
     sizes[*number] = size;
-    // Includes files without live values: never referred to, or emptied.
+    // Also for files without live values.
     Entry& entry = files_[*number];
     entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
@@ -137,7 +137,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
   }
   {
     std::lock_guard lock(mutex_);
-    files_.at(extents.front().file).dirty = true;  // a sync may have come in between
+    files_.at(extents.front().file).dirty = true;  // a sync may have reset it meanwhile
     file->hold(true);
   }
   // Files with unsynced bytes stay open, so limit their number. Later syncs report a failure again.
@@ -173,7 +173,7 @@ Status ExtentFiles::sync() {
       if (entry.file && !entry.named) nameless.push_back(number);
     }
   }
-  // False if the file was removed meanwhile.
+  // Returns false if the file was removed meanwhile.
   const auto settle = [this](std::uint32_t number, const Status& status) {
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(number);
@@ -215,7 +215,7 @@ Status ExtentFiles::check() {
 
 // Listing many files takes a while, so it is skipped while the folder's stamp is the one at which
 // all files were found. Changes within kStampStep may share a stamp, so a listing counts only if
-// its stamp is that old.
+// the folder has had its stamp for that long.
 Status ExtentFiles::check_names() {
   constexpr std::chrono::seconds kStampStep{1};
   const auto now = SystemClock().now();
@@ -239,8 +239,8 @@ Status ExtentFiles::check_names() {
   for (const std::uint32_t number : missing) {
     if (!files_.contains(number)) continue;  // this object removed it meanwhile
     return Status::unavailable("payload file " + extent_file_name(number) +
-                               " was deleted under the running service: put it back where there "
-                               "is a copy, and restart the service, which serves what is left");
+                               " was deleted while the service ran: restore it if there is a copy, "
+                               "and restart the service, which serves the rest");
   }
   if (is_settled && looked_.stamp == stamp) looked_.is_whole = true;
   return {};

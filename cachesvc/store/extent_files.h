@@ -38,7 +38,7 @@ class ExtentFiles {
                                                    SpaceGuard* guard = nullptr);
   std::uint64_t file_bytes() const { return file_bytes_; }
 
-  // Writes the values and counts them as live. After an error, none is kept.
+  // Writes the values and counts them as live. After an error, none of them is stored.
   Result<std::vector<Extent>> append(std::span<const Bytes> values,
                                      WriteUse use = WriteUse::kPayload);
   // After OK, everything appended before survives a crash of the machine. If syncing a file or its
@@ -73,7 +73,7 @@ class ExtentFiles {
   using Pinning = PayloadStore::Pinning;
   Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
-  // The value is no longer live.
+  // Counts the value as no longer live.
   void free(const Extent& extent);
   // Files without live values, to which nothing is appended. They stay until remove(), because a
   // crash may bring back a row that refers to one of their values.
@@ -112,10 +112,10 @@ class ExtentFiles {
   struct Entry {
     std::shared_ptr<FilePool::Handle> file;       // null if missing
     std::uint64_t size = 0;                       // end of all appended bytes
-    std::uint64_t live = 0;                       // of live values in whole blocks
+    std::uint64_t live = 0;                       // bytes of live values, in whole blocks
     std::uint64_t punched = 0;                    // bytes of punched ranges
     std::map<std::uint64_t, std::uint64_t> dead;  // offset -> size; not the punched ones
-    bool sound = true;                            // values overlap neither each other nor the end
+    bool sound = true;                            // no values overlap or end behind the file
     bool dirty = false;                           // may have unsynced bytes
     bool named = false;                           // its name is synced
     bool aside = false;

@@ -89,7 +89,7 @@ class ExtentPayload final : public PayloadStore {
   Status check() override { return files_->check(); }
 
  private:
-  // True if the file system cannot punch holes, so that values must be moved.
+  // Returns true if the file system turns out not to punch holes: then values must be moved.
   bool punch() {
     const std::vector<std::uint32_t> empty = files_->empty_files();
     const std::vector<ExtentFiles::Hole> holes = files_->holes();
@@ -100,8 +100,8 @@ class ExtentPayload final : public PayloadStore {
     return !punches_;
   }
 
-  // Hardening makes rows of live values durable too, so those values are synced first; files_
-  // remembers a failure.
+  // Returns true if no crash can bring back a row that names a freed value. harden_rows() makes
+  // rows of live values durable too, so those values are synced first; files_ remembers a failure.
   bool forget_freed() {
     (void)files_->sync();
     return owner_->harden_rows().ok();
@@ -110,8 +110,8 @@ class ExtentPayload final : public PayloadStore {
   // Empties the sparsest file, then removes all empty files.
   bool empty_sparsest(double live_share, const std::stop_token& stop) {
     const auto number = files_->sparsest(live_share);
-    // A failed move may leave an empty file, too, which is no progress. Files that were empty
-    // before are progress: their space may let the move succeed.
+    // A failed move may also leave an empty file; removing it is no progress. Removing files that
+    // were empty before is: their space may let the next move succeed.
     const bool makes_room = !files_->empty_files().empty();
     const bool moved = !number || move_values(*number, stop).ok();
     const std::vector<std::uint32_t> empty = files_->empty_files();
@@ -163,7 +163,7 @@ class ExtentPayload final : public PayloadStore {
   }
 
   const double live_share_;
-  const std::shared_ptr<SpaceGuard> guard_;  // may be null; before its user
+  const std::shared_ptr<SpaceGuard> guard_;  // may be null; destroyed after files_
   const std::unique_ptr<ExtentFiles> files_;
   PayloadOwner* owner_ = nullptr;  // set by attach()
   bool punches_ = true;            // used by reclaim() only: false once punching was refused

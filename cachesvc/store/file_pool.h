@@ -47,7 +47,8 @@ class FilePool::Handle {
   // [blocking] The file, which stays open as long as the caller holds it. Errors as in
   // Folder::open().
   Result<std::shared_ptr<File>> use();
-  // A held file stays open even if the pool is full: it has unsynced bytes, or its name is deleted.
+  // A held file stays open even if the pool is full. For files with unsynced bytes, and files whose
+  // name is deleted.
   void hold(bool held);
 
  private:

@@ -1,7 +1,7 @@
 // RocksDB's log for people: DIR/LOG, and the previous one, DIR/LOG.old.
 //
-// RocksDB can write these files itself, but ends the process with the next line after one that did
-// not fit on the disk.
+// RocksDB can write these files itself. But if a line does not fit on the disk, RocksDB ends the
+// process at the next line.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ class JoinedStore final : public Store, private PayloadOwner {
   }
 
   Status write(const StoreBatch& batch, Durability durability) override {
-    // Shared with the payload store's thread if it is deferred.
+    // Shared with the payload store's thread if the change is deferred.
     auto change = std::make_shared<Change>();
     const bool staged = take_apart(batch, *change);
     if (durability == Durability::kMemory && staged && behind_.leave(change)) return {};
@@ -170,7 +170,8 @@ class JoinedStore final : public Store, private PayloadOwner {
 
   // ---- commits
 
-  // True if all payload was staged. Other values are staged now, in borrowed memory.
+  // Splits a batch into rows and payload. Returns true if all payload was staged. Other values are
+  // staged now, in borrowed memory.
   bool take_apart(const StoreBatch& batch, Change& change) {
     bool staged = true;
     change.rows.makes_room = batch.makes_room;
@@ -222,17 +223,17 @@ class JoinedStore final : public Store, private PayloadOwner {
 
   bool is_tight() const { return guard_ && guard_->tight(); }
 
-  // False if nothing is left to do.
+  // Returns false if nothing is left to do.
   bool tidy(const std::stop_token& stop) {
-    if (guard_) (void)guard_->room();  // updates tight()
+    if (guard_) (void)guard_->room();  // updates is_tight()
     // After a doubtful recovery, lost rows may own values without a row.
     const bool more = !doubtful_ && payload_->reclaim(is_tight(), stop);
     if (guard_) guard_->restore_reserve();
     return more;
   }
 
-  // The order of the members is that of their use: values and pins call freed() until the last one
-  // ends.
+  // Destroyed from last to first. Values and pins call freed(), so tidier_ outlives the last of
+  // them.
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
   const std::unique_ptr<RowStore> rows_;
   Tidier tidier_;
@@ -251,7 +252,7 @@ Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const 
   PayloadIndex::Map places;
   std::vector<Extent> live;
   PRECIS_TRY(rows->scan(Table::kPayload, [&](std::string_view key, Bytes value) -> Status {
-    // An unreadable row is a missing value; its reader is told.
+    // An unreadable row counts as a missing value; a read of the value reports it.
     if (const std::optional<Extent> place = decode_extent(value)) {
       places.emplace(key, *place);
       live.push_back(*place);

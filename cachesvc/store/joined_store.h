@@ -1,14 +1,15 @@
-// Joins rows and payload into one store. A commit across the two seams has four steps:
+// Joins rows and payload into one store. A commit to both has four steps:
 // 1. The payload store stages the values, most of them before the batch that names them.
 // 2. The batch waits for its values; at kFsync the payload store syncs them.
-// 3. One batch of the row store holds the caller's rows and the place of each value. It decides.
+// 3. One batch of the row store holds the caller's rows and the place of each value. This is the
+//    commit.
 // 4. The values are found by key from now on, and the values that they replace are freed.
 //
 // A deleted value is freed after its row. Freed space is reused only after harden_rows(). A crash
 // before step 3 leaves values that no row names: at opening, the rows say which values are live,
-// and the payload store reclaims the rest. After a doubtful recovery it waits until the loss is
-// accepted, because lost rows may have named them. Deferred batches (write_behind.h) take steps 2
-// to 4 on the payload store's thread.
+// and the payload store reclaims the rest. After a doubtful recovery the rest is not reclaimed
+// until the loss is accepted, because lost rows may have named it. Deferred batches
+// (write_behind.h) take steps 2 to 4 on the payload store's thread.
 #pragma once
 
 #include <chrono>

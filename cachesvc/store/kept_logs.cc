@@ -56,7 +56,7 @@ void KeptLogs::keep() {
   const std::vector<fs::path> folders = folders_of(parent());
   if (folders.size() >= limits::kKeptLogFoldersMax) {
     failed_ = Status::unavailable("the logs of " + std::to_string(folders.size()) +
-                                  " openings are kept already");
+                                  " openings are kept already, which is the limit");
     return;
   }
   unsigned long number = 0;
@@ -71,7 +71,7 @@ void KeptLogs::keep() {
 Status KeptLogs::link_all(const std::string& folder) const {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return Status::unavailable("making " + folder + ": " + error.message());
+  if (error) return Status::unavailable("creating " + folder + ": " + error.message());
   fs::permissions(folder, fs::perms::owner_all, error);
   fs::directory_iterator file(dir_, error);
   for (const fs::directory_iterator end; !error && file != end; file.increment(error)) {

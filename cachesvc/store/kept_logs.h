@@ -22,9 +22,9 @@ class KeptLogs {
   // [blocking] Call before RocksDB opens. If the logs cannot be kept, for example because the file
   // system has no hard links, text() says so and the store opens nevertheless.
   void keep();
-  // [blocking] This opening lost nothing: removes the links that keep() made.
+  // [blocking] Removes the links that keep() made, because this opening lost nothing.
   void forget_latest();
-  // [blocking] Nothing is missing, or the loss is accepted: removes all links.
+  // [blocking] Removes all links, because nothing is missing or the loss is accepted.
   void forget();
 
   // For people: the folder with the logs of doubtful openings, or why they are not kept. Empty if
@@ -39,7 +39,7 @@ class KeptLogs {
 
   std::string dir_;
   std::string latest_;  // the folder that keep() made, if any
-  Status failed_;       // why keep() made none
+  Status failed_;       // why keep() could not make it
 };
 
 }  // namespace precis

@@ -32,7 +32,8 @@ Result<std::uint64_t> stored_number(RowStore& rows) {
   return number;
 }
 
-// The doubt about the rows' recovery, including earlier ones, and whether this opening added to it.
+// The doubt about the rows' recovery, with the doubts of earlier openings, and whether this opening
+// added to it.
 struct Judgement {
   std::optional<RecoveryDoubt> doubt;
   bool is_new = false;
@@ -143,7 +144,8 @@ Result<std::unique_ptr<RowStore>> number_rows(std::unique_ptr<RowStore> rows,
   // Used numbers are not reused, even if their changes are lost.
   const std::uint64_t last = std::max(found, record->before().last);
   PRECIS_TRY(record->save(found, doubt));
-  // After the doubt is on the disk: if a start dies earlier, the next one still finds the logs.
+  // Not before the doubt is on the disk: if a start dies earlier, the next start still finds the
+  // logs.
   if (kept_logs && !doubt) kept_logs->forget();
   if (kept_logs && doubt && !is_new) kept_logs->forget_latest();
   if (kept_logs && doubt) doubt->logs = kept_logs->text();

@@ -1,6 +1,6 @@
 // Numbers the changes of rows, so that opening detects missing acknowledged changes. Each batch at
 // kWal or better stores its number as a row. A record beside the rows holds the last acknowledged
-// number (ack_record.h). This works whatever the log beneath detects.
+// number (ack_record.h). This does not depend on what RocksDB detects.
 #pragma once
 
 #include <memory>

@@ -23,13 +23,13 @@ struct PayloadBatch {
 class PayloadIndex {
  public:
   using Map = std::map<std::string, Extent, std::less<>>;
-  // `payload` outlives it. `places`: of all values that rows name.
+  // `payload` outlives this object. `places`: the places of all values that rows name.
   PayloadIndex(const PayloadStore& payload, Map places)
       : payload_(payload), places_(std::move(places)) {}
 
   struct Found {
     std::unique_ptr<const PinnedValue> pin;  // taken before the value can be moved
-    SharedBytes memory;                      // of a value that is not written yet: no pin
+    SharedBytes memory;                      // set if the value is not written yet; then no pin
   };
   using Pinning = PayloadStore::Pinning;
   // kNotFound if absent.
@@ -40,8 +40,8 @@ class PayloadIndex {
   void expect(const PayloadBatch& batch);
   void forget(const PayloadBatch& batch);
 
-  // The batch's written values now have rows, and the `deleted` keys have none. Returns the places
-  // of the replaced and deleted values.
+  // Call it when the batch's written values have rows, and the `deleted` keys have none any more.
+  // Returns the places of the replaced and deleted values.
   std::vector<Extent> replace(const PayloadBatch& batch, const std::vector<std::string>& deleted);
 
   PayloadOwner::Named named_in(std::uint32_t file) const;

@@ -1,6 +1,6 @@
-// The seam of payload: large values, each at a place that the store chooses. A row names the place
-// (row_store.h). A value that no row names is garbage: the owner says which values are live when it
-// opens the store, and frees others later. joined_store.h joins rows and payload.
+// The interface of payload: large values, each at a place that the store chooses. A row names the
+// place (row_store.h). A value that no row names is garbage: the owner says which values are live
+// when it opens the store, and frees others later. joined_store.h joins rows and payload.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct SharedBytes {
   std::shared_ptr<const void> owner;
 };
 
-// The place of a value. `file` numbers a file, or whatever else the store keeps values in.
+// The place of a value. `file` is the number of a file, or of another container of values.
 struct Extent {
   std::uint32_t file = 0;
   std::uint64_t offset = 0, size = 0;  // B
@@ -49,7 +49,7 @@ class StagedValue {
   virtual std::uint64_t size_bytes() const = 0;
   // Requires that the value is written.
   virtual Extent place() const = 0;
-  // A row names the place now: PayloadStore::free() frees the space.
+  // Call it when a row names the place. From then on only PayloadStore::free() frees the space.
   virtual void keep() = 0;
 };
 
@@ -76,7 +76,8 @@ class PayloadOwner {
   // Names and places of the values in a file that rows name.
   using Named = std::vector<std::pair<std::string, Extent>>;
   virtual Named named_in(std::uint32_t file) = 0;
-  // [blocking] Makes the row name the value's durable copy. kNotFound if it no longer names `from`.
+  // [blocking] Changes the row `name` from the place `from` to `to`, a durable copy of the value.
+  // kNotFound if the row no longer names `from`.
   virtual Status move(const std::string& name, const Extent& from, const Extent& to) = 0;
 };
 
@@ -103,14 +104,15 @@ class PayloadStore {
   // After OK, everything written before survives a crash of the machine. A failure is reported as
   // long as values that it may have lost are live.
   virtual Status sync() = 0;
-  // Does no I/O, so callers may hold locks. kRead is for short reads. kKeep, for pins that exist
-  // long, may keep space from being reclaimed; the owner is told when it ends.
+  // Does no I/O, so callers may hold locks. kRead is for short reads. kKeep is for long-lived pins,
+  // which may keep space from being reclaimed; the owner is told when such a pin ends.
   enum class Pinning : std::uint8_t { kRead, kKeep };
   virtual std::unique_ptr<const PinnedValue> pin(const Extent& place, Pinning pinning) const = 0;
-  // No row names these values any more. Does no I/O.
+  // Frees values that no row names any more. Does no I/O.
   virtual void free(std::span<const Extent> places) = 0;
   // Does a part of the work of returning space to the disk, and returns whether there is more.
-  // `tight`: the disk has little space left, so moving more bytes for it is right.
+  // `tight`: the disk has little space left, so the store may move more bytes for each byte that it
+  // frees.
   virtual bool reclaim(bool tight, const std::stop_token& stop) = 0;
   virtual PayloadStats stats() const = 0;
   // kUnavailable if something else deleted files of the open store. Writes then fail.

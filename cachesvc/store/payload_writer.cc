@@ -75,7 +75,8 @@ class PayloadWriter::Value final : public StagedValue, public std::enable_shared
   const WriteUse use_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  // Guarded by mutex_. The writer reads `value_` without it, as only the writer changes `value_`.
+  // Guarded by mutex_. The writer reads `value_` without the lock, because only the writer changes
+  // `value_`.
   SharedBytes value_;
   const std::uint64_t size_bytes_ = value_.bytes.size();
   std::optional<Result<Extent>> written_;
@@ -111,8 +112,8 @@ void PayloadWriter::push(Item item) {
   wanted_.notify_one();
 }
 
-// Without this, dead items would stay while the disk stalls, each with the memory of its value. At
-// most half of a long queue is dead.
+// Removes dead items. Otherwise they would stay while the disk stalls, each with the memory of its
+// value. About half of a long queue may be dead.
 void PayloadWriter::sweep() {
   std::erase_if(queue_, [](const Item& item) { return item.is_dead(); });
   sweep_at_ = std::max(kSweepItemsMin, 2 * queue_.size());
@@ -147,7 +148,7 @@ void PayloadWriter::run(const std::stop_token& stop) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       values[i]->end(written.ok() ? Result<Extent>((*written)[i]) : written.status());
     }
-    values.clear();  // before the lock: it may destroy some values
+    values.clear();  // before locking, because this may destroy some values
     item = {};
     lock.lock();
   }

@@ -86,8 +86,8 @@ class Blocks {
 // The error for an open file or folder that no longer has a name.
 Status deleted(const std::string& path) {
   return Status::unavailable(path +
-                             " was deleted under the running service: what is stored there is lost "
-                             "with it; put the data directory back and restart the service");
+                             " was deleted while the service ran, and its content with it: restore "
+                             "the data directory and restart the service");
 }
 
 Status check_linked(int fd, const std::string& path) {
@@ -138,7 +138,7 @@ class PosixFile final : public File {
   Result<std::uint64_t> taken() override {
     struct stat told {};
     if (::fstat(file_.get(), &told) != 0) return from_errno(errno, "looking at " + path_);
-    return static_cast<std::uint64_t>(told.st_blocks) * 512;  // whatever st_blksize is
+    return static_cast<std::uint64_t>(told.st_blocks) * 512;  // its unit, whatever st_blksize is
   }
 
   Status punch(std::uint64_t offset, std::uint64_t size) override {
@@ -147,7 +147,7 @@ class PosixFile final : public File {
       return {};
     }
     if (errno == EOPNOTSUPP || errno == ENOSYS) {
-      return Status::unsupported("the file system of " + path_ + " punches no holes");
+      return Status::unsupported("the file system of " + path_ + " can't punch holes");
     }
     return from_errno(errno, "punching a hole into " + path_);
   }
@@ -191,7 +191,7 @@ class PosixFile final : public File {
       if (done < 0 && errno == EINTR) continue;
       if (done < 0 && errno == EINVAL && around && give_up_around()) continue;
       if (done < 0) return from_errno(errno, "writing " + path_);
-      if (done == 0) return Status::unavailable("writing " + path_ + ": nothing was taken");
+      if (done == 0) return Status::unavailable("writing " + path_ + ": the system wrote nothing");
       offset += static_cast<std::uint64_t>(done);
       auto left = static_cast<std::size_t>(done);
       for (; first < pieces.size() && left >= pieces[first].iov_len; ++first) {
@@ -354,7 +354,8 @@ Result<std::unique_ptr<Folder>> open_posix_folder(const std::string& path) {
   if (!folder) return from_errno(errno, "opening folder " + path);
   // The folder's own name must survive a crash of the machine, too.
   const Descriptor above(::openat(folder.get(), "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!above || ::fsync(above.get()) != 0) return from_errno(errno, "syncing what holds " + path);
+  if (!above || ::fsync(above.get()) != 0)
+    return from_errno(errno, "syncing the parent of " + path);
   return std::unique_ptr<Folder>(std::make_unique<PosixFolder>(path, std::move(folder)));
 }
 

@@ -75,7 +75,7 @@ std::vector<rocksdb::ColumnFamilyDescriptor> families(const DiskBudget& budget) 
   for (std::size_t t = 0; t < kTableCount; ++t) {
     all.emplace_back(std::string(kFamilyNames[t]), family_options(budget));
   }
-  // Contains only the marks of logs.
+  // Contains only the row that mark_log() writes (rocksdb_store.cc).
   all.emplace_back(rocksdb::kDefaultColumnFamilyName, family_options(budget));
   return all;
 }

@@ -1,4 +1,4 @@
-// Rows in RocksDB. Only here rocksdb::Status becomes Status.
+// Rows in RocksDB. Only this file turns rocksdb::Status into Status.
 #include "cachesvc/store/rocksdb_store.h"
 
 #include <rocksdb/db.h>
@@ -54,7 +54,7 @@ Status cannot_open(const rocksdb::Status& status, const std::string& dir) {
   }
   const Status other = from_rocksdb(status, what);
   if (other.code() != StatusCode::kUnavailable) return other;
-  return Status::unavailable(message + "; look after its disk, or choose another directory");
+  return Status::unavailable(message + "; check its disk, or choose another directory");
 }
 
 rocksdb::Slice slice_of(Bytes bytes) {
@@ -117,7 +117,7 @@ class RocksdbStore final : public RowStore {
     unflushed_bytes_ += size_bytes;
     const rocksdb::Status status =
         attempt_twice(!how.disableWAL, [&] { return db_->Write(how, &changes); });
-    dirty_ = true;  // a flush may have come in between
+    dirty_ = true;  // a flush may have reset it meanwhile
     return from_rocksdb(status,
                         "writing " + std::to_string(size_bytes) + " B to the store in " + dir_);
   }
@@ -160,7 +160,7 @@ class RocksdbStore final : public RowStore {
 
   RowStats stats() override { return {.disk_bytes = bytes_of_files(dir_)}; }
 
-  // check_linked() for all files that a start needs.
+  // Like check_linked(), but for all files that a start needs.
   Status check() override {
     PRECIS_TRY(deleted_.check_directory());
     PRECIS_TRY(check_linked(/*with_log=*/true));
@@ -196,7 +196,8 @@ class RocksdbStore final : public RowStore {
     return guard_ ? guard_->admit(use, size_bytes) : Status();
   }
 
-  // Bytes in memtables, at most: RocksDB also flushes by itself, and counts large pieces of memory.
+  // Returns an upper bound of the bytes in memtables. Both figures may be too large: RocksDB also
+  // flushes by itself, and it counts memory in large pieces.
   std::uint64_t bytes_to_flush() const {
     std::uint64_t memtable_bytes = 0;
     const bool known = db_->GetAggregatedIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables,
@@ -261,8 +262,8 @@ class RocksdbStore final : public RowStore {
     if (!db_->Resume().ok()) return false;
     if (failed_log_ != 0 && log_number() == failed_log_) {
       broken_ = rocksdb::Status::Aborted(
-          "the first row of a new log could not be written, after which RocksDB cannot go on; what "
-          "is stored is served: make room and restart the service");
+          "the first row of a new log could not be written, and RocksDB cannot continue after "
+          "that; stored data is still served: free disk space and restart the service");
       return false;
     }
     refuses_ = false;
@@ -336,7 +337,8 @@ Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
   rocksdb::DB* db = nullptr;
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
-  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();  // all unchanged
+  // RocksDB has not changed the logs if it did not open.
+  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));

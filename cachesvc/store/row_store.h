@@ -1,5 +1,5 @@
-// The seam of rows: small values in tables, by key, changed in atomic batches. Large values are
-// behind another seam (payload_store.h); rows name their places. joined_store.h joins the two.
+// The interface of rows: small values in tables, by key, changed in atomic batches. Large values
+// have their own interface (payload_store.h); rows name their places. joined_store.h joins the two.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,8 @@ struct RowStats {
   std::uint64_t kept_log_bytes = 0;  // logs of doubtful recoveries (kept_logs.h)
 };
 
-// At opening, the rows held less than was acknowledged. The store serves the rest and deletes no
-// payload until accept_loss().
+// When the rows were opened, they held less than was acknowledged. The store serves the rest and
+// deletes no payload until accept_loss().
 struct RecoveryDoubt {
   std::uint64_t lost_changes = 0;   // acknowledged but missing changes; 0 if unknown
   std::uint64_t since_unix_ms = 0;  // time of the first discovery

@@ -131,8 +131,8 @@ class S3FifoPolicy final : public EvictionPolicy {
         in_main = 0;
       }
     }
-    // No step reached an evictable key. It may be in the small queue while all of the main one is
-    // in use.
+    // No step reached an evictable key. There may be one in the small queue while all keys of the
+    // main queue are in use.
     for (Queue* queue : {&small_, &main_}) {
       if (const Member* const found = queue->find(may_go)) return found->key;
     }
@@ -153,7 +153,8 @@ class S3FifoPolicy final : public EvictionPolicy {
   // be evicted. A full scan of the main queue costs its length, so it is repeated after that many
   // victims.
   std::size_t main_rests_ = 0;
-  double share_ = kFirstShare;  // of the bytes; above it, the small queue is evicted first
+  // Share of the bytes; if the small queue has more, it is evicted first.
+  double share_ = kFirstShare;
 };
 
 }  // namespace

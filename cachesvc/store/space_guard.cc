@@ -50,17 +50,17 @@ Status SpaceGuard::refuse(WriteUse use, std::uint64_t size_bytes, const Room& ro
   if (use == WriteUse::kPayload) {
     text += std::to_string(budget_.min_free_bytes) + " B that are kept free (min_free_bytes)";
     if (held_ < budget_.reserve_bytes) {
-      text +=
-          ", beside " + std::to_string(budget_.reserve_bytes - held_) + " B that the reserve lacks";
+      text += ", in addition to " + std::to_string(budget_.reserve_bytes - held_) +
+              " B that the reserve lacks";
     }
   } else {
     text += std::to_string(makes_room ? budget_.smallest_free_bytes() : budget_.reserve_bytes / 2) +
             " B that rows need";
   }
-  text += makes_room ? ": make room on that disk"
-                     : ": remove or trim prefixes (precisctl prefix rm, prefix trim), or make room "
-                       "on that disk";
-  return Status::out_of_space(text + "; puts go on by themselves when there is room");
+  text += makes_room ? ": free space on that disk"
+                     : ": remove or trim prefixes (precisctl prefix rm, prefix trim), or free "
+                       "space on that disk";
+  return Status::out_of_space(text + "; puts are accepted again once there is space");
 }
 
 Result<SpaceGuard::Room> SpaceGuard::measure() {
@@ -106,7 +106,8 @@ void SpaceGuard::release(std::uint64_t size_bytes) {
   if (gone < held_) {
     const auto file = folder_->open(kReserveName);
     if (file.ok() && (*file)->punch(held_ - gone, gone).ok()) {
-      (void)(*file)->sync();  // a journal reuses freed blocks only after its commit
+      // A file system with a journal reuses freed blocks only after its journal's commit.
+      (void)(*file)->sync();
       held_ -= gone;
       return;
     }

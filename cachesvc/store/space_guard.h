@@ -44,7 +44,8 @@ class SpaceGuard {
   Status admit(WriteUse use, std::uint64_t size_bytes);
   // Notes that a put's payload and rows were stored, so puts succeed again.
   void note_stored();
-  // [blocking] Deletes the reserve, for a writer that met a full disk although it had asked.
+  // [blocking] Deletes the reserve, for a writer that found the disk full although admit() had
+  // allowed its write.
   void release_reserve();
   // [blocking] Restores the reserve file to its full size, or less so that half of that size stays
   // free.
@@ -54,8 +55,9 @@ class SpaceGuard {
     std::uint64_t free_bytes = 0, total_bytes = 0;
     std::uint64_t reserve_bytes = 0;  // size of the reserve file
     // True if payload is refused: less than the mark is free, or payload was refused and since then
-    // neither twice the mark (more for a larger put) came free nor was a put stored. That payload
-    // fits now is no sign: after a refusal, space of the put's earlier parts is freed.
+    // neither twice the mark (more for a larger put) became free nor a put was stored. Enough free
+    // space for payload does not end this state: after a refusal, the space of the put's earlier
+    // parts is freed.
     bool low = false;
   };
   // [blocking] Measures the disk.

@@ -1,6 +1,6 @@
-// The store as the catalog uses it: rows and payload, changed together in atomic batches. It stands
-// on two seams, row_store.h and payload_store.h; joined_store.h joins them. The catalog defines the
-// content.
+// The store as the catalog uses it: rows and payload, changed together in atomic batches. It is
+// made of two parts, row_store.h and payload_store.h, which joined_store.h joins. The catalog
+// defines the content.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct StoreBatch {
   };
   std::vector<Put> puts;
   std::vector<RowBatch::Delete> deletes;
-  bool makes_room = false;  // see RowBatch; holds for the payload, too
+  bool makes_room = false;  // see RowBatch; also for the payload
   // For batches that write() may drop: the name of what this batch stores, and the name of what it
   // depends on. The caller chooses the names; an empty name matches nothing.
   std::string name = {};
@@ -35,7 +35,7 @@ struct StoreBatch {
 
 struct StoreStats {
   std::uint64_t disk_bytes = 0;     // files of the store
-  std::uint64_t payload_bytes = 0;  // live payload, as known before the next space search
+  std::uint64_t payload_bytes = 0;  // live payload, including staged values
   // The part of payload_bytes in files that were missing or too short at opening.
   std::uint64_t missing_bytes = 0;
   // Bytes in payload files that no row refers to. After a doubtful recovery, lost rows may own
@@ -65,9 +65,9 @@ class Store {
   // returned by the write() that names the value. If no batch does, its space is freed.
   virtual std::shared_ptr<StagedValue> stage(SharedBytes value) = 0;
   // As RowStore::write(), for rows and payload together. If a write at kWal or better depends on an
-  // earlier one at kMemory, call harden() between them. A write at kMemory whose payload was
-  // all staged may return before the payload is written; it is then read from memory. If too much
-  // payload waits, the store drops the oldest such batches together with their dependents:
+  // earlier one at kMemory, call harden() between them. A write at kMemory whose payload was all
+  // staged may return before the payload is written; until then the payload is read from memory. If
+  // too much payload waits, the store drops the oldest such batches together with their dependents:
   // take_dropped() returns their names.
   virtual Status write(const StoreBatch& batch, Durability durability) = 0;
   // After OK, everything written before survives a crash of the machine.

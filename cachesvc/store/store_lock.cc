@@ -78,8 +78,9 @@ StoreLock::~StoreLock() {
 }
 
 Status not_ours(const std::string& dir, const std::string& why) {
-  return Status::denied("data directory " + dir + " can't be written to (" + why +
-                        "): run as who owns it, or choose another directory");
+  return Status::denied(
+      "data directory " + dir + " can't be written to (" + why +
+      "): run precisd as the owner of the directory, or choose another directory");
 }
 
 Status not_listed(int error, const std::string& dir) {
@@ -91,24 +92,24 @@ Status make_directory(const std::string& dir) {
   std::filesystem::create_directories(dir, error);
   if (!error) return {};
   if (const std::string part = no_directory_in(dir); !part.empty()) {
-    return Status::unavailable("data directory " + dir + " can't be made: " + part +
-                               " is no directory; move it away, or choose another directory");
+    return Status::unavailable("data directory " + dir + " can't be created: " + part +
+                               " is not a directory; move it away, or choose another directory");
   }
-  return failed(error.value(), dir, "making data directory " + dir);
+  return failed(error.value(), dir, "creating data directory " + dir);
 }
 
 Result<StoreLock> lock_store(const std::string& dir) {
   const std::string path = dir + "/store.lock";
   Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!file) return failed(errno, dir, path);
-  StoreLock lock(std::move(file));  // registered first: a thread may fork before it locks
+  StoreLock lock(std::move(file));  // registered first: another thread may fork before flock()
   // The lock belongs to the open file, not to the process, so a second open in this process fails
   // too.
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) {
     return Status::unavailable("data directory " + dir +
-                               " is in use: it is open in another process, or once more in this "
-                               "one; close that, or choose another directory");
+                               " is in use: another process has it open, or this one has it open "
+                               "already; close it there, or choose another directory");
   }
   return Status::unavailable("locking " + path + ": " + std::strerror(errno));
 }

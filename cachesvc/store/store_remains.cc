@@ -54,8 +54,9 @@ Status check_remains(const std::string& dir) {
       if (suffix != ".sst" && suffix != ".log" && suffix != ".extents") continue;
       const std::string number = entry->path().stem().string();
       if (number.find_first_not_of("0123456789") != std::string::npos) continue;
-      return Status::corruption("opening the store in " + dir + ": " + entry->path().string() +
-                                " is there, and no CURRENT that says what it belongs to");
+      return Status::corruption(
+          "opening the store in " + dir + ": " + entry->path().string() +
+          " exists, but the file CURRENT, which names the files of the store, is missing");
     }
     if (error && error != std::errc::no_such_file_or_directory) {
       return not_listed(error.value(), folder);
@@ -73,7 +74,7 @@ Status make_room_to_open(SpaceGuard& guard, const std::string& dir) {
   if (admitted.code() != StatusCode::kOutOfSpace) return admitted;
   PRECIS_ASSIGN(const SpaceGuard::Room room, guard.room());
   const std::uint64_t needed = bytes + guard.budget().smallest_free_bytes();
-  return Status::out_of_space("opening the store in " + dir + " takes up to " +
+  return Status::out_of_space("opening the store in " + dir + " needs up to " +
                               std::to_string(needed) + " B, its disk has " +
                               std::to_string(room.free_bytes) + " B free: free at least " +
                               std::to_string(needed - std::min(needed, room.free_bytes)) +

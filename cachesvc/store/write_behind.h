@@ -38,7 +38,8 @@ class WriteBehind {
   // deletes.
   bool leave(const std::shared_ptr<Change>& change);
 
-  // While this lock is held, no change is deferred. Returns an unlocked lock if changes wait.
+  // While this lock is held, no change is deferred. Returns an unlocked lock if a change is
+  // deferred.
   std::shared_lock<std::shared_mutex> while_none_waits();
   // [blocking] Waits until all deferred changes are applied; `status` is the first failure. Changes
   // that fail again stay in memory and are read from there. While `held` is locked, no change is
@@ -48,7 +49,7 @@ class WriteBehind {
     Status status;
   };
   CaughtUp catch_up();
-  // [blocking] catch_up() if rows of the table wait to be written.
+  // [blocking] Calls catch_up() if rows of the table wait to be written.
   void catch_up_with(Table table);
   // Removes rows and values that `newer` replaces from failed changes. Call after catch_up().
   void supersede(const Change& newer);
@@ -68,7 +69,7 @@ class WriteBehind {
   const std::uint64_t bytes_max_;
   const std::function<Status(const Change&)> apply_;
   const std::function<void()> failed_;
-  // Locked exclusively to defer a change and to have all applied, shared to keep changes from being
+  // Locked exclusively to defer a change or to catch up, shared to keep changes from being
   // deferred. Locked before mutex_.
   std::shared_mutex order_;
   mutable std::mutex mutex_;

@@ -63,13 +63,13 @@ bool WriteBehind::make_room_for(const Change& change) {
 }
 
 void WriteBehind::drop(const std::shared_ptr<Change>& change) {
-  // A session's row has no name: nobody needs to be told of it, because its tip has a name.
+  // A session's row has no name: its owner learns from the dropped tip, which has a name.
   if (!change->name.empty()) dropped_.push_back(change->name);
   backlog_.remove(change);
   change->dropped = true;
   index_.forget(change->payload);
   bytes_ -= change->payload.size_bytes;
-  // The payload store skips values that nobody holds.
+  // The payload store does not write values without an owner.
   change->payload = {};
   change->rows = {};
   change->row_values.clear();

@@ -59,7 +59,8 @@ struct stat at_path(const std::string& path) {
   return there;
 }
 
-// Only a socket that no process listens on refuses a connection.
+// Returns whether no process listens on the socket at this path: only such a socket refuses a
+// connection.
 bool is_left(const UnixAddress& address) {
   const Unix::endpoint endpoint(address.path);
   const Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -129,7 +130,8 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   PRECIS_ASSIGN(const UnixAddress address, unix_address(path));
   if (const struct stat there = at_path(path); there.st_ino != 0) {
     if (!S_ISSOCK(there.st_mode)) {
-      return Status::invalid("listen_unix '" + path + "' is there already and is no socket");
+      return Status::invalid("listen_unix '" + path +
+                             "' exists and is not a socket; remove it, or choose another path");
     }
     if (!is_left(address)) {
       return Status::invalid("listen_unix " + path +
@@ -140,7 +142,8 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   PRECIS_ASSIGN(Descriptor socket,
                 open_listening(Unix::endpoint(address.path), "listen_unix " + path));
   let_pass_descriptors(socket.get(), false);  // until a client binds it (strangers.cc)
-  // The token protects it, not the file's mode. The directory's mode may exclude other users.
+  // The token protects the socket, not the file's mode. The directory's mode may exclude other
+  // users.
   ::chmod(path.c_str(), 0666);
   return std::unique_ptr<ListeningSocket>(
       std::make_unique<Listening>(loop, std::move(socket), path, std::move(on_socket)));

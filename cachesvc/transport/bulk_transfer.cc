@@ -123,7 +123,7 @@ std::optional<Clock::Time> BulkQueue::stalled_since() const {
 }
 
 void BulkQueue::pump(const std::shared_ptr<State>& state) {
-  if (std::exchange(state->pumping, true)) return;  // a chunk ended inside its own start
+  if (std::exchange(state->pumping, true)) return;  // a chunk ended at once, inside the loop below
   while (!state->queue.empty() && state->under_way < state->limits.chunks_under_way) {
     const auto transfer = state->queue.front();
     if (!transfer->has_next()) {  // one of its chunks failed

@@ -67,15 +67,15 @@ class BulkTransfer {
   std::vector<MutableBytes> local_;
   const Registration& registration_;
   Completion done_;
-  // The first range that is not wholly in chunks, and the bytes of it that are.
+  // The first range that is not completely in chunks yet, and how many of its bytes are.
   std::size_t next_range_ = 0;
   std::size_t range_offset_ = 0;
   std::size_t under_way_ = 0;
   Status status_;
 };
 
-// Moves a chunk by a copy within this process. `there` is its part of the client's memory. Any
-// thread.
+// Moves a chunk by a copy within this process. `there` is the chunk's part of the client's memory.
+// Any thread.
 void copy_chunk(const BulkChunk& chunk, MutableBytes there);
 
 // Transfers in order, with a limit on the chunks in progress.

@@ -40,9 +40,9 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
     std::uint64_t address;
     std::string key;
   };
-  // `device` must outlive it; `peer` is connected. It keeps `stream` open while anything is in
-  // progress. kOutOfSpace if its own words cannot be registered, or another error of
-  // register_memory().
+  // `device` must outlive the mover; `peer` is connected. The mover keeps `stream` open while an
+  // operation is in progress. kOutOfSpace if its own words cannot be registered, or another error
+  // of register_memory().
   static Result<std::shared_ptr<RdmaMover>> make(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer,
                                                  Window window, std::shared_ptr<DataStream> stream);
 
@@ -79,7 +79,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
 
   RdmaDevice& device_;
   const Window window_;
-  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
+  const std::shared_ptr<DataStream> stream_;  // its end tells the client that no region is in use
   std::vector<std::uint64_t> words_;          // zero, one, then the values read, by slot
   std::unique_ptr<RdmaMemory> words_memory_;
   const std::shared_ptr<RdmaPeer> peer_;  // destroyed before the words

@@ -38,7 +38,7 @@ void ServerConnection::add(std::shared_ptr<Mover> mover, bool is_fastest) {
   means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
 }
 
-// A client sends no bulk bytes unasked, so its messages wait for none.
+// A client sends bulk bytes only on request, so its messages never wait for bulk bytes.
 void ServerConnection::on_message(std::uint64_t after_bulk, std::vector<std::byte> body) {
   if (after_bulk != 0) {
     return end(Status::invalid("the peer sent a message that waits for bulk bytes of its own"));
@@ -50,10 +50,10 @@ void ServerConnection::on_message(std::uint64_t after_bulk, std::vector<std::byt
 Status ServerConnection::on_rdma_turn(Bytes body) {
   PRECIS_ASSIGN(RdmaTurn turn, decode_rdma_turn(body));
   if (!rdma_ || !data_ || ++rdma_turns_ > 2) {
-    return Status::invalid("the peer joins RDMA, which it was not offered, or does so twice");
+    return Status::invalid("the peer asks for RDMA twice, or without an offer");
   }
   if (rdma_turns_ == 2) {
-    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA that it was refused");
+    if (!rdma_peer_) return Status::invalid("the peer is ready for RDMA, which was refused");
     auto mover = RdmaMover::make(*rdma_, std::move(rdma_peer_),
                                  {turn.window, std::move(turn.window_key)}, data_);
     if (mover.ok()) add(std::move(*mover), true);
@@ -73,7 +73,7 @@ Status ServerConnection::on_rdma_turn(Bytes body) {
 
 void ServerConnection::bind(EventLoop& bulk_loop, std::unique_ptr<Socket> socket,
                             Executor& copiers) {
-  if (is_over()) return;  // no later call would close it
+  if (is_over()) return;  // nothing would close the socket later
   identity_.kind = socket->kind();
   const bool is_unix = socket->is_unix();
   data_ = std::make_shared<DataStream>(bulk_loop, std::move(socket));

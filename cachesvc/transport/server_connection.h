@@ -18,7 +18,7 @@ class ServerConnection final : public Connection, public ConnectionEnd {
  public:
   struct Identity {
     std::string peer;
-    std::string kind;  // of the socket it is identified by: "tcp"
+    std::string kind;  // for description(): the socket's kind, as "tcp"
     Proof bind_key{};
   };
   // A null `rdma` means that RDMA was not offered.
@@ -55,7 +55,7 @@ class ServerConnection final : public Connection, public ConnectionEnd {
   void transfer(BulkTransfer::Kind kind, const RemoteRegion& remote, std::uint64_t offset,
                 std::vector<MutableBytes> local, const Registration& registration, Completion done);
 
-  Identity identity_;  // its kind is the bulk socket's once that is bound
+  Identity identity_;  // `kind` is the bulk socket's once it is bound
   const std::shared_ptr<RdmaDevice> rdma_;
   std::shared_ptr<RdmaPeer> rdma_peer_;  // between the client's two RDMA frames
   unsigned rdma_turns_ = 0;

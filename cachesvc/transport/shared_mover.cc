@@ -107,7 +107,7 @@ class SharedMover::Use final : public PeerMemory {
   std::shared_ptr<const Pages> pages_;
   const MutableBytes bytes_;
   SharedSlot& slot_;
-  const std::shared_ptr<DataStream> stream_;  // the client also waits for its end
+  const std::shared_ptr<DataStream> stream_;  // its end tells the client that no region is in use
   Executor& unmapping_;
 };
 
@@ -146,8 +146,8 @@ void SharedMover::post(BulkChunk chunk, Ended ended) {
   if (!used.ok()) return ended(used.status());
   if (chunk.transfer->kind() == BulkTransfer::Kind::kPush && !(*used)->is_writable()) {
     return ended(
-        Status::unsupported("the memory was shared with an earlier service, and can only "
-                            "be read; allocate anew"));
+        Status::unsupported("the memory was shared with an earlier service, so it can only be "
+                            "read; allocate it again"));
   }
   const MutableBytes there = (*used)->there().subspan(chunk.offset, chunk.size_bytes);
   if (chunk.size_bytes <= kInlineBytesMax) {

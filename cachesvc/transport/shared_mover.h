@@ -52,7 +52,7 @@ class SharedBuffers {
 
 class SharedMover final : public Mover {
  public:
-  // `copiers` must outlive it. It keeps `stream` open while any region is in use.
+  // `copiers` must outlive the mover. The mover keeps `stream` open while a region is in use.
   SharedMover(EventLoop& control, std::shared_ptr<DataStream> stream,
               std::shared_ptr<SharedBuffers> buffers, Executor& copiers);
 

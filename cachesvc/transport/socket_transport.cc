@@ -89,7 +89,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void stop_listening() override {
     tcp_.reset();
     unix_.reset();
-    // A callback of one of them may be running.
+    // Destroyed in a later turn, because a callback of a stranger may be running.
     if (strangers_) {
       strangers_->clear();
       loop_.post([old = std::shared_ptr<Strangers>(std::move(strangers_))] {});
@@ -141,7 +141,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
     const Proof wanted =
         bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
     if (link && !link->is_bound() && equal_in_constant_time(wanted, bind.proof)) return {};
-    return Status::denied("no connection is bound by this");
+    return Status::denied("no connection accepts this Bind");
   }
 
   void bound(std::unique_ptr<Socket> socket, const Bind& bind) override {

@@ -17,7 +17,7 @@ void Strangers::add(Descriptor descriptor, const TlsContext* tls) {
   guest.peer = {std::move(name), make_nonce()};
   guest.deadline = loop_.after(patience_, [this, &guest] {
     const char* const over = guest.socket.socket().is_encrypted() ? " over TLS" : "";
-    drop(guest, Status::timed_out(std::string("it said no whole greeting") + over + " within " +
+    drop(guest, Status::timed_out(std::string("it sent no complete greeting") + over + " within " +
                                   std::to_string(patience_.count()) + " ms"));
   });
   guest.greeting.emplace(greet(guest));
@@ -43,7 +43,7 @@ void Strangers::make_room(const std::string& address) {
     const std::string& its = guest->peer.name.address;
     return of_address ? its == address : counts[its] == most->second;
   });
-  drop(**oldest, Status::rejected("too many connections of its address wait to be admitted"));
+  drop(**oldest, Status::rejected("too many connections from its address wait to be admitted"));
 }
 
 // After the guest is gone, this coroutine may still resume once, and then ends.
@@ -92,7 +92,7 @@ Status Strangers::answer(Guest& guest, const GreetingSocket::Frame& frame, std::
     host_.bound(guest.socket.release(), bind);
     return {};
   }
-  return Status::invalid("a connection begins with a Hello or a Bind");
+  return Status::invalid("a connection must begin with a Hello or a Bind");
 }
 
 void Strangers::drop(Guest& guest, const Status& why) {

@@ -1,7 +1,7 @@
 // Sockets whose peers are not admitted yet. Each has a deadline. Their number is limited per
 // address and in total. A new socket past a limit replaces the oldest one of its own address, or of
-// the address with the most. So silent peers cannot keep others out. It parses nothing of a peer
-// except a Hello or a Bind of at most limits::kHelloBytesMax. Used on the loop's thread.
+// the address with the most. So silent peers cannot keep others out. Only a Hello or a Bind of at
+// most limits::kHelloBytesMax is parsed. Used on the loop's thread.
 #pragma once
 
 #include <chrono>
@@ -60,7 +60,8 @@ class Strangers {
   };
   void make_room(const std::string& address);
   Task<void> greet(Guest& guest);
-  // Admits a peer that the host accepts. Otherwise the answer is the status and the server's name.
+  // Admits a peer that the host accepts. Otherwise returns the reason for the peer, and sets
+  // `server` if the host gave its name.
   Status answer(Guest& guest, const GreetingSocket::Frame& frame, std::string& server);
   void drop(Guest& guest, const Status& why);
   void forget(Guest& guest);

@@ -50,7 +50,7 @@ Status StreamMover::on_frame(const BulkHeader& header) {
     return {};
   }
   if (header.kind != BulkKind::kData) {
-    return Status::invalid("a client sends no bulk frame of kind " +
+    return Status::invalid("a client may not send a bulk frame of kind " +
                            std::to_string(static_cast<int>(header.kind)));
   }
   const std::lock_guard lock(mutex_);

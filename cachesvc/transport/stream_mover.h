@@ -1,5 +1,5 @@
 // Moves bulk bytes over the connection's bulk socket. It works everywhere and reaches host memory
-// on both sides. The socket has its own loop, so that bulk never delays control.
+// on both sides. The socket has its own loop, so that bulk bytes never delay control messages.
 #pragma once
 
 #include <mutex>

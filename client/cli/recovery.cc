@@ -30,15 +30,14 @@ std::string recovery_text(const Recovery& recovery) {
           ? fmt::format("{} that the service had acknowledged {} missing",
                         counted(recovery.lost_changes, "change"),
                         recovery.lost_changes == 1 ? "is" : "are")
-          : std::string(
-                "the file that says what was acknowledged is lost, so changes may be missing");
+          : std::string("the record of acknowledged changes is lost, so changes may be missing");
   const std::string logs = recovery.kept_log_bytes == 0
                                ? std::string()
-                               : fmt::format(", and {} of logs from before in DIR/before_recovery",
+                               : fmt::format(", and {} of earlier logs in DIR/before_recovery",
                                              bytes_text(recovery.kept_log_bytes));
   return fmt::format(
-      "{} since its store was recovered; {} of payload that nothing names are kept{}. Put a copy "
-      "of the data directory back, or stop the service and give the loss up for good with precisd "
+      "{} since the store was recovered; {} of payload that no row names are kept{}. Restore a "
+      "copy of the data directory, or stop the service and accept the loss for good with precisd "
       "--data DIR --accept-loss {}",
       lost, bytes_text(recovery.kept_bytes), logs, recovery.lost_changes);
 }

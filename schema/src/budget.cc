@@ -33,7 +33,7 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
                                     std::uint32_t num_tokens, const Budget& budget) {
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   if (budget.kind != Budget::Kind::kAll && budget.value == 0) {
-    return Status::invalid("budget is 0, must keep something");
+    return Status::invalid("budget is 0, must be above 0");
   }
   switch (budget.kind) {
     case Budget::Kind::kAll: return heads * num_tokens;

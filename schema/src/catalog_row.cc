@@ -91,7 +91,7 @@ Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
   PRECIS_TRY(check_frame(what, kind, frame));
   Result<T> row =
       decode_root<Wire, T>(what, frame.subspan(kRowHeaderBytes), limits::kMessageBytesMax);
-  // The checksum was right, so content out of range is a fault of the writer, not of the caller.
+  // The checksum was right, so the writer is at fault if content is out of range, not the caller.
   if (!row.ok()) return Status::corruption(row.status().message());
   return row;
 }

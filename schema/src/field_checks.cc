@@ -21,7 +21,7 @@ Status check_tokens(std::uint32_t begin, std::uint32_t end) {
   return field_error("end", "is [" + std::to_string(begin) + ", " + std::to_string(end) + ")");
 }
 
-// Each counts tokens of a path.
+// Checks counts of tokens of a path.
 Status check_each(std::string_view field, std::span<const std::uint32_t> counts) {
   for (const std::uint32_t count : counts) {
     PRECIS_TRY(check_max(field, count, limits::kPathTokensMax));
@@ -52,7 +52,7 @@ Status check(const precis::Plan& plan) {
 }
 
 Status check(const precis::RemoteRegion& region) {
-  // Else address + size_bytes overflows, and the range passes for a small one.
+  // Otherwise address + size_bytes could overflow, and the range would look small.
   return check_max("size_bytes", region.size_bytes, ~std::uint64_t{0} - region.address);
 }
 
@@ -63,7 +63,7 @@ Status check(const msg::PushLayer& piece) {
   PRECIS_TRY(check_max("head_count", piece.head_count, limits::kKvHeadsMax - piece.head_begin));
   PRECIS_TRY(
       check_max("token_count", piece.token_count, limits::kPathTokensMax - piece.token_begin));
-  if (piece.head_count <= 1) return {};  // The stride of a single head means nothing.
+  if (piece.head_count <= 1) return {};  // The stride of a single head has no meaning.
   PRECIS_TRY(check_max("keys_head_stride", piece.keys_head_stride, piece.keys.size_bytes));
   return check_max("values_head_stride", piece.values_head_stride, piece.values.size_bytes);
 }

@@ -46,7 +46,7 @@ std::array<std::byte, FrameHeader::kBytes> encode_frame_header(const FrameHeader
 Result<FrameHeader> decode_frame_header(Bytes bytes) {
   RawFrame raw;
   if (!read(bytes, kFrameMagic, raw)) {
-    return Status::invalid("the peer does not speak Precis, or another version of it");
+    return Status::invalid("the peer does not speak Precis, or speaks another version of it");
   }
   if (!lies_in(raw.kind, FrameKind::kChallenge, FrameKind::kRdma)) {
     return Status::invalid("frame kind " + std::to_string(raw.kind) + " does not exist");
@@ -62,7 +62,7 @@ std::array<std::byte, BulkHeader::kBytes> encode_bulk_header(const BulkHeader& h
 
 Result<BulkHeader> decode_bulk_header(Bytes bytes) {
   RawBulk raw;
-  if (!read(bytes, kBulkMagic, raw)) return Status::invalid("these are no bulk frames");
+  if (!read(bytes, kBulkMagic, raw)) return Status::invalid("these bytes are not a bulk frame");
   if (!lies_in(raw.kind, BulkKind::kPull, BulkKind::kUnshare)) {
     return Status::invalid("bulk frame kind " + std::to_string(raw.kind) + " does not exist");
   }

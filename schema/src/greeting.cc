@@ -19,7 +19,7 @@ constexpr std::uint32_t kMagic = 0x4c435250;  // "PRCL"
 
 Bytes bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-// Each part follows its length, so no two different lists of parts give the same bytes.
+// The length precedes each part, so two different lists of parts never give the same bytes.
 Proof hmac(std::string_view key, std::string_view purpose, std::initializer_list<Bytes> parts) {
   std::vector<std::byte> message;
   put_bytes(message, bytes_of(purpose));
@@ -103,7 +103,7 @@ class Reader {
     status = Status(static_cast<StatusCode>(code), message);
     if (status.code() == StatusCode::kRejected) status = Status::rejected(message, retry_after_ms);
     if (status.retry_after_ms() != retry_after_ms) {
-      wrong("retry_after_ms belongs to a rejection alone");
+      wrong("retry_after_ms is set without a rejection");
     }
   }
   void magic() {

@@ -1,5 +1,5 @@
-// Messages as bytes. wire_control.cc, which is generated, has the structs; here are the unions, and
-// what a Status looks like on the wire.
+// Messages as bytes. The generated wire_control.cc encodes the structs; this file encodes the
+// unions and Status.
 #include "precis/messages.h"
 
 #include "capnp_edge.h"
@@ -27,7 +27,7 @@ static Status read_status(Reply::Reader in, Status& out) {
   PRECIS_TRY(read_text("message", in.getMessage(), limits::kErrorMessageBytesMax, text));
   const std::uint32_t retry_after_ms = in.getRetryAfterMs();
   if (retry_after_ms != 0 && code != kRejected) {
-    return field_error("retry_after_ms", "stands beside a code that is not rejected");
+    return field_error("retry_after_ms", "is set, but the code is not rejected");
   }
   out = code == kRejected ? Status::rejected(std::move(text), retry_after_ms)
                           : Status(code, std::move(text));
@@ -54,7 +54,7 @@ static Status read(ServerMessage::Reader in, msg::ServerMessage& out) {
   return unknown_kind(static_cast<unsigned>(in.which()));
 }
 
-// The bytes of a request's arrays, so that its message is allocated once.
+// Returns the bytes of a request's arrays, so that its message is allocated once.
 static std::size_t payload_bytes(const msg::RequestBody& body) {
   if (const auto* put = std::get_if<msg::BeginPut>(&body)) {
     return put->tokens.size() * sizeof(TokenId);

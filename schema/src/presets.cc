@@ -269,8 +269,8 @@ Result<Recipe> build_on(const Recipe& preset, const Recipe& base) {
     if (builder.name == preset.preset) return builder.build(base);
     names += (names.empty() ? "" : ", ") + std::string(builder.name);
   }
-  return Status::invalid("preset " + preset.preset + " builds on no other; those that do are " +
-                         names);
+  return Status::invalid("preset " + preset.preset +
+                         " can't build on another; those that can are " + names);
 }
 
 std::vector<std::string> preset_names() {

@@ -51,12 +51,12 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool start_object(std::size_t) override {
     if (!std::exchange(inside_, true)) return true;
-    return refuse("holds an object");
+    return refuse("is an object");
   }
   bool end_object() override { return true; }
   bool start_array(std::size_t) override {
     if (!inside_) return false;
-    if (in_table_ || key_ != "table") return refuse("holds a list");
+    if (in_table_ || key_ != "table") return refuse("is a list");
     in_table_ = true;
     table.emplace();
     return true;
@@ -72,7 +72,7 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
  private:
   bool refuse(const char* why) {
     problem = Status::invalid("profile: " + in_quotes(key_) + " " + why +
-                              "; only table is a list, of numbers");
+                              "; only table may be a list, of numbers");
     return false;
   }
   template <typename V>
@@ -227,7 +227,9 @@ Result<Profile> parse_profile(std::string_view text) {
   }
   PRECIS_TRY(check_sayable(profile.name).with_context("profile: name"));
   if (is_sha256(profile.name)) {
-    return Status::invalid("profile: name looks like a digest, by which recipes may call others");
+    return Status::invalid(
+        "profile: name must not look like a digest, because recipes name profiles by their digests "
+        "too");
   }
   if (!profile.text_digest.empty() && !is_sha256(profile.text_digest)) {
     return Status::invalid(

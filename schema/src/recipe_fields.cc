@@ -175,8 +175,8 @@ Status check_sayable(std::string_view name) {
                        !name.starts_with(' ') && !name.ends_with(' ');
   if (sayable) return {};
   return Status::invalid(in_quotes(name) +
-                         " cannot stand in a recipe's text: no commas, brackets, quotes, "
-                         "backslashes or control characters, nor spaces at its ends");
+                         " cannot be used in a recipe's text: it must have no commas, brackets, "
+                         "quotes, backslashes or control characters, and no spaces at its ends");
 }
 
 std::string in_quotes(std::string_view s) {

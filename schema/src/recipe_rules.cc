@@ -111,14 +111,14 @@ Status check_layers(const Recipe& r) {
   if ((r.heads == HeadAllocator::kTable) != (r.layers == LayerAllocator::kTable)) {
     return Status::invalid(
         "heads=table and layers=table come together: a profile's table is over all layers and "
-        "heads, a second allocator beside it would have no say");
+        "heads, so a second allocator would have no effect");
   }
   const bool blend =
       r.heads == HeadAllocator::kAda && r.is_cut() && r.count_rule == CountRule::kExactFloor;
   if (blend && r.joins_layers()) {
     return Status::invalid("ada_mode=" + std::string(word_of(kAdaModeWords, r.ada_mode)) +
                            " is defined at one layer budget, which " + layers +
-                           " does not know before every layer is in");
+                           " does not know before it has every layer");
   }
   switch (r.layers) {
     case LayerAllocator::kUniform:
@@ -181,7 +181,7 @@ Status check_two_stage(const Recipe& r) {
   PRECIS_TRY(in_range("first_stage in parts per million", r.first_stage_ppm, 0, 1'000'000));
   if (r.scorer == Scorer::kVatp || r.scorer == Scorer::kLava || r.scorer == Scorer::kDefensive) {
     return Status::invalid("selector=two_stage multiplies by value norms, and " + scorer_name(r) +
-                           " has done so: they would count twice");
+                           " already does: they would count twice");
   }
   if (r.scorer == Scorer::kExpectedAttention && r.ea_value_norm) {
     return Status::invalid(
@@ -211,7 +211,7 @@ Status check_selector(const Recipe& r) {
       PRECIS_TRY(in_range("mass in parts per million", r.mass_ppm, 1, 1'000'000));
       if (r.scorer == Scorer::kDefensive) return {};
       return Status::invalid("selector=threshold needs the mean attention of scorer defensive, " +
-                             scorer_name(r) + " brings none");
+                             scorer_name(r) + " does not compute it");
   }
   return {};
 }

@@ -136,7 +136,7 @@ Status check_kind(const Json& rope) {
 Status check_rope_scaling(const ModelSpec& model) {
   if (model.rope_scaling.empty()) return {};
   const Json rope = Json::parse(model.rope_scaling, nullptr, /*allow_exceptions=*/false);
-  if (!rope.is_object()) return invalid(in_quotes(model.rope_scaling) + " is no JSON object");
+  if (!rope.is_object()) return invalid(in_quotes(model.rope_scaling) + " is not a JSON object");
   const Json* const kinds = member(rope, "layer_types");
   if (kinds == nullptr || !kinds->is_array()) return check_kind(rope);
   for (const Json& name : *kinds) {

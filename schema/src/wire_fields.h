@@ -48,7 +48,7 @@ Status read_bytes(std::string_view field, capnp::Data::Reader in, std::size_t by
                   std::string& out);
 
 Status field_error(std::string_view field, std::string_view why);
-// A union's alternative that this build does not know.
+// The error for an alternative of a union that this build does not know.
 Status unknown_kind(unsigned kind);
 Status check_max(std::string_view field, std::uint64_t value, std::uint64_t max);
 Status check_range(std::string_view field, std::uint64_t value, std::uint64_t min,
@@ -57,7 +57,7 @@ Status check_range(std::string_view field, std::uint64_t value, std::uint64_t mi
 Status check_array(std::string_view field, std::size_t size_bytes, std::size_t element_bytes,
                    std::uint64_t count_max);
 
-// Little-endian elements of fixed size. `count_max` bounds the allocation.
+// Reads little-endian elements of fixed size. `count_max` bounds the allocation.
 template <typename T>
 Status read_array(std::string_view field, capnp::Data::Reader in, std::uint64_t count_max,
                   std::vector<T>& out) {
@@ -67,7 +67,7 @@ Status read_array(std::string_view field, capnp::Data::Reader in, std::uint64_t 
   return {};
 }
 
-// A Cap'n Proto enum with the values of E, of which `last` is the largest.
+// Reads a Cap'n Proto enum with the values of E, of which `last` is the largest.
 template <typename E, typename WireEnum>
 Status read_enum(std::string_view field, WireEnum in, E last, E& out) {
   PRECIS_TRY(check_max(field, static_cast<std::uint64_t>(in), static_cast<std::uint64_t>(last)));
@@ -75,8 +75,8 @@ Status read_enum(std::string_view field, WireEnum in, E last, E& out) {
   return {};
 }
 
-// A list of structs with an overload of read() in namespace precis::wire, which the generated types
-// are in too. The message's size already bounds the list.
+// Reads a list of structs that have an overload of read() in namespace precis::wire, where the
+// generated types are too. The message's size already bounds the list.
 template <typename List, typename T>
 Status read_list(std::string_view field, List in, std::uint64_t count_max, std::vector<T>& out) {
   PRECIS_TRY(check_max(std::string(field) + " count", in.size(), count_max));
@@ -87,7 +87,7 @@ Status read_list(std::string_view field, List in, std::uint64_t count_max, std::
   return {};
 }
 
-// A list of structs with an overload of write().
+// Writes a list of structs that have an overload of write().
 template <typename List, typename T>
 void write_list(List out, const std::vector<T>& in) {
   for (std::uint32_t i = 0; i < in.size(); ++i) write(out[i], in[i]);

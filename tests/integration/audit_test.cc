@@ -292,7 +292,7 @@ TEST_CASE("no audit log is kept where none is asked for, and one may go to stder
   std::ofstream(dir.path("bad.toml")) << "audit_log = \"/dev/null\"\n";
   const Ran ran = run(precisd_command(dir.path("other"), {"--config", dir.path("bad.toml")}));
   CHECK(ran.exit_code == 1);
-  CHECK_THAT(ran.err, Contains("audit_log /dev/null is no file"));
+  CHECK_THAT(ran.err, Contains("audit_log /dev/null is not a regular file"));
 }
 
 }  // namespace

@@ -331,7 +331,7 @@ TEST_CASE_METHOD(BadInputFixture, "a path of more blocks than one may have is re
        {client->lookup(fine, path).status(), client->begin_put(fine, path, options()).status()}) {
     CHECK(refused.code() == StatusCode::kInvalidArgument);
     CHECK(refused.message() ==
-          "262145 tokens in blocks of 1 are 262145 blocks, at most 262144 of a path are named; use "
+          "262145 tokens in blocks of 1 are 262145 blocks, at most 262144 are allowed; use "
           "a larger block_tokens, at least 2, or a shorter path");
   }
   CHECK(client->lookup(model, path).status().ok());  // in blocks of 64

@@ -144,11 +144,11 @@ TEST_CASE("status says that a service listens beyond the loopback without TLS, o
   const OperatedService open(dir, config, {"--listen", "0.0.0.0:0"});
   const Ran status = open.ctl({"status", "--tenant", "red", "--token", "secret"});
   CHECK(status.exit_code == 0);
-  CHECK(status.out.find("\nexposed         K, V and messages travel in the clear") !=
+  CHECK(status.out.find("\nexposed         K, V and messages are not encrypted") !=
         std::string::npos);
   CHECK(status.out.find("token") == std::string::npos);  // it has one
   const Ran in_json = open.ctl({"status", "--json", "--tenant", "red", "--token", "secret"});
-  CHECK(nlohmann::json::parse(in_json.out)["exposed"].get<std::string>().find("in the clear") !=
+  CHECK(nlohmann::json::parse(in_json.out)["exposed"].get<std::string>().find("not encrypted") !=
         std::string::npos);
   const TempDir other;
   const OperatedService closed(other, "");

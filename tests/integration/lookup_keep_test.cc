@@ -182,7 +182,7 @@ TEST_CASE_METHOD(CountedFixture, "a counted match outlives trims that leave what
   REQUIRE(client->trim_segment(segments[0].id, Budget::ratio_ppm(100'000)).ok());
   const Status gone = client->get(match).value().wait();
   CHECK(gone.code() == StatusCode::kNotFound);
-  CHECK(gone.message().find("look it up again") != std::string::npos);
+  CHECK(gone.message().find("look the path up again") != std::string::npos);
   REQUIRE(client->remove_segment(segments[0].id, true).ok());
   CHECK(client->get(match).value().wait().code() == StatusCode::kNotFound);
   CHECK_FALSE(find(tokens, {.keep = Budget::ratio_ppm(150'000)}));

@@ -124,7 +124,7 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   std::uint64_t lost = 0;
   for (int start = 0; start < 2; ++start) {
     Service service(dir);
-    CHECK_THAT(service.log(), Contains("changes that were acknowledged are missing") &&
+    CHECK_THAT(service.log(), Contains("acknowledged changes are missing") &&
                                   Contains("are kept in " + dir.path("data/before_recovery")));
     CHECK(fs::exists(dir.path("data/before_recovery/1/CURRENT")));
     const auto client = Client::connect(service.address, {}).value();
@@ -167,12 +167,12 @@ TEST_CASE("acknowledged changes that the log has lost are said in the log, by st
   CHECK_THAT(other.err, Contains("--accept-loss " + std::to_string(lost)));
   const Ran accepted = accept(lost);
   CHECK(accepted.exit_code == 0);
-  CHECK_THAT(accepted.out, Contains("gave up " + std::to_string(lost)));
+  CHECK_THAT(accepted.out, Contains("accepted the loss of " + std::to_string(lost)));
   CHECK_FALSE(fs::exists(dir.path("data/before_recovery")));
   CHECK_THAT(accept(lost).err, Contains("nothing is missing"));
   check_audit(dir.path("audit"), lost);
   Service service(dir);
-  CHECK_THAT(service.log(), !Contains("acknowledged are missing"));
+  CHECK_THAT(service.log(), !Contains("acknowledged changes are missing"));
   const auto client = Client::connect(service.address, {}).value();
   CHECK(stat(*client, "precis_doubtful_recovery") == 0);
   CHECK(run({PRECISCTL_PATH, "--address", service.address, "fsck"}).exit_code == 0);

@@ -246,7 +246,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   const Ran for_all = ctl({"budget", "set", "--recipe", "lukv"});
   CHECK(for_all.exit_code == kUsage);
   CHECK(for_all.err.find("'lukv' takes its budgets from a profile") != std::string::npos);
-  CHECK(for_all.err.find("set it for one that does") != std::string::npos);
+  CHECK(for_all.err.find("set it for a model that has one") != std::string::npos);
   const std::string copy = dir.path("copy.json");
   const json shown = ctl_json({"profile", "show", "learnt", "--out", copy});
   CHECK(shown["scorer"]["scorer"] == "keydiff");

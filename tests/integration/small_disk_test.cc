@@ -239,7 +239,7 @@ TEST_CASE(
   service.disk().fill_up("more");
   const std::string refused = start_in_vain(service.disk());
   INFO(refused);
-  CHECK_THAT(refused, Contains("opening the store in " + data + " takes up to ") &&
+  CHECK_THAT(refused, Contains("opening the store in " + data + " needs up to ") &&
                           Contains(" B, its disk has ") && Contains("free at least ") &&
                           Contains("and start again"));
   std::filesystem::remove(service.disk().path("foreign"));

@@ -179,7 +179,7 @@ def test_a_match_of_what_was_trimmed_since_is_to_be_looked_up_again(cache, model
     cache.trim(match.links[0].segment, keep=0.3)
     assert same_prefix(cache.get(match), before)  # the rest still has them
     cache.trim(match.links[0].segment, keep=0.1)
-    with pytest.raises(precis.NotFound, match="look it up again"):
+    with pytest.raises(precis.NotFound, match="look the path up again"):
         cache.get(match).wait()
     again = cache.lookup(model, chain, keep=0.2)
     assert np.array_equal(cache.get(again).plan, again.plan)

@@ -183,7 +183,7 @@ def test_a_profile_for_something_else_is_refused(cache, request):
         ({"table": [0.5] * 7}, "table must be an array of 594 numbers"),
         ({"num_layers": 2, "table": [0.5] * 396}, "of 2 layers with 2 KV heads, model"),
         ({"name": ""}, "name must have 1 to"),
-        ({"name": "a,b"}, "cannot stand in a recipe's text"),
+        ({"name": "a,b"}, "cannot be used in a recipe's text"),
     ):
         with pytest.raises(precis.InvalidArgument, match=message):
             cache.add_profile(profile | changes)

@@ -8,12 +8,12 @@ Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(EventLoop*, const std::stri
   const RdmaChoice wanted = parse_rdma(choice);
   if (!wanted.is_on || wanted.devices.empty()) return std::unique_ptr<RdmaDevice>();
   return Status::unsupported("rdma is '" + choice +
-                             "', and this is a build without UCX: build with -DPRECIS_RDMA=ON, or "
-                             "set rdma = \"auto\" or \"off\"");
+                             "', but this build has no UCX: build with -DPRECIS_RDMA=ON, or set "
+                             "rdma = \"auto\" or \"off\"");
 }
 
 Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open_software(EventLoop*) {
-  return Status::unsupported("this is a build without UCX");
+  return Status::unsupported("this build has no UCX");
 }
 
 }  // namespace precis

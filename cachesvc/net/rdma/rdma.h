@@ -48,8 +48,8 @@ class RdmaPeer {
   using Done = std::function<void(Status)>;
   virtual ~RdmaPeer() = default;
   virtual const RdmaAddress& address() const = 0;
-  // kInvalidArgument for an address that cannot be reached from here. The other bytes of the
-  // address are not trusted.
+  // kInvalidArgument for an address that cannot be reached from here. The address may have any
+  // bytes.
   virtual Status connect(const RdmaAddress& peer) = 0;
 
   // Only for a device with a loop, on its thread. The memory must live until `done`. The peer sees

@@ -35,7 +35,7 @@ Result<Uct> load_now() {
   PRECIS_UCT_CALLS(PRECIS_UCT_LOAD)
 #undef PRECIS_UCT_LOAD
   if (!missing.empty()) {
-    return Status::unsupported(name + " lacks " + missing + "; it is no UCX from 1.13 on");
+    return Status::unsupported(name + " lacks " + missing + "; it is not UCX 1.13 or newer");
   }
   link_map* map = nullptr;
   uct.library = ::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? map->l_name : name;

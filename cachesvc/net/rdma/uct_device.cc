@@ -17,7 +17,7 @@ namespace {
 // hardware executes gets and puts. `dc` and `ud` accept anyone who knows their number.
 const std::vector<std::string> kTransports{"rc_mlx5", "rc_verbs"};
 constexpr std::size_t kTransferBytesMax = 4u << 20;
-// Rounds for which a closing device waits for its operations.
+// The most rounds for which a closing device waits for its operations.
 constexpr int kCloseRoundsMax = 1'000'000;
 
 // Returns the names of a component's memory domains, or none if its name is not `wanted`.
@@ -104,7 +104,7 @@ Result<std::unique_ptr<RdmaDevice>> RdmaDevice::open(EventLoop* loop, const std:
   }
   std::string there;
   for (const UctDevice::Where& where : found) there += " " + where.device;
-  return Status::unsupported("rdma is '" + choice + "', and UCX has no device for it" +
+  return Status::unsupported("rdma is '" + choice + "', but UCX has no device for it" +
                              (tried.empty() ? "" : " (" + tried + ")") + "; it finds" +
                              (there.empty() ? " none: is it built with verbs?" : there));
 }
@@ -145,8 +145,8 @@ Status UctDevice::open_interface(const Where& where) {
   PRECIS_TRY(uct_.to_status(
       uct_.uct_md_iface_config_read(domain_, where.transport.c_str(), nullptr, nullptr, &config),
       "read UCX's configuration"));
-  // By default, UCX does not read less than a line of its queue. Not every transport has the
-  // option.
+  // By default, UCX does not get fewer bytes than a line of its queue has. Not every transport has
+  // this option.
   uct_.uct_config_modify(config, "IB_TX_INLINE_RESP", "0");
   uct_iface_params_t params{};
   params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE | UCT_IFACE_PARAM_FIELD_DEVICE |
@@ -164,9 +164,9 @@ Status UctDevice::open_interface(const Where& where) {
   const auto& cap = attributes_.cap;
   constexpr std::uint64_t kNeeded = UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PUT_ZCOPY;
   if ((cap.flags & kNeeded) != kNeeded || cap.get.min_zcopy > 1 || cap.put.min_zcopy > 1) {
-    return Status::unsupported("it does not get and put " +
+    return Status::unsupported("it can't get and put " +
                                std::to_string(std::max(cap.get.min_zcopy, cap.put.min_zcopy)) +
-                               " B and less");
+                               " B or less");
   }
   transfer_bytes_max_ = std::min({cap.get.max_zcopy, cap.put.max_zcopy, kTransferBytesMax});
   has_events_ = (cap.event_flags & UCT_IFACE_FLAG_EVENT_SEND_COMP) != 0;

@@ -17,7 +17,8 @@ namespace precis {
 class UctMemory;
 class UctPeer;
 
-// The first byte of every key, so that no key is empty: the copy between processes has empty keys.
+// The first byte of every key, so that no key is empty: UCX's own keys are empty for the copy
+// between processes.
 inline constexpr char kKeyMark = 'K';
 
 // One get or put. UCX writes to it, so its address must not change until it is over.

@@ -7,8 +7,8 @@
 namespace precis {
 namespace {
 
-// UCX reads an address without knowing its length. If a lying peer sends a short one, UCX reads
-// zeros.
+// UCX reads an address without knowing its length. If a peer sends a short address, UCX reads zeros
+// after it.
 constexpr std::size_t kPadding = 4096;
 
 template <typename Address>

@@ -1,5 +1,6 @@
-// Tables of the fields of message and row structs, for code that treats all of them alike: JSON,
-// Python, random messages in tests. schema/generate.py writes one for each struct of the schemas.
+// Tables of the fields of message and row structs, for code that handles all of them in one way:
+// JSON, Python, random messages in tests. schema/generate.py writes one for each struct of the
+// schemas.
 #pragma once
 
 #include <string_view>
@@ -29,9 +30,9 @@ void for_each_field(T& row, Visit&& visit) {
 
 // A kind of request, by its annotations in the schema.
 struct RequestKind {
-  std::string_view type = {};  // of its struct, as "SetBudget"
-  std::string_view call = {};  // the client's name of it, as "set_budget": for messages
-  // It changes what an operator answers for: the log has it at the info level, done or refused.
+  std::string_view type = {};  // name of its struct: "SetBudget"
+  std::string_view call = {};  // name of the client's call: "set_budget"
+  // The request concerns an operator: if it fails, the audit log has it, and the log at info level.
   bool administrative = false;
 };
 

@@ -7,9 +7,9 @@
 
 namespace precis {
 
-// Accepts "0.3", "128 entries" (per head), "64 MiB" (of a segment), "quality 0.95" and "quality
-// 0.95 up to 0.5", and so every text of Budget::to_string() except "all". kInvalidArgument names
-// `field` and shows these forms.
+// Accepts "0.3", "30%", "128 entries" (per head), "64 MiB" (of a segment; also B, KiB, GiB, KB, MB,
+// GB), "quality 0.95" and "quality 0.95 up to 0.5": every form of Budget::to_string() except "all".
+// kInvalidArgument names `field` and shows these forms.
 Result<Budget> parse_keep(const std::string& text, const std::string& field = "keep");
 
 }  // namespace precis

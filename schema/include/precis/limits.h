@@ -24,8 +24,8 @@ inline constexpr std::uint32_t kPoolKernelMax = 1023;  // pooling width of windo
 
 // Paths and segments.
 inline constexpr std::uint32_t kPathTokensMax = 1u << 24;  // positions are exact as fp32 scores
-// Whole blocks of one path that a request may name, 32 bytes each. The longest path has this many
-// blocks of 64 tokens.
+// Whole blocks of one path that a request may name; the digest of each takes 32 bytes. The longest
+// path has this many blocks of 64 tokens.
 inline constexpr std::uint32_t kPathBlocksMax = kPathTokensMax / 64;
 // Memory for the digests of paths in blocks of fewer than 8 tokens, over all lookups and puts.
 inline constexpr std::size_t kDigestBytesMax = 64u << 20;
@@ -70,8 +70,7 @@ inline constexpr std::size_t kAuditValueBytesMax = 1024;
 inline constexpr std::uint32_t kAuditRepeatsToldMax = 8;
 inline constexpr std::uint64_t kAuditRepeatMs = 10'000;
 inline constexpr std::size_t kAuditRepeatRowsMax = 1024;
-inline constexpr std::size_t kAuditMoreLineBytes =
-    512;  // charged for a line that summarises N more
+inline constexpr std::size_t kAuditMoreLineBytes = 512;  // counted for a line "and N more"
 inline constexpr std::size_t kAuditRefusedBytesPerMinute = 256u << 10;
 
 // Clients. The most entries of a page table; the staging buffers that a client keeps for reuse, for

@@ -3,8 +3,8 @@
 // is needed to use this.
 //
 // After a connection is admitted (greeting.h) the client sends Requests, each with an id that it
-// chooses. The server answers every Request with exactly one Reply of the same id, cancelled ones
-// too. A Get's Reply comes after one LayerServed per layer. Messages never carry bulk bytes: the
+// chooses. The server answers every Request with exactly one Reply of the same id, also a cancelled
+// one. A Get's Reply comes after one LayerServed per layer. Messages never carry bulk bytes: the
 // server pulls and pushes those (cachesvc/transport/transport.h).
 #pragma once
 

@@ -20,7 +20,7 @@ struct Profile {
   Kind kind = Kind::kCurves;
   Digest model;        // fingerprint
   std::string scorer;  // canonical recipe of the scores used; heads and layers uniform
-  std::uint32_t sinks = 0, recent = 0;  // protected when it was built
+  std::uint32_t sinks = 0, recent = 0;  // protected tokens when it was built
   std::uint32_t num_layers = 0, num_kv_heads = 0;
   std::uint32_t num_tokens = 0;  // of the fitting contexts
   std::string text_digest;       // SHA-256 of the fitting text, hexadecimal

@@ -89,7 +89,7 @@ TEST_CASE("a cursor that no page ended with is refused", "[unit][catalog]") {
   msg::ListPrefixes prefixes;
   prefixes.after = "x";
   CHECK_THAT(f.catalog->segments_page(f.tenant, prefixes).status().message(),
-             Catch::Contains("no page of prefixes"));
+             Catch::Contains("not the end of a page of prefixes"));
   CHECK(f.catalog->models_page(f.tenant, {"x"}).status().code() == StatusCode::kInvalidArgument);
   CHECK(f.catalog->sessions_page(f.tenant, {"x"})->rows.empty());  // after any name
 }

@@ -92,7 +92,7 @@ TEST_CASE("profiles are refused that fit no model, are too many, or that the sto
   other.text_digest = std::string(300, 'a');
   CHECK_THAT(add(f, other).message(), Contains("text_digest must be a SHA-256"));
   other = f.profile(std::string(64, 'a'));
-  CHECK_THAT(add(f, other).message(), Contains("name looks like a digest"));
+  CHECK_THAT(add(f, other).message(), Contains("name must not look like a digest"));
   CHECK(f.catalog->add_profile(f.tenant, "{}").status().code() == StatusCode::kInvalidArgument);
   f.store.fail_next_write(Status::out_of_space("full"));
   CHECK(add(f, f.profile("one")).code() == StatusCode::kOutOfSpace);

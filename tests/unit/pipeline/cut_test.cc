@@ -185,7 +185,8 @@ TEST_CASE("records of another segment, or other than the catalog says, are corru
   CHECK(check_records(records, row, 0).code() == StatusCode::kCorruption);
   SegmentRow other = row;
   other.id.bytes[0] = 1;
-  CHECK_THAT(check_records(records, other, kLayer).message(), Catch::Contains("another's"));
+  CHECK_THAT(check_records(records, other, kLayer).message(),
+             Catch::Contains("does not belong there"));
   ++row.plan.counts[kLayer * kHeads + 1];
   CHECK_THAT(check_records(records, row, kLayer).message(), Catch::Contains("head 1"));
   CHECK(check_records(Bytes(records).first(records.size() - 64), row, kLayer).code() ==

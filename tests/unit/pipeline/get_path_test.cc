@@ -166,7 +166,7 @@ TEST_CASE("a get that names what can't be served is told why", "[unit][pipeline]
 
   const Status trimmed = refusal([](msg::Get& get) { get.links[0].entries = kStored + 1; });
   CHECK(trimmed.code() == StatusCode::kNotFound);
-  CHECK_THAT(trimmed.message(), Catch::Contains("look it up again"));
+  CHECK_THAT(trimmed.message(), Catch::Contains("look the path up again"));
 
   const std::vector<std::uint32_t> all(kHeads, kEntries);
   const Status budget = refusal([&](msg::Get& get) {
@@ -190,11 +190,11 @@ TEST_CASE("a get that names what can't be served is told why", "[unit][pipeline]
     ++get.links[0].counts.back();
   });
   CHECK(more.code() == StatusCode::kNotFound);
-  CHECK_THAT(more.message(), Catch::Contains("was trimmed to 840 entries since it was looked up"));
+  CHECK_THAT(more.message(), Catch::Contains("was trimmed to 840 entries since the lookup"));
 
   const Status heads = refusal([&](msg::Get& get) { get.head_begin = 2; });
   CHECK(heads.code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(heads.message(), Catch::Contains("of a model of 2 KV heads"));
+  CHECK_THAT(heads.message(), Catch::Contains("the model has 2 KV heads"));
   CHECK(refusal([&](msg::Get& get) { get.head_count = 3; }).code() == StatusCode::kInvalidArgument);
   CHECK(f.store.reads() == 0);
 }

@@ -360,7 +360,7 @@ TEST_CASE("a push that does not fit the put is refused, and the put goes on", "[
     REQUIRE(push(half_of_it).ok());
     check_refused(half_of_it, name + " head 0: tokens [0, 20) were pushed before");
     REQUIRE(push(layer.piece(0, kHeads, 20, kTokens - 20)).ok());
-    check_refused(half_of_it, name + " was pushed before");
+    check_refused(half_of_it, name + " is complete already");
   }
   const auto& done = f.commit(put, f.one);
   const auto& late = f.push(put, f.layers[0].piece(0, kHeads, 0, 20), f.one);

@@ -64,7 +64,7 @@ std::uint64_t address_of(const std::vector<std::byte>& bytes) {
 
 bool skipped(const Sides& sides) {
   if (!PRECIS_HAS_RDMA) {
-    WARN("this is a build without UCX");
+    WARN("this build has no UCX");
     return true;
   }
   REQUIRE(sides.is_there);

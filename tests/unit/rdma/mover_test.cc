@@ -119,7 +119,7 @@ struct Met {
 
 bool skipped(const Met& met) {
   if (!PRECIS_HAS_RDMA) {
-    WARN("this is a build without UCX");
+    WARN("this build has no UCX");
     return true;
   }
   REQUIRE(met.is_there);

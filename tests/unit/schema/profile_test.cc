@@ -37,9 +37,9 @@ TEST_CASE("a profile is an object of plain values and one list of numbers", "[un
   }
   // Texts whose parse tree would take a hundred times their bytes are refused where nesting begins.
   CHECK_THAT(refusal("{\"table\": " + std::string(1u << 20, '[')),
-             Catch::Contains("'table' holds a list"));
-  CHECK_THAT(refusal("{\"table\": [{}]}"), Catch::Contains("'table' holds an object"));
-  CHECK_THAT(refusal("{\"more\": [1]}"), Catch::Contains("'more' holds a list"));
+             Catch::Contains("'table' is a list"));
+  CHECK_THAT(refusal("{\"table\": [{}]}"), Catch::Contains("'table' is an object"));
+  CHECK_THAT(refusal("{\"more\": [1]}"), Catch::Contains("'more' is a list"));
   std::string fields = "{";
   for (int i = 0; i < 100; ++i) fields += "\"" + std::to_string(i) + "\": 1, ";
   CHECK_THAT(refusal(fields + "\"table\": []}"), Catch::Contains("more than 64 fields"));

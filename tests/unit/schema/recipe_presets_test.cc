@@ -206,7 +206,7 @@ TEST_CASE("presets that allocate or select build on another's scores", "[unit][s
   CHECK_FALSE(parse_recipe("criticalkv(expected_attention)")->ea_value_norm);
 
   CHECK_THAT(refusal("snapkv(tova)"),
-             Contains("preset snapkv builds on no other; those that do are criticalkv"));
+             Contains("preset snapkv can't build on another; those that can are criticalkv"));
   CHECK_THAT(refusal("lukv(nothing)"), Contains("preset 'nothing' is unknown"));
   CHECK_THAT(refusal("criticalkv(knorm)"), Contains("scorer knorm computes none"));
 }

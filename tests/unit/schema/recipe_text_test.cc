@@ -218,8 +218,9 @@ TEST_CASE("a profile's name is refused where a recipe's text could not hold it",
       GENERATE(as<std::string>{}, "a\\\\b", "a\\\"b", "a\\nb", " a", "a ", "a,b");
   CAPTURE(name);
   CHECK_THAT(refusal(R"({"preset": "lukv", "profile": ")" + name + "\"}"),
-             Contains("cannot stand in a recipe's text"));
-  CHECK_THAT(refusal("lukv(keydiff, profile=a\xff)"), Contains("cannot stand in a recipe's text"));
+             Contains("cannot be used in a recipe's text"));
+  CHECK_THAT(refusal("lukv(keydiff, profile=a\xff)"),
+             Contains("cannot be used in a recipe's text"));
 }
 
 TEST_CASE("a recipe of another grammar version is a version mismatch", "[unit][schema]") {

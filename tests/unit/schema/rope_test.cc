@@ -111,8 +111,8 @@ TEST_CASE("scaling of a kind that nobody knows, or without its factor, is refuse
   CHECK_THAT(refused(R"({"rope_type":"llama3","factor":8})"),
              Contains("low_freq_factor is missing, rope_type 'llama3' needs it"));
   CHECK_THAT(refused(R"({"layer_types":["a"],"a":{"rope_type":"b"}})"), Contains("'b' is unknown"));
-  CHECK_THAT(refused("[]"), Contains("'[]' is no JSON object"));
-  CHECK_THAT(refused("yarn"), Contains("'yarn' is no JSON object"));
+  CHECK_THAT(refused("[]"), Contains("'[]' is not a JSON object"));
+  CHECK_THAT(refused("yarn"), Contains("'yarn' is not a JSON object"));
   const std::string deep(limits::kRopeScalingBytesMax / 2 - 16, '[');
   CHECK_THAT(refused(R"({"rope_type":)" + deep + std::string(deep.size(), ']') + "}"),
              Contains("rope_type is array"));

@@ -14,9 +14,9 @@ TEST_CASE("a reply that is too large is the service's, and says to ask for less"
   CHECK(check_reply_size(limits::kMessageBytesMax) == Status());
   const Status refused = check_reply_size(limits::kMessageBytesMax + 1);
   CHECK(refused.code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(refused.message(), Catch::Contains("the service's reply is ") &&
+  CHECK_THAT(refused.message(), Catch::Contains("the reply has ") &&
                                     Catch::Contains("134217729 B") &&
-                                    Catch::Contains("ask for less"));
+                                    Catch::Contains("request less"));
 }
 
 TEST_CASE("past its limit a quota is spent, names it, and says when to come back",

@@ -61,7 +61,7 @@ TEST_CASE("of refusals that repeat the first have a line each, and one says how 
   CHECK(lines[0].event.what == "Connect");
   CHECK(lines[0].event.outcome.code() == StatusCode::kPermissionDenied);
   CHECK(lines[0].event.outcome.message() ==
-        "and " + std::to_string(1000 - limits::kAuditRepeatsToldMax) + " more of this address");
+        "and " + std::to_string(1000 - limits::kAuditRepeatsToldMax) + " more from this address");
   CHECK(f.limit.due().empty());
   CHECK(f.refuse(1000) == limits::kAuditRepeatsToldMax);
 }

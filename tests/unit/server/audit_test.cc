@@ -134,7 +134,7 @@ TEST_CASE("what can't be an audit log is named", "[unit][server]") {
   };
   CHECK_THAT(said(folder.path("no/folder")), Catch::Contains("no/folder can't be opened: No such"));
   CHECK_THAT(said("/"), Catch::Contains("can't be opened: Is a directory"));
-  CHECK_THAT(said("/dev/null"), Catch::Contains("/dev/null is no file"));
+  CHECK_THAT(said("/dev/null"), Catch::Contains("/dev/null is not a regular file"));
   REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   CHECK_THAT(said(folder.path("pipe")), Catch::Contains("can't be opened"));
   for (const std::string& path : {folder.path("audit"), std::string("stderr"), std::string()}) {

@@ -84,7 +84,7 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
     CHECK(config.status().code() == StatusCode::kInvalidArgument);
     return config.status().message();
   };
-  CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen must be a text, in quotes"));
+  CHECK_THAT(problem("listen = 7"), Catch::Contains(":1: listen must be a string, in quotes"));
   CHECK_THAT(
       problem("\nspeed = \"x\""),
       Catch::Contains(":2: speed is not a setting; choose from") && Catch::Contains("data_dir"));
@@ -141,8 +141,8 @@ TEST_CASE("a token is read from a file, and what is wrong with one is named", "[
   CHECK(with("${CREDENTIALS_DIRECTORY}/" + name, folder, "") == "secret");
   CHECK_THAT(with(name, "/nowhere", folder), Catch::Contains("cannot read /nowhere/" + name));
   CHECK_THAT(with("$CREDENTIALS_DIRECTORY/x", "", ""), Catch::Contains("is not set"));
-  CHECK_THAT(with(path.string(), "", "", "both"), Catch::Contains("keep one of the two"));
-  CHECK_THAT(with("/dev/zero", "", ""), Catch::Contains("no regular file"));
+  CHECK_THAT(with(path.string(), "", "", "both"), Catch::Contains("remove one of the two"));
+  CHECK_THAT(with("/dev/zero", "", ""), Catch::Contains("not a regular file"));
   write("\n");
   CHECK_THAT(with(path.string(), "", ""), Catch::Contains("is empty, must hold the token"));
   std::filesystem::remove(path);
@@ -179,7 +179,7 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   const std::string problems = config.validate().message();
   for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud",
                            "tls_client_ca is set without tls_cert and tls_key",
-                           "memory_bytes is 5B, must be at least 16MiB", "'a' is there twice"}) {
+                           "memory_bytes is 5B, must be at least 16MiB", "'a' is given twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
   config.memory_bytes = 1ull << 60;
@@ -209,7 +209,7 @@ name = "a"
   CHECK(has("here.toml:2: default_keep: "));
   CHECK(has("here.toml:3: max_puts is 0"));
   CHECK(has("here.toml:6: tenant name '' must have 1 to"));
-  CHECK(has("here.toml:8: tenant 'a' is there twice"));
+  CHECK(has("here.toml:8: tenant 'a' is given twice"));
   CHECK(has("data_dir is not set"));
   config->said_at.erase("listen");  // as if a flag had set it
   CHECK(has("listen is 'nowhere'"));

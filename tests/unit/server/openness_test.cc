@@ -29,11 +29,12 @@ TEST_CASE("what is exposed to the network is said to each tenant of its own", "[
   for (const Config& config : {none, both}) CHECK(exposed_text(config, false, false, "red") == "");
   CHECK(exposed_text(both, true, true, "red") == "");
   CHECK_THAT(exposed_text(both, true, false, "red"),
-             Contains("in the clear") && !Contains("token"));
+             Contains("not encrypted") && !Contains("token"));
   CHECK_THAT(exposed_text(both, true, true, "blue"),
-             !Contains("in the clear") && Contains("needs no token"));
-  CHECK_THAT(exposed_text(none, true, false, "default"),
-             Contains("in the clear") && Contains("; whoever reaches the address may read"));
+             !Contains("not encrypted") && Contains("needs no token"));
+  CHECK_THAT(
+      exposed_text(none, true, false, "default"),
+      Contains("not encrypted") && Contains("; any client that reaches the address may read"));
   CHECK_THAT(exposed_text(both, true, false, "blue"), !Contains("red"));
 }
 

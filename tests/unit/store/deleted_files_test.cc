@@ -73,7 +73,7 @@ TEST_CASE("a payload file that was deleted is said, with what to do, and stays s
   REQUIRE(drive.folder()->remove(drive.names().front()).ok());
   const Status found = files->check();
   CHECK(found.code() == StatusCode::kUnavailable);
-  CHECK_THAT(found.message(), Contains("was deleted under the running service") &&
+  CHECK_THAT(found.message(), Contains("was deleted while the service ran") &&
                                   Contains("and restart the service") && !Contains(", or restart"));
   CHECK(append(*files).code() == StatusCode::kUnavailable);
   CHECK(files->sync().code() == StatusCode::kUnavailable);

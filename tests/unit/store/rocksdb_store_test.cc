@@ -79,8 +79,9 @@ TEST_CASE("a directory that cannot be made is kUnavailable and named", "[unit][s
   std::ofstream(dir.path() + "/file") << "not a directory";
   const auto store = open_rocksdb_store(dir.path() + "/file/store");
   CHECK(store.status().code() == StatusCode::kUnavailable);
-  CHECK_THAT(store.status().message(), Catch::Contains(dir.path() + "/file/store") &&
-                                           Catch::Contains(dir.path() + "/file is no directory"));
+  CHECK_THAT(store.status().message(),
+             Catch::Contains(dir.path() + "/file/store") &&
+                 Catch::Contains(dir.path() + "/file is not a directory"));
 }
 
 TEST_CASE("a store that lacks one of its files is kCorruption", "[unit][store]") {
@@ -366,7 +367,7 @@ TEST_CASE("a store that has lost CURRENT is refused each time, and left as it is
   for (int start = 0; start < 2; ++start) {
     const Status refused = open_rocksdb_store(dir.path()).status();
     CHECK(refused.code() == StatusCode::kCorruption);
-    CHECK_THAT(refused.message(), Catch::Contains("no CURRENT"));
+    CHECK_THAT(refused.message(), Catch::Contains("the file CURRENT"));
     CHECK(names() == before);
   }
 }

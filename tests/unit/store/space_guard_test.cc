@@ -155,7 +155,7 @@ TEST_CASE("rows alone stop later than payload, and removals last", "[unit][store
   }
   CHECK(guard.room().value().reserve_bytes == 0);
   CHECK(refused.code() == StatusCode::kOutOfSpace);
-  CHECK_THAT(refused.message(), Contains("make room on that disk"));
+  CHECK_THAT(refused.message(), Contains("free space on that disk"));
 }
 
 TEST_CASE("rows past all that the disk has free keep no space from coming back",

@@ -161,7 +161,7 @@ TEST_CASE("a bulk socket is bound by its client alone, and once", "[transport]")
   };
   const auto is_refused = [&](std::uint64_t connection, const Proof& by) {
     const auto told = decode_welcome(bind(connection, by)->hear_frame(FrameKind::kRefusal));
-    return told->status == Status::denied("no connection is bound by this");
+    return told->status == Status::denied("no connection accepts this Bind");
   };
   CHECK(is_refused(own, {}));
   CHECK(is_refused(own - 1, key));  // the pair's
