@@ -22,7 +22,7 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::stri
   std::filesystem::path path = name;
   bool of_credentials = path.is_relative() && !credentials_dir.empty();
   for (const std::string_view variable : kVariables) {
-    if (!name.starts_with(variable)) continue;
+    if (name != variable && !name.starts_with(std::string(variable) + "/")) continue;
     if (credentials_dir.empty()) {
       return Status::invalid("is '" + name +
                              "', and CREDENTIALS_DIRECTORY is not set: systemd sets it if the unit "

@@ -1,6 +1,7 @@
 #include "cachesvc/pipeline/cold_reads.h"
 
 #include "cachesvc/pipeline/cut.h"
+#include "cachesvc/pipeline/read_tries.h"
 
 namespace precis {
 
@@ -107,7 +108,7 @@ void ColdReads::report(std::string_view event, const SegmentRow& row, std::uint3
 Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
   msg::Checked checked;
   Status status;
-  for (;;) {
+  for (int tries = 0; tries < kReadTriesMax; ++tries) {
     const auto found = parts_.catalog.stored_segment(owner.tenant, segment);
     status = found.status();
     checked.bytes = 0;
@@ -126,6 +127,7 @@ Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
     }
     if (!found.ok() || status.code() != StatusCode::kNotFound) break;
     // The segment was removed, trimmed or put again meanwhile: start again.
+    status = changes_too_often("segment " + segment.hex());
   }
   if (status.code() == StatusCode::kCorruption) {
     checked.damage = status.message();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cachesvc/catalog/faithful.h"
+#include "cachesvc/pipeline/read_tries.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/served_layout.h"
@@ -118,10 +119,11 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
   Owner owner = tenant.owner(from);
   if (!asks_for_counts(request)) {
     const auto match_all = [&](const TokenPath& path) -> Result<msg::Match> {
-      for (;;) {
+      for (int tries = 0; tries < kReadTriesMax; ++tries) {
         links = parts_.layers.catalog.match(tenant.name, path, /*faithful_ppm=*/0);
         if (auto found = match(tenant.name, model, links)) return std::move(*found);
       }
+      return changes_too_often("the prefix");
     };
     co_return co_await parts_.paths.with(std::move(owner), root, std::move(request.tokens),
                                          model.block_tokens, match_all);

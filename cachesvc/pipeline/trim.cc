@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cachesvc/pipeline/cut.h"
+#include "cachesvc/pipeline/read_tries.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
 
@@ -17,13 +18,14 @@ struct TrimPath::Cut {
 };
 
 Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
-  for (;;) {
+  for (int tries = 0; tries < kReadTriesMax; ++tries) {
     auto trimmed = co_await attempt(owner, request);
     parts_.memory.retry();  // the attempt's memory is free now, on errors too
     PRECIS_CO_TRY(trimmed.status());
     if (*trimmed) co_return **trimmed;
     // The segment was trimmed or put again meanwhile: start again.
   }
+  co_return changes_too_often("the segment");
 }
 
 // Returns none if the row that was read is no longer the stored one.

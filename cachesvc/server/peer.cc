@@ -257,7 +257,9 @@ Status Peer::send(std::vector<std::byte> message) {
   Status may = check_reply_size(message.size());
   if (!may.ok()) {
     ++parts_.metrics.requests_failed;
-    log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
+    if (parts_.refused.allow()) {
+      log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
+    }
     return may;
   }
   // Checked only if it may matter, because the check looks at every connection.
