@@ -185,8 +185,9 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
 def markdown(rows: list[dict[str, Any]]) -> str:
     """The page that is committed."""
     parts = [
-        "# Kernels beside this machine's ceilings\n",
-        "Times and GB/s are medians; shares and marks compare the fastest runs.\n",
+        "# Kernels compared with this machine's ceilings\n",
+        "Times and GB/s are medians; shares and marks compare the fastest runs. The share is the\n"
+        "time that the ceiling alone needs, divided by the time of the stage.\n",
     ]
     for title, ceilings, lines in tables(rows):
         parts.append(f"## {title}\n")

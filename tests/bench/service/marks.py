@@ -115,11 +115,11 @@ PUT_GET = "Put and hot get"
 COMPRESSED = "Put with compression"
 SMALL = "Small requests: lookup and get of 64 KiB"
 FIRST = "Time to the first layer"
-COLD = "Cold get, and the second one"
+COLD = "Cold get, and the get after it"
 COMMITS = "Commits by durability"
 LOOKUP = "Lookup of a path of 32K tokens, alone and while transfers run"
-RESTART = "Restart to serving, after SIGKILL"
-PEERS = "Beside peers: the same bytes over the same transport"
+RESTART = "Time from a restart after SIGKILL until the service answers"
+PEERS = "Compared with other stores: the same bytes over the same transport"
 
 TITLES = {
     "put": PUT_GET,
@@ -141,41 +141,43 @@ TITLES = {
     "put_sustained": COMMITS,
     "lookup": LOOKUP,
     "restart": RESTART,
-    "ucx_perftest": "For reference: ucx_perftest, one buffer, so hot in the caches",
+    "ucx_perftest": "For reference: ucx_perftest with one buffer, which stays in the caches",
 }
 
 # Notes below the headings: facts that a reader needs to compare the figures.
 NOTES = {
     PUT_GET: "A put ends with its commit at `memory`: stored as its recipe says and there for "
-    "every get, but not yet on the disk. What one client puts in a round fits what precisd may "
-    "hold ahead of the disk, a quarter of its memory, and is written after the clock has stopped. "
-    "What eight clients put does not fit from 64 MiB on: these puts wait for the disk. "
-    "`put_sustained` below is what it takes of puts at `wal` and `fsync`. `put` is out of memory "
-    "that the client allocated, which a service on the same host reads where it is; `put_foreign` "
-    "is out of other memory. `get_hot` begins with what a lookup gave, `get_by_path` with the "
-    "lookup. `put_bare` and `get_bare` are what the cores do of such a put and get without a "
-    "service: every stage of compression from memory to memory, or two threads that copy and check "
-    "as many bytes; over tcp a socket beside the stages, or beside one thread that checks. Where "
-    "these stay below a mark, nothing that does their work keeps it here.",
-    COMPRESSED: "Commits are at `memory`, as above, and out of memory that the client allocated.",
-    FIRST: "The mark is twice what a layer takes, and 200 us; a layer at the rate of the whole "
-    "get, or at that of the transport's ceiling where this is faster, so that a slow get allows no "
-    "more time.",
-    COLD: "The disk's ceiling is a plain file read around the machine's cache, 4 MiB a read at "
-    "most, by one read after the other or by several at a time: of each round the faster.",
-    LOOKUP: "A known path is stored and was asked for before, so the service has its hashes; a new "
-    "one is not stored, begins like no other, and is hashed whole.",
-    RESTART: "Every round starts on a copy of the store that was made a moment before, so that its "
-    "pages are in the machine's cache: what a disk takes to read them is not in the figure.",
-    PEERS: "All move eight values a payload; each pass takes our rounds first, then each peer's. "
-    "Where the two ranges of rounds overlap the mark says so: it is decided by the medians, and "
-    "another run may decide otherwise. `put` is out of memory that our client allocated and a "
-    "service on the same host reads in place; `put_foreign` is out of memory that nobody told it "
-    "of. NIXL's memory and Mooncake's were registered before, Redis reads any. `get_by_path` "
-    "includes our lookup, as Redis and Mooncake look up names; NIXL knows none, so beside it "
-    "stands `get_hot`. Redis is asked for 1, 2 or 8 values at a time, and told to delete values "
-    "before they are put again or not, as it was the fastest with before the rounds. Peers keep "
-    "their bytes in memory alone.",
+    "every get, but not yet on the disk. The puts of one client in a round fit into the memory "
+    "that precisd may hold ahead of the disk, a quarter of its memory; they are written after the "
+    "clock has stopped. From 64 MiB on, the puts of eight clients do not fit and wait for the "
+    "disk. `put_sustained` below is the rate of puts at `wal` and `fsync`. `put` pushes from "
+    "memory that the client allocated, which a service on the same host reads in place; "
+    "`put_foreign` pushes from other memory. `get_hot` begins with a match, `get_by_path` with the "
+    "lookup. `put_bare` and `get_bare` do the work of such a put and get without a service: every "
+    "stage of compression from memory to memory, or two threads that copy and check as many "
+    "bytes; over TCP, a socket at the same time as the stages, or as one thread that checks. If "
+    "these are below a mark too, no program that does their work can meet it on this machine.",
+    COMPRESSED: "Commits are at `memory`, as above. Puts push from memory that the client "
+    "allocated.",
+    FIRST: "The mark is twice the time of one layer, plus 200 us. The time of one layer is taken "
+    "at the rate of the whole get, or at that of the transport's ceiling if that is faster, so "
+    "that a slow get has no easier mark.",
+    COLD: "The disk's ceiling is a plain file that is read without the page cache, at most 4 MiB "
+    "per read, with one read after the other or with several at a time: the faster of the two in "
+    "each round.",
+    LOOKUP: "A known path is stored and was looked up before, so the service has its hashes. A new "
+    "path is not stored, shares its beginning with no other path, and is hashed whole.",
+    RESTART: "Every round starts on a copy of the store that was made just before, so that its "
+    "pages are in the page cache: the figure does not include the disk's time to read them.",
+    PEERS: "All move eight values per payload. Each pass first takes our rounds, then those of "
+    "each peer. If the ranges of the rounds overlap, the mark says so: it is decided by the "
+    "medians, and another run may decide otherwise. `put` pushes from memory that our client "
+    "allocated and that a service on the same host reads in place; `put_foreign` pushes from "
+    "memory that the service does not know before. The memory of NIXL and Mooncake was registered "
+    "before; Redis reads any memory. `get_by_path` includes our lookup, because Redis and Mooncake "
+    "look up names; NIXL knows no names, so `get_hot` is compared with it. Redis is asked for 1, 2 "
+    "or 8 values at a time, and told to delete values before they are put again or not, whichever "
+    "was fastest before the rounds. Peers keep their bytes only in memory.",
 }
 
 

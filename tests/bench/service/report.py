@@ -148,12 +148,13 @@ def markdown(rows: list[Row]) -> str:
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
         paragraph(
-            f"Medians of {' or '.join(map(str, runs))} rounds, taken in {passes} passes over all "
-            "of this; in each round the ceiling was measured right before the figure. The share is "
-            "the median of each round's; beside a peer, of which the rounds of a pass came later, "
-            "that of the medians. Of an even number of rounds the middle one counts that speaks "
-            "against us. How each is taken is told in [plan.h](../../tests/bench/service/plan.h); "
-            "why a mark is not met, and what would change it, in "
+            f"Medians of {' or '.join(map(str, runs))} rounds, taken in "
+            f"{passes} pass{'' if passes == 1 else 'es'} over all figures. In each round, the "
+            "ceiling was measured right before the figure. The share is the median of the rounds' "
+            "shares. The rounds of a peer come later than ours, so beside a peer, the share is "
+            "that of the medians. Of an even number of rounds, the less favourable of the two "
+            "middle ones counts. [plan.h](../../tests/bench/service/plan.h) describes each "
+            "measurement. Marks that are not met, and what would change that, are in "
             "[service-marks.md](service-marks.md)."
         ),
         f"{summary(rows)}.\n",

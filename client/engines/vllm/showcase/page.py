@@ -12,13 +12,13 @@ from typing import Any
 Row = dict[str, Any]
 TITLES = {
     "vllm_ttft": "Time to the first token",
-    "vllm_bytes": "Bytes fetched for it",
+    "vllm_bytes": "Bytes fetched for the prefix",
     "vllm_decode": "Output tokens a second",
     "vllm_fit": "Conversations that a small pool holds at a time",
-    "vllm_fit_time": "Time until all of these were answered",
+    "vllm_fit_time": "Time until all of these conversations were answered",
     "vllm_turn": "A turn of a conversation that comes back",
     "vllm_attention": "One attention call, eight requests",
-    "vllm_step_p99": "What a lookup costs the scheduler, service stopped",
+    "vllm_step_p99": "Time of a lookup in the scheduler while the service is stopped",
 }
 
 
@@ -40,17 +40,17 @@ def markdown(rows: list[Row]) -> str:
     marked = [row for row in rows if row["mark"] is not None]
     met = sum(row["share"] >= row["mark"] for row in marked)
     lines = [
-        "# vLLM over Precis, beside plain vLLM",
+        "# vLLM over Precis, compared with plain vLLM",
         "",
         "Medians of requests through the OpenAI API; SmolLM2-135M in float32, blocks of 32.",
-        "The factor says how much better than its baseline of the same run a row is. How each is",
-        "taken is told in [bench.py](../../client/engines/vllm/showcase/bench.py).",
+        "The factor says how much better a row is than its baseline in the same run.",
+        "[bench.py](../../client/engines/vllm/showcase/bench.py) describes each measurement.",
         "",
         f"{met} of {len(marked)} marks met. Measured on: {machine()}.",
         "",
-        "Two others do not run on vLLM's CPU backend. vLLM 0.32 does not start with its own",
-        "OffloadingConnector. LMCache 0.5.6, tried by hand on 2026-11-26, starts, finds no",
-        "connector for CPU tensors and computes every prompt again.",
+        "Two other ways to keep KV do not run on vLLM's CPU backend. vLLM 0.32 does not start with",
+        "its own OffloadingConnector. LMCache 0.5.6 was tried by hand on 2026-11-26: it starts,",
+        "but has no connector for CPU tensors, so every prompt is computed again.",
     ]
     for bench, title in TITLES.items():
         found = [row for row in rows if row["bench"] == bench]
