@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kAddress = "loopback:simulated";
 constexpr std::uint64_t kWriteBehindBytes = 1u << 20;
 
-// What a client needs: its loop, the thread of the loop and its transport.
+// The loop of a client, the thread of the loop, and its transport.
 class ClientHost {
  public:
   ClientHost(Simulation& machine, std::shared_ptr<LoopbackNet> net)

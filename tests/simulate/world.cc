@@ -3,51 +3,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
-#include <optional>
 #include <utility>
+
+#include "tests/simulate/stored_paths.h"
 
 namespace precis::simulate {
 namespace {
 
 using testing::Kv;
 
-constexpr std::uint32_t kPaths = 6, kSegments = 4;
-constexpr std::uint32_t kTokensMin = 20, kTokensMax = 90;
-constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)"};
+constexpr std::uint32_t kPaths = 6;
 constexpr std::uint64_t kStepsMax = 20'000'000;
 constexpr std::chrono::hours kTimeMax{48};
-
-// The model's knowledge of a segment. kMaybe: an operation on it is in progress or has an unknown
-// outcome, or it was not durable enough to be sure of it.
-enum class State { kAbsent, kMaybe, kStored };
-
-struct Segment {
-  std::uint32_t end = 0;  // in tokens of the path
-  Kv kv;
-  std::string recipe;  // with the budget a part of its id: each place on a path has one segment
-  Budget keep;
-  State state = State::kAbsent;
-  bool synced = false;  // a stored one survives a loss of power
-  std::optional<SegmentId> id;
-};
-
-struct Path {
-  std::vector<TokenId> tokens;
-  std::vector<Segment> segments;
-  std::uint64_t changes = 0;  // begun
-  bool changing = false;      // one client at a time changes a path
-  std::string session;
-  std::optional<SegmentId> tip;  // of the session; none if unknown
-};
 
 class World {
  public:
   explicit World(const Plot& plot)
       : plot_(plot), machine_(plot.seed), kv_random_(static_cast<std::uint32_t>(plot.seed)) {
     model_.block_tokens = 16;
-    for (std::uint32_t p = 0; p < kPaths; ++p) add_path();
+    for (std::uint32_t p = 0; p < kPaths; ++p) {
+      paths_.push_back(make_path(machine_, kv_random_, model_));
+      paths_.back().session = "session " + std::to_string(p);
+    }
   }
 
   Outcome play() {
@@ -68,23 +46,6 @@ class World {
     std::uint64_t changes, crashes, power_losses;
   };
   using ClientPtr = std::shared_ptr<Client>;
-
-  void add_path() {
-    Path& path = paths_.emplace_back();
-    path.session = "session " + std::to_string(paths_.size());
-    for (std::uint32_t s = 0; s < kSegments; ++s) {
-      const auto begin = static_cast<std::uint32_t>(path.tokens.size());
-      const auto count =
-          kTokensMin + static_cast<std::uint32_t>(machine_.random(kTokensMax - kTokensMin));
-      const auto tokens = testing::random_tokens(kv_random_, count);
-      path.tokens.insert(path.tokens.end(), tokens.begin(), tokens.end());
-      Segment& segment = path.segments.emplace_back();
-      segment.end = begin + count;
-      segment.kv = testing::random_kv(kv_random_, model_, begin, count);
-      segment.recipe = kRecipes[machine_.random(kRecipes.size())];
-      segment.keep = Budget::ratio_ppm(machine_.chance(0.5) ? 1'000'000 : 300'000);
-    }
-  }
 
   template <typename... Args>
   void trace(fmt::format_string<Args...> text, Args&&... args) {
@@ -235,36 +196,12 @@ class World {
 
   // ---- changes of one path, by one client at a time
 
-  // The first segment that is not known to be stored.
-  static std::size_t sure_of(const Path& path) {
-    std::size_t n = 0;
-    while (n < kSegments && path.segments[n].state == State::kStored) ++n;
-    return n;
-  }
-  static std::size_t possible(const Path& path) {
-    std::size_t n = 0;
-    while (n < kSegments && path.segments[n].state != State::kAbsent) ++n;
-    return n;
-  }
   bool begin_change(Path& path) {
     if (path.changing) return false;
     path.changing = true;
     ++path.changes;
     return true;
   }
-  static std::vector<TokenId> tokens_of(const Path& path, std::size_t segments) {
-    const std::uint32_t end = path.segments[segments - 1].end;
-    return {path.tokens.begin(), path.tokens.begin() + end};
-  }
-
-  static PutOptions options(const Path& path, std::size_t n) {
-    PutOptions put;
-    put.recipe = path.segments[n].recipe;
-    put.keep = path.segments[n].keep;
-    put.parent = n == 0 ? SegmentId{} : *path.segments[n - 1].id;
-    return put;
-  }
-
   void put(Client& client, const Model& model, Path& path) {
     // The next one, or one that is stored, once more.
     const std::size_t next = std::min<std::size_t>(sure_of(path), kSegments - 1);
@@ -275,7 +212,7 @@ class World {
     if (segment.state == State::kAbsent) segment.state = State::kMaybe;
     const auto durability = static_cast<Durability>(machine_.random(3));
     const auto stored = [&]() -> Result<msg::SegmentInfo> {
-      PRECIS_ASSIGN(Put put, client.begin_put(model, tokens_of(path, n + 1), options(path, n)));
+      PRECIS_ASSIGN(Put put, client.begin_put(model, tokens_of(path, n + 1), options_of(path, n)));
       if (segment.id && segment.id != put.begun().segment) breaks("a segment has two ids");
       segment.id = put.begun().segment;
       for (std::uint32_t l = 0; l < segment.kv.layers.size(); ++l) {
@@ -346,7 +283,7 @@ class World {
   void abandon(Client& client, const Model& model, Path& path) {
     const std::size_t n = sure_of(path);
     if (n == kSegments || (n > 0 && !path.segments[n - 1].id)) return;
-    auto put = client.begin_put(model, tokens_of(path, n + 1), options(path, n));
+    auto put = client.begin_put(model, tokens_of(path, n + 1), options_of(path, n));
     note(put.status(), "begin_put");
     if (!put.ok()) return;
     const auto layers = machine_.random(model_.num_layers);
@@ -411,7 +348,7 @@ class World {
     const std::size_t sure = sure_of(path);
     if (sure == 0 || !begin_change(path)) return;
     const Span since = span(path);
-    // What was acknowledged before is there still, or an older tip of this path was removed.
+    // The acknowledged tip is still there: a removal of this path would have cleared path.tip.
     if (path.tip) {
       const auto shown = client.session(path.session);
       note(shown.status(), "session");

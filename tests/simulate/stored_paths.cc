@@ -1,0 +1,54 @@
+#include "tests/simulate/stored_paths.h"
+
+#include <array>
+
+namespace precis::simulate {
+namespace {
+
+constexpr std::uint32_t kTokensMin = 20, kTokensMax = 90;
+constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)"};
+
+}  // namespace
+
+Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model) {
+  Path path;
+  for (std::uint32_t s = 0; s < kSegments; ++s) {
+    const auto begin = static_cast<std::uint32_t>(path.tokens.size());
+    const auto count =
+        kTokensMin + static_cast<std::uint32_t>(machine.random(kTokensMax - kTokensMin));
+    const auto tokens = testing::random_tokens(kv_random, count);
+    path.tokens.insert(path.tokens.end(), tokens.begin(), tokens.end());
+    Segment& segment = path.segments.emplace_back();
+    segment.end = begin + count;
+    segment.kv = testing::random_kv(kv_random, model, begin, count);
+    segment.recipe = kRecipes[machine.random(kRecipes.size())];
+    segment.keep = Budget::ratio_ppm(machine.chance(0.5) ? 1'000'000 : 300'000);
+  }
+  return path;
+}
+
+std::size_t sure_of(const Path& path) {
+  std::size_t n = 0;
+  while (n < kSegments && path.segments[n].state == State::kStored) ++n;
+  return n;
+}
+std::size_t possible(const Path& path) {
+  std::size_t n = 0;
+  while (n < kSegments && path.segments[n].state != State::kAbsent) ++n;
+  return n;
+}
+
+std::vector<TokenId> tokens_of(const Path& path, std::size_t segments) {
+  const std::uint32_t end = path.segments[segments - 1].end;
+  return {path.tokens.begin(), path.tokens.begin() + end};
+}
+
+PutOptions options_of(const Path& path, std::size_t n) {
+  PutOptions put;
+  put.recipe = path.segments[n].recipe;
+  put.keep = path.segments[n].keep;
+  put.parent = n == 0 ? SegmentId{} : *path.segments[n - 1].id;
+  return put;
+}
+
+}  // namespace precis::simulate

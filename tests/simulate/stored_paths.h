@@ -1,0 +1,52 @@
+// The model of the simulation: paths of segments, and what is known about each segment.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/integration/random_kv.h"
+#include "tests/simulate/simulation.h"
+
+namespace precis::simulate {
+
+constexpr std::uint32_t kSegments = 4;  // of a path
+
+// The model's knowledge of a segment. kMaybe: an operation on it is in progress or has an unknown
+// outcome, or it was not durable enough to be sure of it.
+enum class State { kAbsent, kMaybe, kStored };
+
+struct Segment {
+  std::uint32_t end = 0;  // in tokens of the path
+  testing::Kv kv;
+  std::string recipe;  // with the budget a part of its id: each place on a path has one segment
+  Budget keep;
+  State state = State::kAbsent;
+  bool synced = false;  // a stored one survives a loss of power
+  std::optional<SegmentId> id;
+};
+
+struct Path {
+  std::vector<TokenId> tokens;
+  std::vector<Segment> segments;
+  std::uint64_t changes = 0;  // begun
+  bool changing = false;      // one client at a time changes a path
+  std::string session;
+  std::optional<SegmentId> tip;  // of the session; none if unknown
+};
+
+// A path of kSegments segments with random tokens, rows, recipes and budgets.
+Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model);
+
+// The number of segments from the root that are stored for certain, and of those that may be.
+std::size_t sure_of(const Path& path);
+std::size_t possible(const Path& path);
+
+// The tokens of the first `segments` segments.
+std::vector<TokenId> tokens_of(const Path& path, std::size_t segments);
+// For a put of segment n, whose parent has an id.
+PutOptions options_of(const Path& path, std::size_t n);
+
+}  // namespace precis::simulate
