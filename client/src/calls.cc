@@ -73,7 +73,7 @@ struct Calls::Impl {
   Result<Ticket> submit_one(std::size_t num_tokens, Call call);
   Call lookup(Model model, std::vector<TokenId> tokens, const LookupOptions& options) const;
   void run();
-  // Callers hold mutex for these two.
+  // Make the descriptor readable, and not readable. Callers hold mutex.
   void ring();
   void silence();
 
@@ -170,7 +170,7 @@ void Calls::Impl::run() {
     mine.num_tokens = next.num_tokens;
     lock.unlock();
     Result<Value> outcome = next.call(mine.canceled);
-    next.call = nullptr;  // releases what the call holds before its outcome is visible
+    next.call = nullptr;  // releases the objects that the call owns before its outcome is visible
     if (mine.canceled.load()) outcome = Status::canceled("the call was canceled while it ran");
     lock.lock();
     Done done{next.ticket, outcome.status(), {}};
@@ -271,7 +271,7 @@ std::vector<Calls::Done> Calls::poll() {
 }
 
 bool Calls::cancel(Ticket ticket) {
-  std::deque<Impl::Waiting> waiting;  // dropped calls are destroyed after the lock is released
+  std::deque<Impl::Waiting> waiting;  // destroys dropped calls after the lock is released
   std::vector<Impl::Over> over;
   const std::lock_guard lock(impl_->mutex);
   const auto queued = std::ranges::find(impl_->waiting, ticket, &Impl::Waiting::ticket);

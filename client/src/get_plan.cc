@@ -12,7 +12,8 @@
 namespace precis {
 namespace {
 
-// Bounds every number that sizes are computed from, so that no product below can overflow.
+// Checks every number that sizes are computed from against its limit, so that no product below can
+// overflow.
 Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint32_t begin,
                   bool last) {
   const msg::SegmentInfo& segment = link.segment;
@@ -53,7 +54,7 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
                          "): ask for at most that, or for all of it");
 }
 
-// Either every link has counts or none has.
+// Either all links have counts, or none.
 Status check_counts(const LookupMatch& match, const msg::MatchLink& link) {
   const ModelSpec& model = match.model.spec;
   const msg::SegmentInfo& segment = link.segment;

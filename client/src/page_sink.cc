@@ -31,7 +31,7 @@ Status check_starts(const ModelSpec& model, std::uint32_t num_heads, const Pages
   return {};
 }
 
-// Both functions need a view with rows.
+// The addresses of a view's first byte and of its end. The view must have rows.
 std::uint64_t begin_of(const HeadsView& rows) { return std::bit_cast<std::uintptr_t>(rows.data); }
 std::uint64_t end_of(const HeadsView& rows) { return begin_of(rows) + rows.size_bytes(); }
 

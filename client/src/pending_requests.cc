@@ -45,7 +45,7 @@ std::vector<std::uint64_t> PendingRequests::holding_memory() const {
   return ids;
 }
 
-// An eighth of the timeout, so no deadline is late by more.
+// An eighth of the timeout, so no timeout is noticed later than that.
 PendingRequests::Clock::duration PendingRequests::tick() const {
   return std::clamp(timeout_ / 8, milliseconds{1}, milliseconds{1000});
 }

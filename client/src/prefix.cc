@@ -34,7 +34,7 @@ Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& 
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
 
-// Attempts before the newest have ended.
+// Only the newest attempt can still be in progress.
 Prefix::Impl::~Impl() {
   if (newest_ && !newest_->state->finished()) newest_->channel->tell(msg::Cancel{newest_->request});
 }

@@ -113,8 +113,8 @@ Status check_queries(const ModelSpec& model, const Recipe& recipe, const msg::Pu
   return {};
 }
 
-// A piece that covers a whole layer must bring what the recipe needs; for partial pieces only the
-// service knows, at the end.
+// A piece with all tokens of the put must bring the inputs that the recipe needs. For other pieces
+// the service checks that, when the layer is complete.
 Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const LayerPush& push) {
   if (push.keys.num_tokens != begun.end - begun.begin) return {};
   if (recipe.needs_queries() && push.queries.empty()) {

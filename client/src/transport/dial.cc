@@ -17,7 +17,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// Awaitable: the host's addresses. Asio calls back even after this object is destroyed.
+// Resolves a host's addresses; awaitable. Asio may call back after this object is destroyed.
 class Resolution {
  public:
   Resolution(EventLoop& loop, const HostPort& where)

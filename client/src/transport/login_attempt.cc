@@ -18,7 +18,7 @@ LoginAttempt::LoginAttempt(EventLoop& loop, Options options, Done done)
 
 Task<void> LoginAttempt::run() { finish(co_await log_in()); }
 
-// In a later turn of the loop, because the caller then destroys this object.
+// Calls `done` in a later turn of the loop, because `done` destroys this object.
 void LoginAttempt::finish(Result<Admitted> result) {
   if (!done_) return;
   // Shared because a posted function must be copyable.
@@ -61,14 +61,14 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
   if (options_.use_unix && !welcome.unix_path.empty()) {
     data = co_await bind(kUnixPrefix + welcome.unix_path, welcome.connection);
   }
-  // An unreachable Unix socket is no error: a container has another file system.
+  // An unreachable Unix socket is not an error: a container has a file system of its own.
   if (!data.ok()) data = co_await bind(address, welcome.connection);
   PRECIS_CO_ASSIGN(admitted.data, std::move(data));
   admitted.control = control->release();
   co_return admitted;
 }
 
-// Checks that the server is the one that the token is for.
+// Checks that the server knows the token, so that it is the intended server.
 Status LoginAttempt::check(const Welcome& welcome, const Nonce& challenge, const Hello& hello) {
   const std::string& token = options_.login.token;
   if (!welcome.keyed && !token.empty()) {
