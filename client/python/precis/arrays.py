@@ -1,4 +1,4 @@
-"""Arrays in and out: NumPy, PyTorch and any DLPack library, without copies where possible.
+"""Converts arrays of NumPy, PyTorch and any DLPack library, without copies where possible.
 
 In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may be at any
 stride, so a slice [:, a:b] of a larger cache is passed in place. Any other layout is copied once.
@@ -62,9 +62,9 @@ def heads_in(array: Any, field: str) -> Any:
 def exported(array: Any) -> Any:
     """The array in the form that the extension module takes within a call.
 
-    The extension module would ask for the DLPack capsule, which runs Python code in most libraries.
-    C++ code must not call that: if the interpreter ends meanwhile, it ends the thread in a way that
-    C++ cannot handle.
+    Otherwise the extension module would request the DLPack capsule, which runs Python code in most
+    libraries. C++ code must not do that: if the interpreter ends meanwhile, it ends the thread in a
+    way that C++ cannot handle.
     """
     if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return array
@@ -136,7 +136,7 @@ def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
 
 
 def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
-    """A NumPy array that the extension module can read: of numbers; bf16 as its bits."""
+    """The array with a dtype that the extension module can read: numbers; bf16 as its bits."""
     array = array.view(np.ndarray)
     if array.dtype.name == "bfloat16":  # ml_dtypes' type
         array = array.view(np.uint16)
@@ -146,7 +146,7 @@ def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
 
 
 def _writable(tensor: Any, field: str) -> Any:
-    """The tensor, if its memory holds its values."""
+    """The tensor without its gradient; a negative view, whose memory differs, is refused."""
     if tensor.is_neg():
         raise InvalidArgument(f"{field}: the tensor is the negative of what its memory holds")
     return tensor.detach()
@@ -200,16 +200,16 @@ class _HostCopy:
 
 
 def _brought(array: Any, field: str) -> Any:
-    """An array on another device as one in host memory: NumPy's, if NumPy has its dtype."""
+    """A copy in host memory of an array on another device; NumPy's if NumPy has its dtype."""
     copy = _HostCopy(array, field)
     try:
         return np.from_dlpack(copy)
-    except (BufferError, RuntimeError, TypeError):  # bf16
+    except (BufferError, RuntimeError, TypeError):  # a dtype that NumPy lacks, such as bf16
         return copy
 
 
 def _rows_follow(shape: Any, strides: Any) -> bool:
-    """Whether the extension module can read this layout; for another rank it reports the error."""
+    """Whether the extension module can read this layout, or will report that it is not 3-D."""
     if len(shape) != 3:
         return True
     heads, tokens, dim = shape
@@ -237,7 +237,7 @@ def floats_in(array: Any, field: str, shape: tuple[int, ...] | None) -> np.ndarr
 
 
 def _numbers(array: Any, field: str) -> Any:
-    """Small float arrays in any memory, in a form that NumPy takes."""
+    """A small float array from any memory, in a form that NumPy accepts."""
     if _is_torch(array):
         return _to_host(array.detach().float(), field).numpy()
     if not isinstance(array, np.ndarray) and not _on_host(array):

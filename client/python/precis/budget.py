@@ -19,7 +19,8 @@ class Budget:
 
     Attributes:
         kind: "all" (everything stored), "ratio", "entries", "bytes" or "quality".
-        value: a share in (0, 1], entries per head on average, or bytes of the whole segment.
+        value: a share in (0, 1], entries per head on average, or bytes of the whole segment; 0 for
+            "all".
         cap: for "quality", the largest share of entries that may be kept.
     """
 

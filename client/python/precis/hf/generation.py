@@ -1,7 +1,7 @@
-"""generate() of Transformers over a :class:`RaggedCache`: finds the tokens that it must read.
+"""Lets Transformers' generate() run over a :class:`RaggedCache`: finds the tokens to read.
 
-A prompt is either whole, or only what follows the cached tokens. Transformers reads the columns
-after those that the cache holds. So both kinds are laid out again here before the call: first the
+A prompt is either whole, or only the tokens after the cached tokens. Transformers reads the columns
+after those that the cache holds. So this module rearranges both kinds before the call: first the
 cache's columns, then each row's missing tokens, aligned to the right.
 """
 
@@ -18,7 +18,7 @@ from .ragged import RaggedCache
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-# A prompt that begins with this many cached tokens is taken for a whole one.
+# A prompt that begins with this many cached tokens is treated as a whole prompt.
 _SAME_TOKENS = 16
 
 
@@ -27,12 +27,12 @@ def lay_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The columns of a call: those that the cache holds, and the tokens that it lacks.
 
-    The cache drops the tokens that a whole prompt does not share, and at least the last token of
-    each whole prompt.
+    The cache drops the tokens that a whole prompt does not share with it, and in any case the whole
+    prompt's last token, so that there is a token to read.
 
     Args:
         input_ids: [batch, n]. Whole prompts begin with the cached tokens. If a prefix's tokens are
-            unknown, prompts that are not shorter than it are taken for whole.
+            unknown, a prompt that is at least as long as the cached tokens is treated as whole.
         attention_mask: [batch, n]; or [batch, held + n], which says that `input_ids` follow the
             cache.
 
@@ -41,7 +41,8 @@ def lay_out(
         read.
 
     Raises:
-        ValueError: the kind of a prompt is unclear, or the rows are not all of one kind.
+        ValueError: a prompt is neither clearly whole nor clearly a continuation, or the rows differ
+            in that.
     """
     batch, width = input_ids.shape
     held = cache.get_seq_length()
@@ -85,7 +86,7 @@ def lay_out(
 def _tokens_kept(
     prompt: torch.Tensor, tokens: torch.Tensor | None, held: int, prefix: int
 ) -> int | None:
-    """How many of a row's cached tokens its prompt shares; None: the prompt follows all of them.
+    """How many of a row's cached tokens to keep; None if the prompt follows all of them.
 
     `prefix`: how many of the `held` tokens belong to the prefix.
     """
@@ -130,7 +131,7 @@ def _begin(
         cache.leave_a_token(embeds.shape[1])
         return input_ids
     mask = model_kwargs.get("attention_mask")
-    # Newer versions drop a mask that hides nothing, and leave its length.
+    # Newer versions of Transformers drop a mask that hides nothing, and keep its length.
     length = getattr(config, "_mask_length", None)
     if mask is None and length is not None and length > 0:
         mask = input_ids.new_ones(len(input_ids), length)

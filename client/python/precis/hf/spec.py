@@ -29,7 +29,7 @@ def head_dim(config: PretrainedConfig) -> int:
 
 
 def attention_windows(config: PretrainedConfig) -> list[int | None]:
-    """The sliding window of each layer in tokens, the query's own included; None: no limit.
+    """The sliding window of each layer in tokens, including the query's own; None: no window.
 
     Raises:
         ValueError: a layer attends to chunks, to later tokens, or not by softmax attention.
@@ -76,8 +76,8 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
 def model_name(config: PretrainedConfig, default: str) -> str:
     """The hub repository that a model comes from; for other models the architecture, or `default`.
 
-    Never a path of this machine: the same weights have one name at any path, and the store shows
-    names to other tenants' operators.
+    Never a local path: the same weights must have one name at any path, and the store shows names
+    to its operators.
     """
     source = config.name_or_path or ""
     if snapshot := re.search(r"(?:^|[/\\])models--([^/\\]+)[/\\]snapshots[/\\]", source):
@@ -102,8 +102,8 @@ def model_spec(
             window.
         name: by default that of model_name().
         revision: of the weights; other weights of the same name need another revision. By default a
-            digest of the weights themselves, which reads all of them once: call model_spec() again
-            after they were changed.
+            digest of all weights, which is computed once in this call: call model_spec() again
+            after the weights were changed.
         dtype: "bf16", "f16" or "f32", of K, V and queries in the store; the model's by default.
         block_tokens: tokens in one block of the path's digest.
 
@@ -134,12 +134,12 @@ def spec_of_files(
     name: str | None = None,
     revision: str | None = None,
 ) -> ModelSpec:
-    """The same ModelSpec as model_spec() for a model's files, without loading the model.
+    """The ModelSpec that model_spec() would give, from a model's files, without loading the model.
 
     Args:
-        config: of the whole model; its name_or_path says where the files are. decoder: of its
-            decoder, the same for most models.
-        dtype: that the model is loaded in, as PyTorch names it.
+        config: of the whole model; its name_or_path says where the files are. decoder: the
+            configuration of its decoder, for most models the same.
+        dtype: the dtype in which the model is loaded, as PyTorch names it.
         name, revision: as for model_spec().
 
     Raises:
