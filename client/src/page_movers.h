@@ -20,9 +20,9 @@ class PageMovers {
   PageMovers(const PageMovers&) = delete;
   PageMovers& operator=(const PageMovers&) = delete;
 
-  // The pages have passed check_paged_rows(), or are not moved yet. kInvalidArgument if keys and
-  // values are in different memory, or not where they say; kUnsupported if this build or machine
-  // does not reach it.
+  // Before rows are moved, the pages must pass check_paged_rows(). kInvalidArgument if keys and
+  // values are in different memory, or not on the device that they name; kUnsupported if this build
+  // or machine cannot use that memory.
   Result<std::shared_ptr<PageMover>> find(const PagedRows& keys, const PagedRows& values);
 
  private:

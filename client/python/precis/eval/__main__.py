@@ -32,11 +32,11 @@ _QUICK_RECIPES = (
 )  # fmt: skip
 _CONTEXTS, _QUICK_CONTEXTS = 24, 5
 _TOKENS = 1024
-_TOKENS_MIN = 256  # four needles and some text to hide them in
+_TOKENS_MIN = 256  # room for four needles and some text around them
 
 
 class Meter:
-    """Progress with the remaining time: in place on a terminal, else a line from time to time."""
+    """Shows progress and the remaining time: in place on a terminal, else a line now and then."""
 
     _QUIET_SECONDS = 20
 
@@ -64,14 +64,14 @@ class Meter:
 
 
 def _can_run(preset: str, profiles: Mapping[str, str]) -> bool:
-    """Whether the recipe needs neither scores from a client nor a missing profile."""
+    """Whether the recipe needs no scores from a client, and its profile is among `profiles`."""
     recipe = Recipe.parse(preset)
     scored = recipe.fields["scorer"] != "external"
     return scored and (recipe.profile is None or recipe.profile in profiles)
 
 
 def default_recipes(profiles: Mapping[str, str]) -> list[str]:
-    """Every preset that can run, except those that copy kvpress's arithmetic."""
+    """Every preset that can run, except the parity presets, which copy kvpress's arithmetic."""
     return [
         name
         for name in precis.preset_names()
