@@ -230,7 +230,8 @@ precis_status precis_put_commit(precis_put* put, precis_durability durability,
   if (stored_bytes != nullptr) *stored_bytes = 0;
   if (put == nullptr) return PRECIS_INVALID_ARGUMENT;
   if (durability < PRECIS_MEMORY || durability > PRECIS_FSYNC) {
-    return report(*put, Status::invalid("durability is " + std::to_string(durability)));
+    return report(*put, Status::invalid("durability is " + std::to_string(durability) +
+                                        ", must be PRECIS_MEMORY, PRECIS_WAL or PRECIS_FSYNC"));
   }
   const auto stored = put->put.commit(static_cast<precis::Durability>(durability));
   if (stored.ok() && segment != nullptr) *segment = id_of(stored->id);

@@ -37,12 +37,12 @@ Status check_places(const std::string& name, const PagedRows& rows) {
   const std::uint64_t page =
       row > kReachMax ? row : reach(rows.page_rows, rows.row_stride_bytes, row);
   if (page > rows.page_stride_bytes) {
-    return Status::invalid(strides + ", so a page reaches over more than the " +
+    return Status::invalid(strides + ", so a page is longer than the " +
                            text(rows.page_stride_bytes) + " B from one page to the next");
   }
   if (rows.num_pages > kReachMax / rows.page_stride_bytes) {
     return Status::invalid(name + ": " + text(rows.num_pages) + " pages " +
-                           text(rows.page_stride_bytes) + " B apart, no memory is so large");
+                           text(rows.page_stride_bytes) + " B apart, more than any memory has");
   }
   return {};
 }

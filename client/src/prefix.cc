@@ -185,7 +185,7 @@ Result<bool> Prefix::Impl::hand_out(const AttemptPtr& attempt, std::uint32_t beg
     if (!handed_[l] || handed_[l] == attempt) continue;
     if (attempt->state->served(l) != handed_[l]->state->served(l)) {
       return Status::unavailable("get: layer " + std::to_string(l) +
-                                 " was put anew while it was read: look it up again");
+                                 " was put again while it was being read: look the match up again");
     }
   }
   for (std::uint32_t l = begin; l < end; ++l) {

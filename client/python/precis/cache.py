@@ -458,7 +458,7 @@ def lookup_options(
 ) -> tuple[tuple[int, int] | None, int, int]:
     """The arguments of the extension module's lookup that come after the path."""
     if not 0 <= lease < 2**20:
-        raise InvalidArgument(f"lease: {lease} s, must be 0 or more, and is 30 at most")
+        raise InvalidArgument(f"lease: {lease} s, must be 0 or more; 30 s at most are granted")
     return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000)
 
 
@@ -483,9 +483,9 @@ def _heads_in(heads: Any) -> range:
         first, end = (count_in(head, "heads") for head in heads)
         heads = range(first, end)
     if not isinstance(heads, range) or heads.step != 1:
-        raise InvalidArgument(f"heads: {heads!r} is no range of heads, as range(2, 4) or (2, 4) is")
+        raise InvalidArgument(f"heads: {heads!r}, must be a range such as range(2, 4) or (2, 4)")
     if len(heads) == 0 or heads.start < 0:
-        raise InvalidArgument(f"heads: {heads!r} names no heads")
+        raise InvalidArgument(f"heads: {heads!r}, must have at least one head, from 0 on")
     return heads
 
 
@@ -493,13 +493,15 @@ def _out_arrays(out: Any) -> list[tuple[Any, Any]]:
     arrays = []
     for i, layer in enumerate(out):
         if not isinstance(layer, (tuple, list)) or len(layer) != 2:
-            raise InvalidArgument(f"out[{i}]: {type(layer).__name__} is no pair (keys, values)")
+            raise InvalidArgument(
+                f"out[{i}]: {type(layer).__name__}, must be a pair (keys, values)"
+            )
         keys, values = layer
         arrays.append(
             (rows_in_place(keys, f"out[{i}].keys"), rows_in_place(values, f"out[{i}].values"))
         )
     if not arrays:
-        raise InvalidArgument("out: has no layers")
+        raise InvalidArgument("out: has no layers, must have all layers of the model")
     return arrays
 
 

@@ -77,7 +77,9 @@ def compress(
     """
     spec = model.spec if isinstance(model, Model) else model
     if o_proj is not None and len(o_proj) != len(layers):
-        raise InvalidArgument(f"o_proj: {len(o_proj)} given, there are {len(layers)} layers")
+        raise InvalidArgument(
+            f"o_proj: has {len(o_proj)} layers, must have {len(layers)} as `layers`"
+        )
     core = _core.compress(
         spec.to_core(),
         [
@@ -116,7 +118,9 @@ def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
     )
     unknown = sorted(set(parts) - set(_LAYER_FIELDS))
     if unknown:
-        raise InvalidArgument(f"{where}has {unknown}; the fields are {list(_LAYER_FIELDS)}")
+        raise InvalidArgument(
+            f"{where}has unknown fields {unknown}; the fields are {list(_LAYER_FIELDS)}"
+        )
     for name in ("keys", "values"):
         if parts.get(name) is None:
             raise InvalidArgument(f"{where}{name}: missing")

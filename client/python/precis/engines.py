@@ -109,12 +109,12 @@ def _check(name: str, needed: Any, value: Any) -> None:
         except Error as error:
             raise ValueError(f"{name}: {error}") from None
         if quality and not name.lower().endswith("store_keep"):
-            raise ValueError(f"{name}: a quality target is for what is stored")
+            raise ValueError(f"{name}: a quality target is only for store_keep")
     elif needed in (int, float):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ValueError(f"{name} is {value!r}, needs a number, 0 or more")
+            raise ValueError(f"{name} is {value!r}, must be a number, 0 or more")
     elif not isinstance(value, needed):
-        raise ValueError(f"{name} is {value!r}, needs a {getattr(needed, '__name__', needed)}")
+        raise ValueError(f"{name} is {value!r}, must be a {getattr(needed, '__name__', needed)}")
 
 
 class Service:

@@ -148,7 +148,7 @@ class Match:
             VersionMismatch: a newer version wrote it.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise InvalidArgument(f"data: {type(data).__name__} is no bytes")
+            raise InvalidArgument(f"data: {type(data).__name__}, must be bytes")
         core, tokens = _core.match_from_bytes(bytes(data))
         return Match.from_core(core, tokens[0])
 

@@ -36,7 +36,7 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
                                   frame.status().message() + "); is the port right?");
   }
   if (!frame.ok() && options_.tls == nullptr && !address.starts_with(kUnixPrefix)) {
-    co_return Status::unavailable(address + " said nothing (" + frame.status().message() +
+    co_return Status::unavailable(address + " does not answer (" + frame.status().message() +
                                   "); if the service wants TLS, give tls_ca");
   }
   PRECIS_CO_TRY(frame.status());
@@ -73,12 +73,13 @@ Status LoginAttempt::check(const Welcome& welcome, const Nonce& challenge, const
   const std::string& token = options_.login.token;
   if (!welcome.keyed && !token.empty()) {
     return Status::denied(
-        "the service asks for no token of this tenant, so it can't prove that it "
-        "is the right one; connect without the token if that is meant");
+        "this tenant has no token at the service, so the service cannot prove that it "
+        "is the right one; connect without a token if you trust it");
   }
   const std::string_view key = welcome.keyed ? std::string_view(token) : std::string_view();
   if (!equal_in_constant_time(server_proof(key, challenge, hello, welcome), welcome.proof)) {
-    return Status::denied("the service does not know the token; it is not the one you mean");
+    return Status::denied(
+        "the service cannot prove that it knows the token; is it the right service?");
   }
   bind_key_ = bind_key(key, challenge, hello, welcome);
   return {};

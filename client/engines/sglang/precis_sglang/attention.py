@@ -130,9 +130,12 @@ def _refuse(layer: Any, k: Any, more: dict[str, Any]) -> None:
     refused = [
         (layer.sliding_window_size > -1, "sliding windows"),
         (layer.logit_cap > 0, "capped logits"),
-        (layer.is_cross_attention or layer.attn_type.value != "decoder", "layers but causal ones"),
+        (
+            layer.is_cross_attention or layer.attn_type.value != "decoder",
+            "attention that is not causal",
+        ),
         (layer.v_head_dim != layer.head_dim, "values of another width than keys"),
-        (k is None, "layers that share another's K and V"),
+        (k is None, "layers that use another layer's K and V"),
         (any(value is not None for value in more.values()), f"{', '.join(more)}"),
     ]
     for is_so, what in refused:
@@ -193,15 +196,15 @@ def make_backend(runner: Any) -> Any:
     from sglang.srt.model_executor.cuda_graph_config import cuda_graph_fully_disabled
 
     if runner.use_mla_backend:
-        raise ValueError("precis does not support MLA, which keeps no K and V of heads")
+        raise ValueError("precis does not support MLA, which has no K and V of heads")
     if runner.device == "cpu":
         from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
 
         return type("PrecisTorchBackend", (OverTorch, TorchNativeAttnBackend), {})(runner)
     if not cuda_graph_fully_disabled():
         raise ValueError(
-            "precis makes tables for each step, which no CUDA graph has: start the engine with "
-            "--cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled"
+            "precis makes new tables for each step, which CUDA graphs do not allow: start the "
+            "engine with --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled"
         )
     from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 

@@ -299,8 +299,8 @@ def make_cache(context: Any) -> PrecisCache:
     pool = params.token_to_kv_pool_allocator.get_kvcache()
     refused = [
         (not isinstance(runner.attn_backend, Ragged), "another --attention-backend than precis"),
-        (runner.decode_attn_backend is not None, "an attention backend of its own for decoding"),
-        (get_disagg().disaggregation_mode != "null", "prefill and decode in servers of their own"),
+        (runner.decode_attn_backend is not None, "a separate attention backend for decoding"),
+        (get_disagg().disaggregation_mode != "null", "separate servers for prefill and decode"),
         # Each rank would decide by itself which prefix a request uses; they would have to agree.
         (context.tp_size > 1 or params.pp_size > 1, "tensor and pipeline parallelism"),
         (context.is_hybrid_swa or context.is_hybrid_ssm, "layers of several kinds"),

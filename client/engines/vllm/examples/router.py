@@ -59,7 +59,7 @@ def make(prefill: str, decode: str) -> FastAPI:
             prompt = body.get("prompt") or body.get("messages") or ""
             params = params_of(body)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            message = f"the body is no request of OpenAI's API: {error}"
+            message = f"the body is not a request of OpenAI's API: {error}"
             return JSONResponse({"error": {"message": message}}, 400)
         if len(str(prompt)) > SHORT:
             await read(path, body)

@@ -67,11 +67,13 @@ class Wish:
             ValueError: naming the wrong value.
         """
         if not isinstance(params, dict | None):
-            raise ValueError("kv_transfer_params: no object")
+            raise ValueError("kv_transfer_params: must be an object")
         given = {f.name: params[f.name] for f in fields(cls) if params and f.name in params}
         wish = engines.read(cls, given, "kv_transfer_params")
         if not wish.wait <= WAIT_MAX:
-            raise ValueError(f"kv_transfer_params: wait is {wish.wait!r}, is at most {WAIT_MAX}")
+            raise ValueError(
+                f"kv_transfer_params: wait is {wish.wait!r}, must be at most {WAIT_MAX} s"
+            )
         if len(wish.session.encode(errors="replace")) > 256 or not wish.session.isprintable():
-            raise ValueError("kv_transfer_params: session must be 256 bytes of printable text")
+            raise ValueError("kv_transfer_params: session must be printable text of at most 256 B")
         return wish

@@ -67,7 +67,7 @@ class Pages:
                 raise ValueError(
                     f"the KV cache of {self.layers[index]} is {list(cache.shape)} with strides "
                     f"{list(cache.stride())}, {offset} elements from the first layer's; Precis "
-                    "needs layers of one shape that follow each other, a page of one head each "
+                    "needs layers of one shape that follow each other, with a page for each head "
                     "(vLLM's layout LBHNC)"
                 )
         count = len(caches) * self.num_blocks * self.heads

@@ -142,7 +142,9 @@ def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tu
     except ValueError:
         parser.error(f"--keep {text!r}: shares are needed, such as 0.5,0.2")
     if not all(0 < keep <= 1 for keep in keeps) or len(set(keeps)) < len(keeps):
-        parser.error(f"--keep {text!r}: each share must be above 0 and at most 1, and stand once")
+        parser.error(
+            f"--keep {text!r}: each share must be above 0 and at most 1, and be given once"
+        )
     return tuple(sorted(keeps, reverse=True))
 
 
@@ -155,7 +157,7 @@ def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, st
             text = shipped.text(path) if known else files.read_text(path, files.PROFILE_BYTES_MAX)
             profiles[str(json.loads(text)["name"])] = text
         except (OSError, ValueError, KeyError, TypeError) as error:
-            parser.error(f"--profile {path}: no profile ({error})")
+            parser.error(f"--profile {path}: not a profile ({error})")
     if len(profiles) == 1:
         profiles[""] = next(iter(profiles.values()))
     return profiles

@@ -192,12 +192,12 @@ class Results:
         try:
             found = json.loads(files.read_text(path, files.TEXT_FILE_BYTES_MAX))
             if found["format"] != FORMAT:
-                raise ValueError(f"format {found['format']}, this is {FORMAT}")
+                raise ValueError(f"format {found['format']}, must be {FORMAT}")
             names = ("model", "settings", "prefill_seconds", "original_bytes", "notes")
             rows = [_row(row) for row in found["rows"]]
             return cls(full=_row(found["full"]), rows=rows, **{name: found[name] for name in names})
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: no results of precis eval ({error})") from None
+            raise ValueError(f"{path}: not results of precis eval ({error})") from None
 
 
 def _row(fields: dict[str, Any]) -> Row:

@@ -25,7 +25,9 @@ def token_list(tokens: Tokens) -> list[int]:
         if tokens.ndim == 2 and tokens.shape[0] == 1:
             tokens = tokens[0]
         if tokens.ndim != 1:
-            raise ValueError(f"tokens: one sequence is needed, got shape {tuple(tokens.shape)}")
+            raise ValueError(
+                f"tokens: shape {list(tokens.shape)}, must be one sequence, [n] or [1, n]"
+            )
         return tokens.tolist()
     return [int(token) for token in tokens]
 
@@ -70,8 +72,8 @@ def generate(
     if not tokens:
         if not isinstance(cache, RaggedCache):
             raise ValueError(
-                f"tokens: none, and {type(cache).__name__} does not know its last one: crop it by "
-                "one and give that token"
+                f"tokens: there are none, and {type(cache).__name__} does not know its last token: "
+                "call crop(-1) and give that token"
             )
         tokens = [cache.take_back()]
     if stop is None:

@@ -52,8 +52,8 @@ def lay_out(
         return torch.nn.functional.pad(input_ids, (held, 0)), mask
     if mask.shape != (batch, width):
         raise ValueError(
-            f"attention_mask has shape {tuple(mask.shape)}: it is of the {width} columns of the "
-            f"prompt, or of them after the {held} that the cache holds"
+            f"attention_mask has shape {tuple(mask.shape)}, must be {(batch, width)} for the "
+            f"prompt alone, or {(batch, held + width)} with the {held} cached columns before it"
         )
     ids = input_ids.cpu()
     prompts = [row[shown] for row, shown in zip(ids, mask.cpu(), strict=True)]
@@ -69,9 +69,9 @@ def lay_out(
         return torch.nn.functional.pad(input_ids, (held, 0)), torch.cat([before, mask], dim=1)
     if any(follows):
         raise ValueError(
-            f"row {follows.index(True)} of the batch does not begin with the tokens that the cache "
-            f"holds of it, and row {follows.index(False)} does: give whole prompts, or what "
-            "follows, of all rows alike"
+            f"row {follows.index(True)} of the batch does not begin with its cached tokens, and "
+            f"row {follows.index(False)} does: give whole prompts for all rows, or for all rows "
+            "only the tokens after the cached ones"
         )
     kept = cache.rewind(same)
     rest = [prompt[count:] for prompt, count in zip(prompts, kept, strict=True)]
@@ -103,9 +103,9 @@ def _tokens_kept(
         return min(common, len(prompt) - 1)
     if common >= _SAME_TOKENS:
         raise ValueError(
-            f"the prompt of {len(prompt)} tokens begins with {common} of the {prefix} that the "
-            "prefix stands for and not with all of them. A whole prompt goes on from the prefix; "
-            "what follows it, without it, is told by an attention_mask of all columns, "
+            f"the prompt of {len(prompt)} tokens begins with {common} of the prefix's {prefix} "
+            "tokens, not with all of them. Give a whole prompt that begins with the prefix; or, if "
+            "this prompt follows the prefix, an attention_mask of all columns: "
             "torch.cat([ragged.attention_mask(batch), mask], dim=1)"
         )
     return None
@@ -120,10 +120,12 @@ def _begin(
     """Makes generate() start with the tokens that the cache lacks; returns the ids to read."""
     if config.prefill_chunk_size is not None:
         raise ValueError(
-            "prefill_chunk_size: generate() does not read in chunks over a RaggedCache"
+            "prefill_chunk_size: generate() cannot read in chunks over a RaggedCache; unset it"
         )
     if model_kwargs.get("use_cache") is False:
-        raise ValueError("use_cache=False: generate() over a RaggedCache uses it")
+        raise ValueError(
+            "use_cache=False: generate() over a RaggedCache needs a cache; leave it out"
+        )
     embeds = model_kwargs.get("inputs_embeds")
     if embeds is not None:
         if len(cache.prefixes) > 1:
@@ -171,8 +173,8 @@ def over_ragged_caches() -> None:
         if isinstance(cache, RaggedCache):
             if cache.get_seq_length() and not hasattr(self, "_get_initial_cache_position"):
                 raise ValueError(
-                    "assisted generation of this version of Transformers reads the whole prompt, "
-                    "whatever a cache holds: it does not go on from a RaggedCache"
+                    "assisted generation of this version of Transformers reads the whole prompt "
+                    "again, so it cannot continue from a RaggedCache; use generate() without it"
                 )
             ids, _ = lay_out(cache, input_ids, kwargs.get("attention_mask"))
             if ids.shape != input_ids.shape:

@@ -153,14 +153,16 @@ def store(
 def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
     """The segment that `past` ends with, and the budget at which it was read."""
     if len(past.prefixes) > 1:
-        raise ValueError(f"one prefix is needed to stand on; the cache has {len(past.prefixes)}")
+        raise ValueError(
+            f"past: the cache has {len(past.prefixes)} prefixes, must have one, for the parent"
+        )
     if past.prefix is None:
         return None, None
     end = past.prefix_tokens
     link = next(link for link in past.prefix.match.links if end <= link.matched_end)
     if end != link.segment.end:
         raise ValueError(
-            f"a segment cannot stand on tokens [{link.segment.begin}, {end}) of "
-            f"segment {link.segment.id}, which ends at {link.segment.end}"
+            f"past: it ends at token {end}, inside segment {link.segment.id} of tokens "
+            f"[{link.segment.begin}, {link.segment.end}); a parent must end where a segment ends"
         )
     return link.segment, past.prefix.keep

@@ -58,7 +58,7 @@ class RaggedCache(AttendedCache):
     ) -> None:
         self.prefixes = tuple(prefix) if isinstance(prefix, (list, tuple)) else (prefix,)
         if not self.prefixes:
-            raise ValueError("no prefixes: one is needed for each row of the batch")
+            raise ValueError("no prefixes: give a prefix, or None, for each row of the batch")
         self._source = Source(hf_model, self.prefixes)
         # The token ids of each call (None: unknown), with the column of the first token.
         self._fed: list[tuple[int, torch.Tensor | None]] = []
@@ -141,8 +141,9 @@ class RaggedCache(AttendedCache):
         if lengths != self._source.lengths:
             if max(ends) > 0:
                 raise ValueError(
-                    f"rows keep {list(kept)} tokens, and prefixes have {self._source.lengths}: "
-                    "a row cannot go back into its prefix while others keep what followed theirs"
+                    f"rows would keep {list(kept)} tokens, and prefixes have "
+                    f"{self._source.lengths}: a row cannot lose tokens of its prefix while others "
+                    "keep tokens after theirs"
                 )
             self._shorten(lengths, 0)
         else:
@@ -162,7 +163,7 @@ class RaggedCache(AttendedCache):
         """
         length = self.get_seq_length()
         if length == 0:
-            raise ValueError("no tokens are given and the cache holds none")
+            raise ValueError("tokens: there are none, and the cache is empty")
         batch = self._batch() or len(self.prefixes)
         if batch != 1:
             raise ValueError(f"one sequence is needed; the cache holds {batch}")
@@ -269,7 +270,10 @@ class RaggedCache(AttendedCache):
         for rows in self._source.rows_of(len(beam_idx)):
             taken = beam_idx[rows]
             if bool(((taken < rows.start) | (taken >= rows.stop)).any()):
-                raise ValueError("the rows of a ragged cache stay on their prefixes")
+                raise ValueError(
+                    "beam_idx: a row would move to another prefix, which the rows of a ragged "
+                    "cache cannot do"
+                )
         super().reorder_cache(beam_idx)
         self._take_rows(beam_idx)
 
@@ -288,8 +292,8 @@ class RaggedCache(AttendedCache):
         """
         if len(self.prefixes) > 1:
             raise ValueError(
-                f"rows cannot be selected from a cache over {len(self.prefixes)} prefixes: make "
-                "one of the prefixes that remain"
+                f"rows cannot be selected from a cache over {len(self.prefixes)} prefixes: make a "
+                "new cache of the prefixes that remain"
             )
         super().batch_select_indices(indices)
         self._take_rows(indices)
@@ -343,14 +347,14 @@ class RaggedCache(AttendedCache):
         columns = self.prefix_tokens + before.shape[1]
         if mask.shape != (batch, columns + count):
             raise ValueError(
-                f"attention_mask has shape {tuple(mask.shape)}: it is of the {count} new tokens, "
-                f"or of them after the {columns} columns that the cache holds"
+                f"attention_mask has shape {tuple(mask.shape)}, must be {(batch, count)} for the "
+                f"new tokens alone, or {(batch, columns + count)} with the {columns} cached columns"
             )
         prefixes = self.attention_mask(batch)[:, : self.prefix_tokens]
         if not torch.equal(mask[:, : self.prefix_tokens], prefixes):
             raise ValueError(
-                "attention_mask hides tokens of a prefix, or shows more than it has: before the "
-                "new tokens it is the ragged cache's attention_mask(batch)"
+                "attention_mask hides tokens of a prefix, or shows more tokens than it has: its "
+                "cached columns must equal the ragged cache's attention_mask(batch)"
             )
         return mask[:, self.prefix_tokens :]
 

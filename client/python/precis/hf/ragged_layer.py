@@ -106,8 +106,8 @@ class Source:
         each, rest = divmod(batch, len(self.lengths))
         if rest:
             raise ValueError(
-                f"the batch is {batch}, the ragged cache stands on {len(self.lengths)} prefixes: "
-                "one row of the batch is needed for each, or as many for each as for all others"
+                f"the batch is {batch}, must be a multiple of the ragged cache's "
+                f"{len(self.lengths)} prefixes"
             )
         return [slice(i * each, (i + 1) * each) for i in range(len(self.lengths))]
 
@@ -228,7 +228,9 @@ class RaggedLayer(CacheLayerMixin):
 
     def crop(self, max_length: int) -> None:
         """Raises ValueError: only RaggedCache.crop() may crop, as all layers have one length."""
-        raise ValueError("a layer of a RaggedCache is cropped with all others: RaggedCache.crop()")
+        raise ValueError(
+            "one layer of a RaggedCache cannot be cropped alone; call RaggedCache.crop()"
+        )
 
     def keep_tail(self, tokens: int) -> None:
         """Drops the tail's tokens after the first `tokens`."""

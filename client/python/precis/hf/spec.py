@@ -47,7 +47,9 @@ def attention_windows(config: PretrainedConfig) -> list[int | None]:
             "are all 'full_attention' or 'sliding_attention'"
         )
     if "sliding_attention" in kinds and not window:
-        raise ValueError(f"{config.model_type}: layer_types slide, but there is no sliding_window")
+        raise ValueError(
+            f"{config.model_type}: layer_types has sliding_attention, but sliding_window is not set"
+        )
     if getattr(config, "use_bidirectional_attention", False):
         raise ValueError(
             f"{config.model_type}: use_bidirectional_attention; precis.hf serves causal models"
@@ -118,7 +120,7 @@ def model_spec(
             raise ValueError(f"dtype: the model is {hf_model.dtype}; name one of bf16, f16, f32")
         dtype = DTYPE_NAMES[hf_model.dtype]
     if dtype_name(dtype) not in TORCH_DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
+        raise ValueError(f"dtype: {dtype!r}, must be bf16, f16 or f32")
     if not revision:
         from .weights import weights_revision
 
@@ -148,7 +150,7 @@ def spec_of_files(
     attention_windows(decoder)
     short = dtype_name(dtype)
     if short not in TORCH_DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
+        raise ValueError(f"dtype: {dtype!r}, must be bf16, f16 or f32")
     if not revision:
         from .weights import files_revision
 
