@@ -271,8 +271,9 @@ int main(int argc, char** argv) {
   }
 
   raise_descriptor_limit();
+  precis::MachineRuntime runtime;
   auto service = Service::create(
-      *config, [&](EventLoop& loop) { return make_transport(loop, *config, *options); });
+      *config, runtime, [&](EventLoop& loop) { return make_transport(loop, *config, *options); });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
   return serve(**service, signals, [&] { return settle_again(app, flags); });

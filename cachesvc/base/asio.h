@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -23,7 +23,7 @@ struct AsioAccess {
 
 // Returns a Status with the message "`what`: <the system's message>". Success gives OK, an aborted
 // operation kCanceled, and a timeout kTimedOut. Every other error gives kUnavailable, also an
-// unknown host name, which may exist later. Defined in event_loop.cc.
+// unknown host name, which may exist later. Defined in asio_loop.cc.
 Status to_status(const boost::system::error_code& error, std::string_view what);
 
 }  // namespace precis

@@ -2,8 +2,18 @@
 #include "cachesvc/base/clock.h"
 
 #include <chrono>
+#include <thread>
 
 namespace precis {
+
+void Clock::sleep(std::chrono::nanoseconds time) const { std::this_thread::sleep_for(time); }
+
+bool Clock::wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, Time until,
+                 const std::function<bool()>& over) const {
+  if (until != Time::max()) return changed.wait_until(lock, until, over);
+  changed.wait(lock, over);
+  return true;
+}
 
 std::uint64_t SystemClock::unix_ms() const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();

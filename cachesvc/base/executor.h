@@ -1,29 +1,19 @@
 // A fixed-size pool of threads that takes work off the event loop. The service has one each for
-// compute, for changes of the store, for reads and for copies.
+// compute, for changes of the store, for reads and for copies. thread_executor.h implements it for
+// a machine; tests also run it in simulated time.
 #pragma once
 
 #include <cstddef>
 #include <functional>
-#include <memory>
-#include <string>
 
 namespace precis {
 
 class Executor {
  public:
-  // The threads' names begin with `name`.
-  Executor(std::string name, unsigned threads);
-  ~Executor();  // runs every posted function, then joins
-  Executor(const Executor&) = delete;
-  Executor& operator=(const Executor&) = delete;
-
+  virtual ~Executor() = default;  // runs every posted function first
   // Any thread. Runs fn on one of the pool's threads, in first-in-first-out order.
-  void post(std::function<void()> fn);
-  std::size_t queued() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  virtual void post(std::function<void()> fn) = 0;
+  virtual std::size_t queued() const = 0;
 };
 
 // Call it during work over many bytes, after each piece. If a request has called ask_to_yield()

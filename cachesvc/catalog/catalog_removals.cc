@@ -63,7 +63,7 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
   std::vector<SegmentId> left, done;  // left: parents first; done: children first
   Status status;
   for (bool first = true; status.ok(); first = false) {
-    if (!first) std::this_thread::sleep_for(kBetweenRemovals);
+    if (!first) clock_.sleep(kBetweenRemovals);
     std::lock_guard changing(changes_);
     const SegmentNode* const node = tree_.find(id);
     if (!node && !first) break;  // another request removed it

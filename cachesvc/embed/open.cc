@@ -28,8 +28,10 @@ Status check_no_address(const std::string& directory) {
 // A service and its thread. It stops when the last handle of the client is released.
 class EmbeddedService {
  public:
-  EmbeddedService(std::unique_ptr<Service> running, std::shared_ptr<LoopbackNet> net)
-      : service(std::move(running)),
+  EmbeddedService(std::unique_ptr<MachineRuntime> machine, std::unique_ptr<Service> running,
+                  std::shared_ptr<LoopbackNet> net)
+      : runtime(std::move(machine)),
+        service(std::move(running)),
         transport(make_loopback_client(service->loop(), std::move(net))),
         thread_([this] { service->run(); }) {}
   ~EmbeddedService() {
@@ -39,6 +41,7 @@ class EmbeddedService {
   EmbeddedService(const EmbeddedService&) = delete;
   EmbeddedService& operator=(const EmbeddedService&) = delete;
 
+  const std::unique_ptr<MachineRuntime> runtime;
   const std::unique_ptr<Service> service;
   const std::unique_ptr<ClientTransport> transport;  // destroyed before the service's loop
 
@@ -59,13 +62,14 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   config.compute_threads = options.threads;
   config.device = options.device;
   const std::shared_ptr<LoopbackNet> net = make_loopback_net();
-  PRECIS_ASSIGN(auto service, Service::create(config, [&](EventLoop& loop) {
+  auto runtime = std::make_unique<MachineRuntime>();
+  PRECIS_ASSIGN(auto service, Service::create(config, *runtime, [&](EventLoop& loop) {
                   return Result<std::unique_ptr<Transport>>(make_loopback_server(loop, net));
                 }));
-  auto embedded = std::make_shared<EmbeddedService>(std::move(service), net);
+  auto embedded = std::make_shared<EmbeddedService>(std::move(runtime), std::move(service), net);
   ConnectOptions within;
   within.page_mover = options.page_mover;
-  return attach(embedded, embedded->service->loop(), *embedded->transport,
+  return attach(embedded, *embedded->runtime, embedded->service->loop(), *embedded->transport,
                 embedded->service->address(), within);
 }
 

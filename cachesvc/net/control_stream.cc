@@ -73,10 +73,10 @@ void ControlStream::start(Handlers handlers) {
 
 void ControlStream::close(std::chrono::milliseconds patience) {
   if (socket_ && !ended_) flush();
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = loop_.clock().now() + patience;
   while (socket_ && !ended_ && !outgoing_.empty()) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-        deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - loop_.clock().now());
     pollfd wait{socket_->descriptor(), POLLOUT, 0};
     if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) <= 0) break;
     flush();
@@ -123,7 +123,7 @@ void ControlStream::receive() {
   thread_local std::array<std::byte, kReadBytes> scratch;
   if (turn_asked_) return;
   frames_left_ = kTurnFramesMax;
-  turn_ends_ = std::chrono::steady_clock::now() + kTurnTime;
+  turn_ends_ = loop_.clock().now() + kTurnTime;
   if (!unread_.empty() && watch_) {
     if (const Status status = take(std::exchange(unread_, {})); !status.ok()) return end(status);
     if (!unread_.empty()) return ask_for_turn();
@@ -213,7 +213,7 @@ void ControlStream::hand_out() {
   if (meter_ != nullptr) meter_->give_back(*this);
   const auto handlers = handlers_;
   if (handlers) handlers->on_frame(header_, std::exchange(body_, {}));
-  if (std::chrono::steady_clock::now() >= turn_ends_) frames_left_ = 0;
+  if (loop_.clock().now() >= turn_ends_) frames_left_ = 0;
 }
 
 void ControlStream::send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) {

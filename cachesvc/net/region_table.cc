@@ -61,7 +61,7 @@ void RegionTable::retire(std::uint64_t id) {
 void RegionTable::remove(std::uint64_t id) {
   std::unique_lock lock(mutex_);
   regions_.at(id).retired = true;
-  released_.wait(lock, [&] { return regions_.at(id).accesses == 0; });
+  clock_.wait(released_, lock, Clock::Time::max(), [&] { return regions_.at(id).accesses == 0; });
   regions_.erase(id);
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "cachesvc/base/clock.h"
 #include "precis/remote_region.h"
 #include "precis/status.h"
 #include "precis/view.h"
@@ -24,6 +25,8 @@ Status check_part(MutableBytes range, MutableBytes registered);
 // Thread-safe. The connection and its Exposures share it; either may be destroyed first.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:
+  // `clock` outlives it.
+  explicit RegionTable(const Clock& clock) : clock_(clock) {}
   // Permission to access a range of an exposed region. The end of the region waits for it.
   class Access {
    public:
@@ -59,6 +62,7 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   };
   void release(std::uint64_t id);
 
+  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable released_;
   std::unordered_map<std::uint64_t, Region> regions_;

@@ -13,7 +13,7 @@ void FairExecutor::add(Job job) {
     const double cost = job.cost;
     queue_.push(owner, std::move(job), cost);
   }
-  executor_.post([this] { run_one(); });
+  executor_->post([this] { run_one(); });
 }
 
 // One call is queued per job; a call picks its job only when it runs.

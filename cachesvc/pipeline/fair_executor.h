@@ -6,9 +6,9 @@
 #include <coroutine>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -21,7 +21,7 @@ namespace precis {
 
 class FairExecutor {
  public:
-  FairExecutor(std::string name, unsigned threads) : executor_(std::move(name), threads) {}
+  explicit FairExecutor(std::unique_ptr<Executor> threads) : executor_(std::move(threads)) {}
   FairExecutor(const FairExecutor&) = delete;
   FairExecutor& operator=(const FairExecutor&) = delete;
 
@@ -44,7 +44,8 @@ class FairExecutor {
   std::atomic<std::uint64_t> pieces_{0};
   std::mutex mutex_;
   FairQueue<Job> queue_;  // guarded by mutex_
-  Executor executor_;     // last: its destructor runs the posted work, which uses the members above
+  // Last: its destructor runs the posted work, which uses the members above.
+  std::unique_ptr<Executor> executor_;
 };
 
 // co_await in_turns(executor, loop, owner, piece): runs `piece` as post() does, and resumes on the

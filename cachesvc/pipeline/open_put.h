@@ -69,7 +69,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Status failure;  // the first error of any stage; it ends the put
   // When a request of any writer last succeeded, or was rejected for lack of memory. Other refused
   // requests do not count, so that they do not keep the put's memory.
-  std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+  Clock::Time heard{};
   std::size_t requests = 0;        // in progress
   std::size_t behind = 0;          // compressions and moves of records in progress
   std::function<void(bool)> idle;  // set while the commit waits until `behind` is 0

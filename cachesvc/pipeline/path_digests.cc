@@ -5,30 +5,24 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 namespace precis {
 namespace {
 
 constexpr std::size_t kPlaces = 1u << 14;  // slots; a million tokens in blocks of the default size
 
-// Seeded, because clients choose the tokens.
-std::size_t place_of(const Digest& before, std::span<const TokenId> block) {
-  static const std::uint64_t seed = [] {
-    std::random_device random;
-    return std::uint64_t{random()} << 32 | random();
-  }();
-  std::uint64_t chained = 0;
-  std::memcpy(&chained, before.bytes.data(), sizeof chained);
-  return XXH3_64bits_withSeed(block.data(), block.size_bytes(), seed ^ chained) % kPlaces;
-}
-
 }  // namespace
 
-PathDigests::PathDigests() : known_(kPlaces) {}
+PathDigests::PathDigests(std::uint64_t seed) : seed_(seed), known_(kPlaces) {}
+
+std::size_t PathDigests::slot_of(const Digest& before, std::span<const TokenId> block) const {
+  std::uint64_t chained = 0;
+  std::memcpy(&chained, before.bytes.data(), sizeof chained);
+  return XXH3_64bits_withSeed(block.data(), block.size_bytes(), seed_ ^ chained) % kPlaces;
+}
 
 const Digest& PathDigests::digest_of(const Digest& before, std::span<const TokenId> block) {
-  Known& here = known_[place_of(before, block)];
+  Known& here = known_[slot_of(before, block)];
   if (here.count != block.size() || here.before != before ||
       !std::equal(block.begin(), block.end(), here.tokens.begin())) {
     here.before = before;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,7 +16,8 @@ namespace precis {
 // For one thread. Takes 5 MiB. If several blocks map to one slot, it keeps the last one.
 class PathDigests {
  public:
-  PathDigests();
+  // `seed` is random and secret, because clients choose the tokens.
+  explicit PathDigests(std::uint64_t seed);
   // As precis::hash_path().
   TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
   // Continues to hash where `path.blocks` ends: at least one block, then at most `tokens_max`
@@ -34,8 +36,10 @@ class PathDigests {
     std::uint32_t count = 0;  // tokens in the block; 0: the slot is empty
     std::array<TokenId, kTokensMax> tokens;
   };
+  std::size_t slot_of(const Digest& before, std::span<const TokenId> block) const;
   const Digest& digest_of(const Digest& before, std::span<const TokenId> block);
 
+  const std::uint64_t seed_;
   std::vector<Known> known_;
   std::uint64_t hashed_ = 0;
 };

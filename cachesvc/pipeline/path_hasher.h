@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -25,7 +26,9 @@ class PathHasher {
   static constexpr std::size_t kHereTokensMax = 64u << 10;
   static constexpr std::size_t kHereHashedMax = 32u << 10;  // tokens that were not cached
 
-  explicit PathHasher(EventLoop& loop) : loop_(loop), room_(loop) {}
+  // `thread`: of one thread. `seed`: of the digests' cache.
+  PathHasher(EventLoop& loop, std::unique_ptr<Executor> thread, std::uint64_t seed)
+      : loop_(loop), room_(loop), here_(seed), there_(seed), turns_(std::move(thread)) {}
 
   // Refuses a path of too many blocks. Call it before with(), which allocates memory for all
   // digests.
@@ -62,7 +65,7 @@ class PathHasher {
   DigestRoom room_;
   PathDigests here_;   // for the loop
   PathDigests there_;  // for the one thread of turns_
-  FairExecutor turns_{"paths", 1};
+  FairExecutor turns_;
 };
 
 }  // namespace precis

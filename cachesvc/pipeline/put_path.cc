@@ -36,7 +36,7 @@ Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg:
   put->failure = room.status();
   put->joint->begun(room.status());
   PRECIS_CO_ASSIGN(put->room, std::move(room));
-  put->heard = std::chrono::steady_clock::now();
+  put->heard = parts_.clock.now();
   co_return put;
 }
 
@@ -63,7 +63,7 @@ Status PutPath::abort(OpenPut& put) {
   return {};
 }
 
-bool PutPath::is_silent(const OpenPut& put, std::chrono::steady_clock::time_point since) {
+bool PutPath::is_silent(const OpenPut& put, Clock::Time since) {
   return put.requests == 0 && put.heard < since;
 }
 
@@ -77,7 +77,7 @@ Task<Status> PutPath::push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   }
   // A piece that got no memory in time may be pushed again, so it counts as activity of the put.
   if (taken.ok() || taken.code() == StatusCode::kRejected) {
-    put->heard = std::chrono::steady_clock::now();
+    put->heard = parts_.clock.now();
   }
   memory_.free_failed(*put);
   co_return taken;
@@ -137,7 +137,7 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<OpenPut> put,
   PRECIS_CO_TRY(put->failure);
   auto info = co_await put->joint->agree(
       writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
-  if (info.ok()) put->heard = std::chrono::steady_clock::now();
+  if (info.ok()) put->heard = parts_.clock.now();
   memory_.free_failed(*put);
   // A repeated request may ask for stronger durability than the commit had.
   if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));

@@ -32,7 +32,7 @@ class PutPath {
   Status abort(OpenPut& put);
   // Whether no request of the put is in progress, and none has counted since `since`
   // (OpenPut::heard).
-  static bool is_silent(const OpenPut& put, std::chrono::steady_clock::time_point since);
+  static bool is_silent(const OpenPut& put, Clock::Time since);
   // Whether no layer is being compressed and no records are being moved.
   bool idle() const { return memory_.idle(); }
 

@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/restore_rate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -8,17 +9,19 @@ namespace precis {
 namespace {
 
 constexpr std::size_t kProbeBytes = 8u << 20;  // beyond the private caches of one core
+constexpr double kProbeSecondsMin = 1e-6;      // a clock may be coarse
 constexpr double kNewShare = 0.2;              // the weight of a new measurement in the average
 constexpr std::uint64_t kWorthMeasuring = 64u << 10;  // latency dominates smaller gets
 
 }  // namespace
 
-RestoreRate::RestoreRate() {
+RestoreRate::RestoreRate(const Clock& clock) {
   std::vector<char> from(kProbeBytes, 1), to(kProbeBytes, 2);
-  const auto began = std::chrono::steady_clock::now();
+  const auto began = clock.now();
   std::memcpy(to.data(), from.data(), kProbeBytes);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  const double rate = to[kProbeBytes / 2] * static_cast<double>(kProbeBytes) / took.count();
+  const std::chrono::duration<double> took = clock.now() - began;
+  const double rate = to[kProbeBytes / 2] * static_cast<double>(kProbeBytes) /
+                      std::max(took.count(), kProbeSecondsMin);
   served_.bytes_per_second = rate;
   cold_.bytes_per_second = rate;
 }

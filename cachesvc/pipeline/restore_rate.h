@@ -6,12 +6,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "cachesvc/base/clock.h"
+
 namespace precis {
 
 class RestoreRate {
  public:
   // Times a copy of a few MiB.
-  RestoreRate();
+  explicit RestoreRate(const Clock& clock);
 
   // Thread-safe.
   void served(std::uint64_t bytes, double seconds) { update(served_, bytes, seconds); }

@@ -53,7 +53,8 @@ Result<std::string> accept_loss(const Config& config, std::uint64_t changes) {
   PRECIS_ASSIGN(Audit::Sink sink, Audit::Sink::open(config.audit_log));
   Log log(level);
   Metrics metrics;
-  Audit audit(log, metrics);  // its destructor waits until the line is written
+  MachineRuntime runtime;
+  Audit audit(log, metrics, runtime);  // its destructor waits until the line is written
   audit.use(std::move(sink));
   std::optional<std::uint64_t> before;
   auto given_up = give_up(config.data_dir, changes, before);

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -19,12 +18,6 @@
 
 namespace precis {
 namespace {
-
-std::uint64_t now_unix_ms() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-}
 
 // "2026-11-25T00:00:00.123Z"
 std::string time_text(std::uint64_t unix_ms) {
@@ -103,20 +96,19 @@ Result<Audit::Sink> Audit::Sink::open(const std::string& path) {
   return sink;
 }
 
-const Clock& Audit::machine_clock() {
-  static const SystemClock clock;
-  return clock;
-}
-
-Audit::Audit(Log& log, Metrics& metrics, const Clock& clock)
-    : log_(log), metrics_(metrics), limit_(clock) {}
+Audit::Audit(Log& log, Metrics& metrics, Runtime& runtime)
+    : log_(log),
+      metrics_(metrics),
+      clock_(runtime.clock()),
+      limit_(clock_),
+      thread_(runtime.make_executor("audit", 1)) {}
 
 // The thread ends first, after writing the waiting lines.
 Audit::~Audit() { post_all(limit_.due(/*all=*/true)); }
 
 void Audit::use(Sink sink) {
   on_ = sink.fd_ >= 0;
-  thread_.post([this, sink = std::move(sink)] {
+  thread_->post([this, sink = std::move(sink)] {
     sink_ = sink;
     torn_ = failed_ = false;
   });
@@ -124,7 +116,7 @@ void Audit::use(Sink sink) {
 
 void Audit::write(const AuditWho& who, const AuditEvent& event) {
   if (!on_) return;
-  std::string line = audit_line(who, event, now_unix_ms());
+  std::string line = audit_line(who, event, clock_.unix_ms());
   if (!event.outcome.ok()) {
     const std::lock_guard lock(mutex_);
     if (!limit_.take(who, event, line.size())) {
@@ -146,7 +138,7 @@ void Audit::tell_suppressed() {
 
 void Audit::post_all(const std::vector<AuditLimit::Line>& lines) {
   if (!on_) return;
-  for (const auto& [who, event] : lines) post(audit_line(who, event, now_unix_ms()));
+  for (const auto& [who, event] : lines) post(audit_line(who, event, clock_.unix_ms()));
 }
 
 void Audit::post(std::string line) {
@@ -156,7 +148,7 @@ void Audit::post(std::string line) {
     ++metrics_.audit_lost;
     return;
   }
-  thread_.post([this, line = std::move(line)] {
+  thread_->post([this, line = std::move(line)] {
     write_out(line);
     --waiting_;
   });
@@ -175,7 +167,7 @@ void Audit::tell_lost() {
   const std::uint64_t lost = lost_.exchange(0);
   const AuditEvent gap{
       .what = "Lost", .of = std::to_string(lost) + " lines", .outcome = Status::rejected("")};
-  if (!append(audit_line({}, gap, now_unix_ms()) + "\n")) lost_ += lost;
+  if (!append(audit_line({}, gap, clock_.unix_ms()) + "\n")) lost_ += lost;
 }
 
 bool Audit::append(std::string text) {

@@ -11,11 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "cachesvc/base/clock.h"
 #include "cachesvc/base/descriptor.h"
-#include "cachesvc/base/executor.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/metrics.h"
+#include "cachesvc/base/runtime.h"
 #include "cachesvc/server/audit_event.h"
 #include "cachesvc/server/audit_limit.h"
 #include "precis/status.h"
@@ -47,7 +46,7 @@ class Audit {
     std::shared_ptr<Descriptor> owned_;  // null for stderr
   };
 
-  Audit(Log& log, Metrics& metrics, const Clock& clock = machine_clock());
+  Audit(Log& log, Metrics& metrics, Runtime& runtime);
   ~Audit();  // writes all waiting lines, and the numbers of suppressed refusals
 
   // Lines go to `sink` from the next one on, and the previous sink is closed. This also ends the
@@ -59,7 +58,6 @@ class Audit {
   void tell_suppressed();
 
  private:
-  static const Clock& machine_clock();
   void post(std::string line);
   void post_all(const std::vector<AuditLimit::Line>& lines);
   void write_out(const std::string& line);
@@ -68,6 +66,7 @@ class Audit {
 
   Log& log_;
   Metrics& metrics_;
+  const Clock& clock_;
   std::atomic<bool> on_{false};
   std::atomic<std::size_t> waiting_{0};
   std::atomic<std::uint64_t> lost_{0};  // lost lines that are not yet reported
@@ -77,7 +76,7 @@ class Audit {
   Sink sink_;
   bool torn_ = false;    // the last line is incomplete
   bool failed_ = false;  // the last write failed and is in the log
-  Executor thread_{"audit", 1};
+  std::unique_ptr<Executor> thread_;
 };
 
 }  // namespace precis

@@ -1,7 +1,5 @@
 #include "cachesvc/server/disk_watch.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <utility>
 
@@ -12,20 +10,23 @@ constexpr std::chrono::seconds kLookEvery{1};
 
 }  // namespace
 
-DiskWatch::DiskWatch(Store& store, Log& log) : store_(store), log_(log) {
+DiskWatch::DiskWatch(Store& store, Log& log, EventLoop& loop, Runtime& runtime)
+    : store_(store), log_(log), loop_(loop), thread_(runtime.make_executor("disk-watch", 1)) {
   look();
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    ::pthread_setname_np(::pthread_self(), "disk-watch");
-    std::unique_lock lock(mutex_);
-    while (!wake_.wait_for(lock, stop, kLookEvery, [&] { return stop.stop_requested(); })) {
-      lock.unlock();
-      look();
-      lock.lock();
-    }
-  });
+  look_later();
 }
 
-DiskWatch::~DiskWatch() = default;
+void DiskWatch::look_later() {
+  timer_ = loop_.after(kLookEvery, [this] {
+    const auto fired = std::move(timer_);  // lives until the end of its own call
+    look_later();
+    if (looking_.exchange(true)) return;
+    thread_->post([this] {
+      look();
+      looking_ = false;
+    });
+  });
+}
 
 StoreHealth DiskWatch::health() const {
   const std::lock_guard lock(mutex_);

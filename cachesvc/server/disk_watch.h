@@ -1,22 +1,23 @@
-// Checks the store's disk every second, on its own thread. A condition that concerns an operator is
-// logged once when it begins and once when it ends. The store's statistics are those of the last
-// check.
+// Checks the store's disk every second, on a thread of its own. A condition that concerns an
+// operator is logged once when it begins and once when it ends. The store's statistics are those of
+// the last check.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
+#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "cachesvc/base/log.h"
+#include "cachesvc/base/runtime.h"
 #include "cachesvc/store/store.h"
 
 namespace precis {
 
 class DiskWatch {
  public:
-  // Both must outlive it. The first check is done when the constructor returns.
-  DiskWatch(Store& store, Log& log);
-  ~DiskWatch();
+  // All must outlive it. The first check is done when the constructor returns; later ones need the
+  // loop to run.
+  DiskWatch(Store& store, Log& log, EventLoop& loop, Runtime& runtime);
 
   // Any thread. The result of the last check, so that frequent calls cost no disk access.
   StoreHealth health() const;
@@ -24,14 +25,17 @@ class DiskWatch {
 
  private:
   void look();
+  void look_later();
 
   Store& store_;
   Log& log_;
   mutable std::mutex mutex_;
-  std::condition_variable_any wake_;
-  StoreHealth health_;   // guarded by mutex_
-  StoreStats stats_;     // guarded by mutex_
-  std::jthread thread_;  // last member: it uses all of the above
+  StoreHealth health_;  // guarded by mutex_
+  StoreStats stats_;    // guarded by mutex_
+  EventLoop& loop_;
+  std::atomic<bool> looking_{false};  // a check is in progress
+  std::unique_ptr<EventLoop::Timer> timer_;
+  std::unique_ptr<Executor> thread_;  // last member: it uses all of the above
 };
 
 }  // namespace precis

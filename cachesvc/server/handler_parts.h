@@ -35,6 +35,7 @@ struct HandlerParts {
   PayloadMemory& memory;
   Admission& admission;
   Metrics& metrics;
+  const Clock& clock;
   Log& log;
   Audit& audit;
   LogLimiter& refused;  // limits log lines about refused requests

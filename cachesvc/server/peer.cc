@@ -117,7 +117,7 @@ void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
                                 {"why", "nothing was heard of them while others wait for memory"}});
   }
   const auto since = connection_->stalled_since();
-  if (since && std::chrono::steady_clock::now() - *since > silence) {
+  if (since && parts_.clock.now() - *since > silence) {
     shed("its transfers move too little while others wait for memory");
   }
 }

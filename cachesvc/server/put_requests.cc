@@ -46,7 +46,7 @@ Result<std::shared_ptr<OpenPut>> PutRequests::find(std::uint64_t put) const {
 }
 
 std::size_t PutRequests::give_up_silent(std::chrono::steady_clock::duration silence) {
-  const auto since = std::chrono::steady_clock::now() - silence;
+  const auto since = caller_.parts.clock.now() - silence;
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
     OpenPut& put = *row.second.put;
     if (!PutPath::is_silent(put, since) || !path_.abort(put).ok()) return false;

@@ -66,17 +66,19 @@ Status with_next_step(const Status& status, const std::string& dir) {
 }  // namespace
 
 struct Service::Impl {
-  explicit Impl(const Config& c, Log::Level level)
-      : config(c),
+  Impl(const Config& c, Runtime& r, Log::Level level)
+      : runtime(r),
+        config(c),
         log(level),
-        audit(log, metrics),
+        audit(log, metrics, r),
         tenants(c.tenants),
         admission({c.max_requests, c.max_message_bytes, c.max_puts}, c.tenants) {}
 
   // In order of dependency; destroyed from last to first.
+  Runtime& runtime;
   Config config;
   Log log;
-  SystemClock clock;
+  const Clock& clock{runtime.clock()};
   Metrics metrics;
   Audit audit;
   Tenants tenants;
@@ -84,7 +86,8 @@ struct Service::Impl {
   Admission admission;
   Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log}};
   LogLimiter requests;  // limits the log of refused requests
-  EventLoop loop;
+  const std::unique_ptr<EventLoop> own_loop{runtime.make_loop()};
+  EventLoop& loop{*own_loop};
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Arena::Buffer> zeros;
   std::unique_ptr<HotTier> hot_tier;
@@ -94,16 +97,16 @@ struct Service::Impl {
   KnownLoss loss;
   std::unique_ptr<Catalog> catalog;
   std::unique_ptr<kernels::Backend> backend;
-  RestoreRate rate;
-  PathHasher paths{loop};
+  RestoreRate rate{clock};
+  PathHasher paths{loop, runtime.make_executor("paths", 1), runtime.random()};
   FairTurns turns{loop, clock};
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // one thread for each compressor of the backend
-  FairExecutor storage{"storage", kStorageThreads};
-  FairExecutor reads{"reads", kReadThreads};
+  FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
+  FairExecutor reads{runtime.make_executor("reads", kReadThreads)};
   std::unique_ptr<Projections> projections;
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
@@ -119,8 +122,8 @@ struct Service::Impl {
   std::atomic<bool> sweeping = false;  // a sweep of leases is in progress
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
-  Status open();
-  Status open_store();
+  Status open(const OpenStore& open_store);
+  Status open_store(const OpenStore& open_store);
   void wire();
   Status listen();
   void watch_pressure();
@@ -131,14 +134,15 @@ struct Service::Impl {
 
 // ---- building -----------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Service>> Service::create(const Config& config,
-                                                 const MakeTransport& make_transport) {
+Result<std::unique_ptr<Service>> Service::create(const Config& config, Runtime& runtime,
+                                                 const MakeTransport& make_transport,
+                                                 const OpenStore& open_store) {
   PRECIS_TRY(config.validate());
   PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
-  auto impl = std::make_unique<Impl>(config, level);
+  auto impl = std::make_unique<Impl>(config, runtime, level);
   PRECIS_ASSIGN(Audit::Sink sink, Audit::Sink::open(config.audit_log));
   impl->audit.use(std::move(sink));
-  PRECIS_TRY(impl->open());
+  PRECIS_TRY(impl->open(open_store));
   PRECIS_ASSIGN(impl->transport, make_transport(impl->loop));
   PRECIS_ASSIGN(impl->registration, impl->transport->register_memory(impl->arena->memory()));
   impl->wire();
@@ -146,27 +150,26 @@ Result<std::unique_ptr<Service>> Service::create(const Config& config,
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
 
-Status Service::Impl::open() {
+Status Service::Impl::open(const OpenStore& open_disk) {
   const std::uint64_t memory_bytes = config.resolved_memory_bytes();
   PRECIS_ASSIGN(arena, Arena::create(memory_bytes));
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
   hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
-  PRECIS_TRY(with_next_step(open_store(), config.data_dir));
+  PRECIS_TRY(with_next_step(open_store(open_disk), config.data_dir));
   PRECIS_ASSIGN(backend, choose_backend(config, arena->memory(), log));
-  compute = std::make_unique<Executor>("compute", backend->compressors());
+  compute = runtime.make_executor("compute", backend->compressors());
   return {};
 }
 
-Status Service::Impl::open_store() {
+Status Service::Impl::open_store(const OpenStore& open_disk) {
   close_data_dir(log, config.data_dir);
-  PRECIS_ASSIGN(store,
-                open_disk_store(config.data_dir,
-                                {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
-                                 .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
-                                 .min_free_bytes = config.min_free_bytes}));
+  PRECIS_ASSIGN(store, open_disk(config.data_dir,
+                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
+                                  .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
+                                  .min_free_bytes = config.min_free_bytes}));
   warn_of_raised_mark(log, config);
-  disk_watch = std::make_unique<DiskWatch>(*store, log);
+  disk_watch = std::make_unique<DiskWatch>(*store, log, loop, runtime);
   loss = warn_of_loss(log, *store);
   const std::uint64_t kept_bytes_max =
       std::max<std::uint64_t>(kKeptBytesLeast, arena->memory().size() / kKeptShare);
@@ -223,6 +226,7 @@ void Service::Impl::wire() {
                    *memory,
                    admission,
                    metrics,
+                   clock,
                    log,
                    audit,
                    requests,

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "cachesvc/base/config.h"
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/runtime.h"
+#include "cachesvc/store/extent_store.h"
 #include "cachesvc/transport/transport.h"
 
 namespace precis {
@@ -16,11 +17,14 @@ class Service {
  public:
   // Builds the transport on the service's loop.
   using MakeTransport = std::function<Result<std::unique_ptr<Transport>>(EventLoop&)>;
+  using OpenStore = std::function<Result<std::unique_ptr<Store>>(const std::string& dir,
+                                                                 const ExtentStoreOptions&)>;
 
   // Opens the data directory, allocates the memory, and listens on config.listen, which the
-  // transport interprets.
-  static Result<std::unique_ptr<Service>> create(const Config& config,
-                                                 const MakeTransport& make_transport);
+  // transport interprets. `runtime` outlives the service.
+  static Result<std::unique_ptr<Service>> create(const Config& config, Runtime& runtime,
+                                                 const MakeTransport& make_transport,
+                                                 const OpenStore& open_store = open_disk_store);
   ~Service();
 
   const std::string& address() const;  // the bound address

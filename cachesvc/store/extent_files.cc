@@ -218,7 +218,7 @@ Status ExtentFiles::check() {
 // its stamp is that old.
 Status ExtentFiles::check_names() {
   constexpr std::chrono::seconds kStampStep{1};
-  const auto now = std::chrono::steady_clock::now();
+  const auto now = SystemClock().now();
   const std::optional<std::uint64_t> stamp = pool_.folder().stamp();
   std::vector<std::uint32_t> missing;
   bool is_settled = false;

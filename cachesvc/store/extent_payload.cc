@@ -1,5 +1,6 @@
 // Payload in append-only files. Values are written by one thread in the order of arrival. A file is
 // removed, and a range punched, only when no crash can bring back a row that names a value there.
+#include <future>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -57,6 +58,11 @@ class ExtentPayload final : public PayloadStore {
   }
   void then(std::function<void()> fn, std::weak_ptr<const void> fn_owner) override {
     writer_.then(std::move(fn), std::move(fn_owner));
+  }
+  void settle() override {
+    const auto reached = std::make_shared<std::promise<void>>();
+    writer_.then([reached = reached.get()] { reached->set_value(); }, reached);
+    reached->get_future().wait();
   }
   Status sync() override { return files_->sync(); }
 

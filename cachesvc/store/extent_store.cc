@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/store/joined_store.h"
 #include "cachesvc/store/numbered_rows.h"
 #include "cachesvc/store/rocksdb_store.h"
@@ -16,7 +17,10 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<RowStore> rows,
   const OpenPayload open = [&](std::span<const Extent> live) {
     return open_extent_payload(std::move(folder), live, options, guard);
   };
-  return join_store(std::move(rows), open, options.write_behind_bytes, options.tidy_after, guard);
+  static const SystemClock clock;  // this store runs on a machine only
+  return join_store(std::move(rows), open, options.write_behind_bytes,
+                    {std::make_unique<ThreadExecutor>("tidier", 1), clock, options.tidy_after},
+                    guard);
 }
 
 Result<std::unique_ptr<Store>> open_disk_store(const std::string& dir,

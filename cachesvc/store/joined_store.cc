@@ -17,11 +17,11 @@ namespace {
 class JoinedStore final : public Store, private PayloadOwner {
  public:
   JoinedStore(std::unique_ptr<RowStore> rows, std::unique_ptr<PayloadStore> payload,
-              PayloadIndex::Map places, std::uint64_t write_behind_bytes,
-              std::chrono::milliseconds tidy_after, std::shared_ptr<SpaceGuard> guard)
+              PayloadIndex::Map places, std::uint64_t write_behind_bytes, Tidying tidying,
+              std::shared_ptr<SpaceGuard> guard)
       : guard_(std::move(guard)),
         rows_(std::move(rows)),
-        tidier_(tidy_after),
+        tidier_(std::move(tidying.thread), tidying.clock, tidying.after),
         payload_(std::move(payload)),
         doubtful_(rows_->doubt().has_value()),
         index_(*payload_, std::move(places)),
@@ -246,8 +246,7 @@ class JoinedStore final : public Store, private PayloadOwner {
 }  // namespace
 
 Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const OpenPayload& open,
-                                          std::uint64_t write_behind_bytes,
-                                          std::chrono::milliseconds tidy_after,
+                                          std::uint64_t write_behind_bytes, Tidying tidying,
                                           std::shared_ptr<SpaceGuard> guard) {
   PayloadIndex::Map places;
   std::vector<Extent> live;
@@ -263,9 +262,9 @@ Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const 
   // Bytes that an earlier process left in the page cache are durable from here on.
   PRECIS_TRY(payload->sync());
   PRECIS_TRY(rows->harden());
-  return std::unique_ptr<Store>(std::make_unique<JoinedStore>(std::move(rows), std::move(payload),
-                                                              std::move(places), write_behind_bytes,
-                                                              tidy_after, std::move(guard)));
+  return std::unique_ptr<Store>(
+      std::make_unique<JoinedStore>(std::move(rows), std::move(payload), std::move(places),
+                                    write_behind_bytes, std::move(tidying), std::move(guard)));
 }
 
 }  // namespace precis

@@ -17,6 +17,8 @@
 #include <memory>
 #include <span>
 
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/executor.h"
 #include "cachesvc/store/payload_store.h"
 #include "cachesvc/store/space_guard.h"
 #include "cachesvc/store/store.h"
@@ -28,11 +30,14 @@ using OpenPayload =
     std::function<Result<std::unique_ptr<PayloadStore>>(std::span<const Extent> live)>;
 
 // Nothing else may write to `rows`. At most `write_behind_bytes` of payload are acknowledged before
-// they are written. `tidy_after`: delay from a removal to the search for reclaimable space. `guard`
-// may be null; it watches the disk of both.
+// they are written. `guard` may be null; it watches the disk of both.
+struct Tidying {
+  std::unique_ptr<Executor> thread;  // one thread, for searches for reclaimable space
+  const Clock& clock;
+  std::chrono::milliseconds after;  // delay from a removal to the search
+};
 Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const OpenPayload& open,
-                                          std::uint64_t write_behind_bytes,
-                                          std::chrono::milliseconds tidy_after,
+                                          std::uint64_t write_behind_bytes, Tidying tidying,
                                           std::shared_ptr<SpaceGuard> guard = nullptr);
 
 }  // namespace precis

@@ -1,4 +1,5 @@
 #include "cachesvc/store/numbered_rows.h"
+#include "cachesvc/base/clock.h"
 
 #include <algorithm>
 #include <array>
@@ -31,12 +32,6 @@ Result<std::uint64_t> stored_number(RowStore& rows) {
   return number;
 }
 
-std::uint64_t unix_ms() {
-  using namespace std::chrono;
-  const auto since = system_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(duration_cast<milliseconds>(since).count());
-}
-
 // The doubt about the rows' recovery, including earlier ones, and whether this opening added to it.
 struct Judgement {
   std::optional<RecoveryDoubt> doubt;
@@ -47,7 +42,7 @@ Judgement judge(const AckRecord::Before& before, std::uint64_t found) {
   const bool record_lost = before.is_damaged || (before.is_new && found > 0);
   const std::uint64_t lost = before.expected > found ? before.expected - found : 0;
   if (lost == 0 && !record_lost) return {before.doubt};
-  RecoveryDoubt doubt = before.doubt.value_or(RecoveryDoubt{0, unix_ms(), false});
+  RecoveryDoubt doubt = before.doubt.value_or(RecoveryDoubt{0, SystemClock().unix_ms(), false});
   doubt.lost_changes += lost;
   doubt.record_lost = doubt.record_lost || record_lost;
   return {doubt, true};

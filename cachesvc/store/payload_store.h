@@ -97,6 +97,9 @@ class PayloadStore {
   // Runs `fn` on the store's thread once all values staged before are written or failed; skips `fn`
   // if `fn_owner` is gone by then. Never blocks.
   virtual void then(std::function<void()> fn, std::weak_ptr<const void> fn_owner) = 0;
+  // [blocking] Returns once all values staged before are written or failed, and all functions
+  // passed to then() before have run.
+  virtual void settle() = 0;
   // After OK, everything written before survives a crash of the machine. A failure is reported as
   // long as values that it may have lost are live.
   virtual Status sync() = 0;

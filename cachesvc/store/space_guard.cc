@@ -26,7 +26,7 @@ Status SpaceGuard::admit(WriteUse use, std::uint64_t size_bytes) {
       if (has(payload_floor())) return {};
       tight_ = true;  // also if only a large value does not fit
       refused_bytes_ = size_bytes;
-      refused_at_ = std::chrono::steady_clock::now();
+      refused_at_ = SystemClock().now();
       break;
     }
     case WriteUse::kRows:
@@ -75,7 +75,7 @@ Result<SpaceGuard::Room> SpaceGuard::measure() {
 
 void SpaceGuard::note_stored() {
   const std::lock_guard lock(mutex_);
-  if (std::chrono::steady_clock::now() - refused_at_ >= calm_) refused_bytes_ = 0;
+  if (SystemClock().now() - refused_at_ >= calm_) refused_bytes_ = 0;
 }
 
 std::uint64_t SpaceGuard::payload_floor() const {

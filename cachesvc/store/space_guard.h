@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "cachesvc/base/clock.h"
 #include "cachesvc/store/disk_budget.h"
 #include "cachesvc/store/files.h"
 #include "precis/status.h"

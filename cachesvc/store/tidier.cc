@@ -1,29 +1,27 @@
 #include "cachesvc/store/tidier.h"
 
-#include <pthread.h>
-
-#include <utility>
-
 namespace precis {
 
+// Files may be sparse and the disk full.
 void Tidier::start(std::function<bool(const std::stop_token&)> tidy) {
   tidy_ = std::move(tidy);
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  wake(/*failed=*/true);
 }
 
 void Tidier::stop() {
-  thread_.request_stop();
-  thread_.join();
+  stop_.request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_.notify_one();
+  }
+  thread_.reset();
 }
 
 void Tidier::wake(bool failed) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (untidy_ && (failing_ || !failed)) return;  // already awake
-    untidy_ = true;
-    failing_ = failing_ || failed;
-  }
-  wanted_.notify_one();
+  const std::lock_guard lock(mutex_);
+  untidy_ = true;
+  if (failed && !std::exchange(failing_, true)) wanted_.notify_one();
+  if (!std::exchange(running_, true)) thread_->post([this] { run(); });
 }
 
 void Tidier::there_is_room() {
@@ -31,11 +29,12 @@ void Tidier::there_is_room() {
   failing_ = false;
 }
 
-void Tidier::run(const std::stop_token& stop) {
-  ::pthread_setname_np(::pthread_self(), "tidier");
+void Tidier::run() {
+  const std::stop_token stop = stop_.get_token();
   std::unique_lock lock(mutex_);
-  while (wanted_.wait(lock, stop, [this] { return untidy_; })) {
-    wanted_.wait_for(lock, stop, delay_, [this] { return failing_; });
+  while (untidy_ && !stop.stop_requested()) {
+    clock_.wait(wanted_, lock, clock_.now() + delay_,
+                [&] { return failing_ || stop.stop_requested(); });
     untidy_ = false;
     lock.unlock();
     while (!stop.stop_requested() && tidy_(stop)) {
@@ -43,6 +42,7 @@ void Tidier::run(const std::stop_token& stop) {
     ++passes_;
     lock.lock();
   }
+  running_ = false;
 }
 
 }  // namespace precis

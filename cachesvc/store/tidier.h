@@ -7,16 +7,22 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <stop_token>
-#include <thread>
+#include <utility>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/executor.h"
 
 namespace precis {
 
 // Thread-safe, except start() and stop().
 class Tidier {
  public:
-  explicit Tidier(std::chrono::milliseconds delay) : delay_(delay) {}
+  // `thread`: of one thread.
+  Tidier(std::unique_ptr<Executor> thread, const Clock& clock, std::chrono::milliseconds delay)
+      : clock_(clock), delay_(delay), thread_(std::move(thread)) {}
 
   // Starts with a pass. A pass calls `tidy` until it returns false: nothing is left to do, or a
   // failure, for example on a full disk, prevents progress until the next pass.
@@ -31,16 +37,19 @@ class Tidier {
   std::uint64_t passes() const { return passes_; }
 
  private:
-  void run(const std::stop_token& stop);
+  void run();
 
+  const Clock& clock_;
   const std::chrono::milliseconds delay_;
   std::function<bool(const std::stop_token&)> tidy_;
   std::atomic<std::uint64_t> passes_ = 0;
   std::mutex mutex_;
-  std::condition_variable_any wanted_;
-  // Guarded by mutex_. True at first: files may be sparse and the disk full.
-  bool untidy_ = true, failing_ = true;
-  std::jthread thread_;  // last: it uses all of the above
+  std::condition_variable wanted_;
+  // Guarded by mutex_.
+  bool untidy_ = false, failing_ = false;
+  bool running_ = false;  // run() is posted, or runs
+  std::stop_source stop_;
+  std::unique_ptr<Executor> thread_;  // last: it uses all of the above
 };
 
 }  // namespace precis

@@ -1,7 +1,6 @@
 #include "cachesvc/store/write_behind.h"
 
 #include <algorithm>
-#include <future>
 #include <set>
 #include <string>
 #include <utility>
@@ -93,15 +92,9 @@ std::shared_lock<std::shared_mutex> WriteBehind::while_none_waits() {
   return held;
 }
 
-void WriteBehind::wait_for_staged() {
-  const auto reached = std::make_shared<std::promise<void>>();
-  payload_.then([reached = reached.get()] { reached->set_value(); }, reached);
-  reached->get_future().wait();
-}
-
 WriteBehind::CaughtUp WriteBehind::catch_up() {
   std::unique_lock held(order_);
-  wait_for_staged();  // all remaining changes have failed
+  payload_.settle();  // all remaining changes have failed
   std::vector<std::shared_ptr<Change>> failed;
   {
     std::lock_guard lock(mutex_);
@@ -114,7 +107,7 @@ WriteBehind::CaughtUp WriteBehind::catch_up() {
     }
     settle_later(change);
   }
-  wait_for_staged();
+  payload_.settle();
   std::lock_guard lock(mutex_);
   return {std::move(held), backlog_.first_failure()};
 }

@@ -58,7 +58,6 @@ class WriteBehind {
  private:
   void settle_later(const std::shared_ptr<Change>& change);
   void settle(const std::shared_ptr<Change>& change);
-  void wait_for_staged();
   // Callers hold mutex_ for the functions below.
   bool make_room_for(const Change& change);
   void keep_what_is_replaced(Change& change);

@@ -94,15 +94,17 @@ void copy_chunk(const BulkChunk& chunk, MutableBytes there) {
   }
 }
 
-BulkQueue::BulkQueue(BulkLimits limits, Move move)
-    : state_(std::make_shared<State>(State{limits, std::move(move), {}, 0, {}, 0, false, {}})) {}
+BulkQueue::BulkQueue(const Clock& clock, BulkLimits limits, Move move)
+    : state_(
+          std::make_shared<State>(State{clock, limits, std::move(move), {}, 0, {}, 0, false, {}})) {
+}
 
 BulkQueue::~BulkQueue() { fail(Status::canceled("the connection was closed on this side")); }
 
 void BulkQueue::add(std::shared_ptr<BulkTransfer> transfer) {
   if (!state_->failed.ok() || !transfer->has_next()) return transfer->settle(state_->failed);
   if (state_->under_way == 0) {
-    state_->last_step = std::chrono::steady_clock::now();
+    state_->last_step = state_->clock.now();
     state_->moved_since = 0;
   }
   state_->queue.push_back(std::move(transfer));
@@ -115,7 +117,7 @@ void BulkQueue::fail(const Status& status) {
   for (const auto& transfer : std::exchange(state_->queue, {})) transfer->settle(status);
 }
 
-std::optional<std::chrono::steady_clock::time_point> BulkQueue::stalled_since() const {
+std::optional<Clock::Time> BulkQueue::stalled_since() const {
   if (state_->under_way == 0) return {};
   return state_->last_step;
 }
@@ -136,7 +138,7 @@ void BulkQueue::pump(const std::shared_ptr<State>& state) {
       --state->under_way;
       state->moved_since += size;
       if (state->moved_since >= kStepBytes) {
-        state->last_step = std::chrono::steady_clock::now();
+        state->last_step = state->clock.now();
         state->moved_since = 0;
       }
       transfer->finish(status);

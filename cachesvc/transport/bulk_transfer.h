@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "cachesvc/base/clock.h"
 #include "cachesvc/transport/transport.h"
 
 namespace precis {
@@ -83,7 +84,7 @@ class BulkQueue {
   // Moves one chunk, then calls `ended` once, either at once or later on the loop.
   using Ended = std::function<void(Status)>;
   using Move = std::function<void(BulkChunk chunk, Ended ended)>;
-  BulkQueue(BulkLimits limits, Move move);
+  BulkQueue(const Clock& clock, BulkLimits limits, Move move);
   ~BulkQueue();
   BulkQueue(const BulkQueue&) = delete;
   BulkQueue& operator=(const BulkQueue&) = delete;
@@ -96,16 +97,17 @@ class BulkQueue {
   static constexpr std::uint64_t kStepBytes = 32u << 20;
   // Returns the last time at which a transfer started on the idle queue or another kStepBytes had
   // moved. None while nothing is in progress.
-  std::optional<std::chrono::steady_clock::time_point> stalled_since() const;
+  std::optional<Clock::Time> stalled_since() const;
 
  private:
   // Shared by the queue and its chunks in progress, which may outlive the queue.
   struct State {
+    const Clock& clock;
     BulkLimits limits;
     Move move;
     std::deque<std::shared_ptr<BulkTransfer>> queue;  // transfers with chunks to start
     std::size_t under_way = 0;
-    std::chrono::steady_clock::time_point last_step{};
+    Clock::Time last_step{};
     std::uint64_t moved_since = 0;  // bytes
     bool pumping = false;
     Status failed;

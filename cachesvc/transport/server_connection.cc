@@ -30,10 +30,11 @@ ServerConnection::ServerConnection(EventLoop& loop, std::shared_ptr<FrameChannel
 ServerConnection::~ServerConnection() { close(); }
 
 void ServerConnection::add(std::shared_ptr<Mover> mover, bool is_fastest) {
-  auto queue = std::make_unique<BulkQueue>(
-      mover->limits(), [mover = mover.get()](BulkChunk chunk, BulkQueue::Ended ended) {
-        mover->post(std::move(chunk), std::move(ended));
-      });
+  auto queue =
+      std::make_unique<BulkQueue>(loop().clock(), mover->limits(),
+                                  [mover = mover.get()](BulkChunk chunk, BulkQueue::Ended ended) {
+                                    mover->post(std::move(chunk), std::move(ended));
+                                  });
   means_.insert(is_fastest ? means_.begin() : means_.end(), {std::move(mover), std::move(queue)});
 }
 

@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cachesvc/base/executor.h"
+#include "cachesvc/base/asio_loop.h"
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/transport/acceptor.h"
@@ -29,7 +30,7 @@ class BulkLoop {
     loop.stop();
     thread_.join();
   }
-  EventLoop loop;
+  AsioLoop loop;
 
  private:
   std::thread thread_;
@@ -158,7 +159,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   const SocketOptions options_;
   std::shared_ptr<TlsContext> tls_;
   const std::shared_ptr<RdmaDevice> rdma_;  // shared with the links
-  Executor copiers_;
+  ThreadExecutor copiers_;
   InboxMeter meter_;
   std::vector<std::unique_ptr<BulkLoop>> bulk_loops_;
   std::size_t next_bulk_loop_ = 0;

@@ -6,7 +6,9 @@
 namespace precis {
 
 StreamMover::StreamMover(EventLoop& control, std::shared_ptr<DataStream> stream)
-    : control_(control), stream_(std::move(stream)) {}
+    : control_(control),
+      stream_(std::move(stream)),
+      places_(std::make_shared<RegionTable>(control.clock())) {}
 
 BulkLimits StreamMover::limits() const {
   // Enough chunks that the socket never idles while the loop handles the ended ones.

@@ -45,7 +45,7 @@ class StreamMover final : public Mover {
   Status canceled_;                                // guarded by mutex_
   // The targets of pulls, under the same ids. Removal of a target waits until nothing is being
   // received into it.
-  const std::shared_ptr<RegionTable> places_ = std::make_shared<RegionTable>();
+  const std::shared_ptr<RegionTable> places_;
 };
 
 }  // namespace precis

@@ -14,28 +14,29 @@ constexpr char kClientName[] = "precis-cpp/" PRECIS_VERSION;
 
 }  // namespace
 
-Channel::Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransport& transport,
-                 std::shared_ptr<const HostMemory> memory, std::string address,
-                 const ConnectOptions& options)
+Channel::Channel(std::shared_ptr<void> keep_alive, Runtime& runtime, EventLoop& loop,
+                 ClientTransport& transport, std::shared_ptr<const HostMemory> memory,
+                 std::string address, const ConnectOptions& options)
     : keep_alive_(std::move(keep_alive)),
+      clock_(runtime.clock()),
       loop_(loop),
       transport_(transport),
       memory_(std::move(memory)),
       address_(std::move(address)),
       timeout_(std::max<std::uint32_t>(options.timeout_ms, 1)),
       buffers_(std::make_unique<BufferPool>(transport)),
-      verifier_(std::make_unique<Executor>("precis-verify", 1)),
+      verifier_(runtime.make_executor("precis-verify", 1)),
       pending_(timeout_) {}
 
-Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               ClientTransport& transport,
+Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive, Runtime& runtime,
+                                               EventLoop& loop, ClientTransport& transport,
                                                std::shared_ptr<const HostMemory> memory,
                                                const std::string& address,
                                                const ConnectOptions& options,
                                                std::uint32_t connect_timeout_ms) {
   // Shared by the Client, its Puts and its Prefixes: each keeps the channel it needs.
-  std::shared_ptr<Channel> channel(
-      new Channel(std::move(keep_alive), loop, transport, std::move(memory), address, options));
+  std::shared_ptr<Channel> channel(new Channel(std::move(keep_alive), runtime, loop, transport,
+                                               std::move(memory), address, options));
   PRECIS_TRY(channel->connect(options, connect_timeout_ms));
   return channel;
 }
@@ -43,13 +44,13 @@ Result<std::shared_ptr<Channel>> Channel::open(std::shared_ptr<void> keep_alive,
 Channel::~Channel() {
   PRECIS_CHECK(!loop_.on_loop_thread());
   // A get in flight writes into memory that this object owns: cancel it first.
-  std::promise<void> drained;
-  run_on_loop([this, &drained] {
-    drained_ = &drained;
+  const auto drained = std::make_shared<OneValue<bool>>();
+  run_on_loop([this, drained] {
+    drained_ = drained;
     for (const std::uint64_t id : pending_.holding_memory()) send_cancel(id);
     note_drained();
   });
-  drained.get_future().wait_for(timeout_);
+  drained->wait(clock_, clock_.now() + timeout_);
   run_on_loop([this] {
     drained_ = nullptr;
     timer_.reset();
@@ -61,12 +62,12 @@ Channel::~Channel() {
 }
 
 void Channel::run_on_loop(std::function<void()> fn) {
-  std::promise<void> done;
-  loop_.post([&] {
+  const auto done = std::make_shared<OneValue<bool>>();  // shared: the loop may leave it last
+  loop_.post([&fn, done] {
     fn();
-    done.set_value();
+    done->set(true);
   });
-  done.get_future().wait();
+  done->wait(clock_);
 }
 
 Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms) {
@@ -77,7 +78,7 @@ Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms)
     return Status::invalid("client_name or tenant has " + std::to_string(name->size()) +
                            " B, the limit is " + std::to_string(limits::kNameBytesMax) + " B");
   }
-  std::promise<Status> connected;
+  const auto connected = std::make_shared<OneValue<Status>>();
   auto greeted = [&](Result<ClientTransport::Connected> result) -> Status {
     if (!result.ok()) {
       const bool named = result.status().message().find(address_) != std::string::npos;
@@ -90,12 +91,14 @@ Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms)
          .on_closed = [this](Status reason) { on_closed(reason); }});
     return {};
   };
-  loop_.post([&] {
-    transport_.connect(address_, login, timeout_ms, [&](Result<ClientTransport::Connected> result) {
-      connected.set_value(greeted(std::move(result)));
-    });
+  loop_.post([&, connected] {
+    transport_.connect(address_, login, timeout_ms,
+                       [&greeted, connected](Result<ClientTransport::Connected> result) {
+                         connected->set(greeted(std::move(result)));
+                       });
   });
-  return connected.get_future().get();
+  connected->wait(clock_);
+  return connected->take();
 }
 
 Result<ExposedMemory> Channel::expose(Bytes memory) {
@@ -132,24 +135,24 @@ Result<msg::ReplyBody> Channel::wait_reply(msg::Request& request, Patience patie
                                            std::vector<ExposedMemory> memory, Time deadline) {
   const auto [call, send] =
       prepare_call(request, patience, std::move(memory), deadline, /*hurried=*/true);
-  const Interrupt interrupt;
+  const Interrupt interrupt(clock_);
   // Driving the loop here saves waking two threads: the loop's, and then this one.
   const auto pause = [&reply = *call.reply, &interrupt] {
-    return reply.there() || interrupt.due();
+    return reply.ready() || interrupt.due();
   };
   if (!loop_.drive(send, pause)) loop_.post(send);
   return wait_reply(call);
 }
 
 Result<msg::ReplyBody> Channel::wait_reply(const Call& call) {
-  Interrupt interrupt;
-  const auto pause = [&] { return call.reply->there() || interrupt.due(); };
+  Interrupt interrupt(clock_);
+  const auto pause = [&] { return call.reply->ready() || interrupt.due(); };
   while (!call.reply->ready()) {
     if (interrupt.came()) {
       loop_.post([this, id = call.id] { interrupt_request(id, "interrupted"); });
       break;
     }
-    if (!loop_.drive([] {}, pause)) call.reply->wait_until(interrupt.next());
+    if (!loop_.drive([] {}, pause)) call.reply->wait(clock_, interrupt.next());
   }
   return call.reply->take();
 }
@@ -166,7 +169,7 @@ Channel::Call Channel::begin(msg::Request& request, Patience patience,
 
 void Channel::call_off(const Call& call) {
   loop_.post([this, id = call.id] { interrupt_request(id, "called off"); });
-  call.reply->wait_until(Time::max());
+  call.reply->wait(clock_);
 }
 
 std::uint64_t Channel::start(msg::Request& request, PendingRequest pending, bool awaited) {
@@ -292,12 +295,12 @@ void Channel::send_cancel(std::uint64_t id) {
 
 void Channel::note_drained() {
   if (drained_ == nullptr) return;
-  if (pending_.holding_memory().empty()) std::exchange(drained_, nullptr)->set_value();
+  if (pending_.holding_memory().empty()) std::exchange(drained_, nullptr)->set(true);
 }
 
 void Channel::arm_timer() {
   if (pending_.empty()) return;
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = clock_.now();
   const Time due = pending_.next_check(now);
   if (timer_ && timer_due_ <= due) return;
   timer_due_ = due;
@@ -310,7 +313,7 @@ void Channel::arm_timer() {
 }
 
 void Channel::check_deadlines() {
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = clock_.now();
   const bool ask = pending_.need_sign_of_life(now);
   for (const std::uint64_t id : pending_.late(now)) {
     const auto request = pending_.find(id);

@@ -17,6 +17,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/executor.h"
+#include "cachesvc/base/runtime.h"
 #include "client/src/buffer_pool.h"
 #include "client/src/host_memory.h"
 #include "client/src/interrupt.h"
@@ -28,6 +29,8 @@
 
 namespace precis {
 
+template <typename T>
+class OneValue;
 class OneReply;  // the reply that one call waits for: one_reply.h
 
 class Channel {
@@ -38,8 +41,8 @@ class Channel {
                                              limits::kGetsPerConnectionMax -
                                              limits::kPutsPerConnectionMax - 1;
 
-  static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                               ClientTransport& transport,
+  static Result<std::shared_ptr<Channel>> open(std::shared_ptr<void> keep_alive, Runtime& runtime,
+                                               EventLoop& loop, ClientTransport& transport,
                                                std::shared_ptr<const HostMemory> memory,
                                                const std::string& address,
                                                const ConnectOptions& options,
@@ -50,7 +53,7 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = Clock::Time;
 
   // Any thread but the loop's may call the functions below. call() sends `request`, which gets its
   // id, and waits for its reply, which must be a T.
@@ -80,7 +83,7 @@ class Channel {
   // Waits for the loop's thread by running the loop here, if it is free; else returns at once. Also
   // returns when the interrupt callback is due.
   void drive_until(const std::function<bool()>& done) {
-    const Interrupt interrupt;
+    const Interrupt interrupt(clock_);
     loop_.drive([] {}, [&] { return done() || interrupt.due(); });
   }
   // Sends a request that needs no answer.
@@ -92,8 +95,8 @@ class Channel {
   Executor& verifier() { return *verifier_; }
 
  private:
-  Channel(std::shared_ptr<void> keep_alive, EventLoop& loop, ClientTransport& transport,
-          std::shared_ptr<const HostMemory> memory, std::string address,
+  Channel(std::shared_ptr<void> keep_alive, Runtime& runtime, EventLoop& loop,
+          ClientTransport& transport, std::shared_ptr<const HostMemory> memory, std::string address,
           const ConnectOptions& options);
   Status connect(const ConnectOptions& options, std::uint32_t timeout_ms);
   Result<msg::ReplyBody> wait_reply(msg::Request& request, Patience patience,
@@ -136,6 +139,7 @@ class Channel {
 
   // Constant after construction.
   std::shared_ptr<void> keep_alive_;  // owns loop and transport; shared with attach()'s caller
+  const Clock& clock_;
   EventLoop& loop_;
   ClientTransport& transport_;
   std::shared_ptr<const HostMemory> memory_;  // of the client, shared by all its channels
@@ -156,7 +160,7 @@ class Channel {
   std::uint64_t probe_ = 0;  // id of the pending Ping, 0 for none
   std::unique_ptr<EventLoop::Timer> timer_;
   Time timer_due_{};
-  std::promise<void>* drained_ = nullptr;  // set while the destructor waits for held requests
+  std::shared_ptr<OneValue<bool>> drained_;  // set while the destructor waits for held requests
 };
 
 }  // namespace precis

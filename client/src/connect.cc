@@ -25,8 +25,8 @@ class OwnLoop {
     // A device that was not named may fail: then bytes go over sockets.
     if (!rdma.ok() && options.rdma != "auto") return rdma.status();
     if (rdma.ok()) sockets.rdma = std::move(*rdma);
-    own->transport_ = make_socket_client(own->loop_, sockets);
-    own->thread_ = std::thread([loop = &own->loop_] {
+    own->transport_ = make_socket_client(*own->loop_, sockets);
+    own->thread_ = std::thread([loop = own->loop_.get()] {
       ::pthread_setname_np(::pthread_self(), "precis-client");
       loop->run_lent();
     });
@@ -34,18 +34,20 @@ class OwnLoop {
   }
   ~OwnLoop() {
     if (!thread_.joinable()) return;
-    loop_.stop();
+    loop_->stop();
     thread_.join();
   }
   OwnLoop() = default;
   OwnLoop(const OwnLoop&) = delete;
   OwnLoop& operator=(const OwnLoop&) = delete;
 
-  EventLoop& loop() { return loop_; }
+  Runtime& runtime() { return runtime_; }
+  EventLoop& loop() { return *loop_; }
   ClientTransport& transport() { return *transport_; }
 
  private:
-  EventLoop loop_;
+  MachineRuntime runtime_;
+  const std::unique_ptr<EventLoop> loop_ = runtime_.make_loop();
   std::unique_ptr<ClientTransport> transport_;  // destroyed before the loop, after the thread
   std::thread thread_;
 };
@@ -55,9 +57,10 @@ class OwnLoop {
 Result<std::shared_ptr<Client>> Client::connect(const std::string& address,
                                                 const ConnectOptions& options) {
   PRECIS_ASSIGN(auto own, OwnLoop::start(options));
+  Runtime& runtime = own->runtime();
   EventLoop& loop = own->loop();
   ClientTransport& transport = own->transport();
-  return attach(std::move(own), loop, transport, address, options);
+  return attach(std::move(own), runtime, loop, transport, address, options);
 }
 
 }  // namespace precis

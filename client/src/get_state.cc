@@ -27,10 +27,12 @@ std::uint64_t bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
 
 }  // namespace
 
-GetState::GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier)
+GetState::GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier,
+                   const Clock& clock)
     : plan_(std::move(plan)),
       buffer_(std::move(buffer)),
       verifier_(verifier),
+      clock_(clock),
       placed_(plan_.model.num_layers),
       entries_left_(entries_of(plan_)),
       layers_(plan_.model.num_layers) {}
@@ -158,7 +160,7 @@ void GetState::finish() {
     if (outcome_.ok()) outcome_ = layer.status;
   }
   finished_ = true;
-  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  seconds_ = std::chrono::duration<double>(clock_.now() - started_).count();
   over_.notify_all();
 }
 
@@ -214,7 +216,7 @@ Status GetState::wait_layer(std::uint32_t layer, const Drive& drive) {
       });
       lock.lock();
     }
-    const bool came = Interrupt().wait(settled_, lock, there) || there();
+    const bool came = Interrupt(clock_).wait(settled_, lock, there) || there();
     --awaited.waiting;
     if (!came) {
       return Status::canceled("the wait for layer " + std::to_string(layer) + " was interrupted");
@@ -226,7 +228,7 @@ Status GetState::wait_layer(std::uint32_t layer, const Drive& drive) {
 }
 
 Status GetState::wait() {
-  Interrupt interrupt;
+  Interrupt interrupt(clock_);
   for (;;) {
     std::optional<msg::LayerServed> served;
     {

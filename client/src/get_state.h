@@ -26,7 +26,8 @@ namespace precis {
 // checks.
 class GetState final : public ReplySink, public std::enable_shared_from_this<GetState> {
  public:
-  GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier);
+  GetState(GetPlan plan, std::unique_ptr<BufferPool::Buffer> buffer, Executor& verifier,
+           const Clock& clock);
 
   // On the loop's thread.
   void on_layer(msg::LayerServed served) override;
@@ -80,7 +81,8 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   const GetPlan plan_;
   const std::unique_ptr<BufferPool::Buffer> buffer_;
   Executor& verifier_;
-  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  const Clock& clock_;
+  const Clock::Time started_ = clock_.now();
 
   // Used on the loop's thread only.
   std::uint32_t heard_ = 0;        // number of LayerServed messages

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 #include <utility>
 
 namespace precis {
 namespace {
-
-using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kAskEvery{100};
 
@@ -16,7 +13,7 @@ constexpr std::chrono::milliseconds kAskEvery{100};
 std::atomic<const std::function<bool()>*> asked{nullptr};
 
 // Per thread, whatever it waits for.
-thread_local steady_clock::time_point next_ask;
+thread_local Interrupt::Time next_ask;
 
 }  // namespace
 
@@ -24,24 +21,35 @@ void on_wait(std::function<bool()> is_interrupted) {
   asked = new std::function<bool()>(std::move(is_interrupted));
 }
 
-Interrupt::Time Interrupt::first() {
+Interrupt::Time Interrupt::first() const {
   if (asked.load() == nullptr) return Time::max();
   // After a pause the thread's first wait does not ask at once: most waits are short.
-  const Time now = steady_clock::now();
+  const Time now = clock_.now();
   if (now > next_ask + kAskEvery) next_ask = now + kAskEvery;
   return next_ask;
 }
 
 bool Interrupt::came() {
   if (!due()) return false;
-  next_ = next_ask = steady_clock::now() + kAskEvery;
+  next_ = next_ask = clock_.now() + kAskEvery;
   return (*asked.load())();
 }
 
+bool Interrupt::wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                     const std::function<bool()>& over) {
+  for (;;) {
+    if (clock_.wait(changed, lock, next_, over)) return true;
+    lock.unlock();
+    const bool stop = came();
+    lock.lock();
+    if (stop) return false;
+  }
+}
+
 bool Interrupt::sleep(std::chrono::milliseconds time) {
-  const Time end = steady_clock::now() + time;
-  while (steady_clock::now() < end) {
-    std::this_thread::sleep_until(std::min(end, next_));
+  const Time end = clock_.now() + time;
+  while (clock_.now() < end) {
+    clock_.sleep(std::min(end, next_) - clock_.now());
     if (came()) return false;
   }
   return true;

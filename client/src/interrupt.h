@@ -5,44 +5,37 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
+#include "cachesvc/base/clock.h"
 #include "precis/interrupt.h"
 
 namespace precis {
 
 class Interrupt {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = Clock::Time;
+
+  // `clock` outlives it.
+  explicit Interrupt(const Clock& clock) : clock_(clock) {}
 
   // The time of the next check; Time::max() if no callback is set.
   Time next() const { return next_; }
-  bool due() const { return next_ != Time::max() && std::chrono::steady_clock::now() >= next_; }
+  bool due() const { return next_ != Time::max() && clock_.now() >= next_; }
   // Runs the callback if it is due.
   bool came();
 
   // Waits until `over`. False if interrupted before.
-  template <typename Over>
   bool wait(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
-            const Over& over) {
-    for (;;) {
-      if (next_ == Time::max()) {
-        changed.wait(lock, over);
-        return true;
-      }
-      if (changed.wait_until(lock, next_, over)) return true;
-      lock.unlock();
-      const bool stop = came();
-      lock.lock();
-      if (stop) return false;
-    }
-  }
+            const std::function<bool()>& over);
   // False if interrupted before the end.
   bool sleep(std::chrono::milliseconds time);
 
  private:
-  static Time first();
+  Time first() const;
 
+  const Clock& clock_;
   Time next_ = first();  // shared by a thread's successive short waits
 };
 

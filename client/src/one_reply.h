@@ -1,38 +1,46 @@
-// The reply to one request, awaited by one thread.
+// One value that one thread waits for and another one sets, and the reply to a request as one.
 #pragma once
 
-#include <chrono>
-#include <future>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
 #include <utility>
 
+#include "cachesvc/base/clock.h"
 #include "client/src/pending_requests.h"
 
 namespace precis {
 
-class OneReply final : public ReplySink {
+template <typename T>
+class OneValue {
  public:
-  void on_reply(Result<msg::ReplyBody> reply) override {
-    promise_.set_value(std::move(reply));
-    there_ = true;
+  // Once.
+  void set(T value) {
+    const std::lock_guard lock(mutex_);
+    value_.emplace(std::move(value));
+    set_.notify_all();
   }
-  bool there() const { return there_; }  // on the loop's thread
-  bool ready() const {                   // any thread
-    return future_.wait_for(std::chrono::milliseconds{0}) == std::future_status::ready;
+  bool ready() const {
+    const std::lock_guard lock(mutex_);
+    return value_.has_value();
   }
-  // False if the reply has not come by then.
-  bool wait_until(std::chrono::steady_clock::time_point time) const {
-    if (time != std::chrono::steady_clock::time_point::max()) {
-      return future_.wait_until(time) == std::future_status::ready;
-    }
-    future_.wait();
-    return true;
+  // False if the value has not come by then.
+  bool wait(const Clock& clock, Clock::Time until = Clock::Time::max()) {
+    std::unique_lock lock(mutex_);
+    return clock.wait(set_, lock, until, [this] { return value_.has_value(); });
   }
-  Result<msg::ReplyBody> take() { return future_.get(); }
+  // After it is ready().
+  T take() { return std::move(*value_); }
 
  private:
-  bool there_ = false;
-  std::promise<Result<msg::ReplyBody>> promise_;
-  std::future<Result<msg::ReplyBody>> future_ = promise_.get_future();
+  mutable std::mutex mutex_;
+  std::condition_variable set_;
+  std::optional<T> value_;  // guarded by mutex_
+};
+
+class OneReply final : public ReplySink, public OneValue<Result<msg::ReplyBody>> {
+ public:
+  void on_reply(Result<msg::ReplyBody> reply) override { set(std::move(reply)); }
 };
 
 }  // namespace precis

@@ -45,14 +45,15 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
   if (pages_) buffer->pin(pages_->mover());
-  if (std::chrono::steady_clock::now() > retry_.deadline()) {
+  if (retry_.clock().now() > retry_.deadline()) {
     return retry_.too_late("memory to read into");
   }
   ExposedMemory exposed;
   PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration(), buffer->bytes()));
   msg::Request body{0, get_request(plan, exposed.exposure->region())};
 
-  attempt->state = std::make_shared<GetState>(plan, std::move(buffer), channel.verifier());
+  attempt->state =
+      std::make_shared<GetState>(plan, std::move(buffer), channel.verifier(), retry_.clock());
   PendingRequest pending;
   pending.sink = attempt->state;
   pending.patience = Patience::kWhileAlive;
@@ -81,7 +82,7 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
   if (why.code() == StatusCode::kCanceled) return why;
   {
     std::unique_lock lock(mutex_);
-    if (!Interrupt().wait(retried_, lock, [this] { return !retrying_; })) {
+    if (!Interrupt(retry_.clock()).wait(retried_, lock, [this] { return !retrying_; })) {
       return Status::canceled("the wait for a prefix was interrupted");
     }
     if (newest_->number != failed) return {};  // another thread has already retried
@@ -142,7 +143,7 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
 
 Status Prefix::Impl::wait() {
   // Layer by layer, so that one is copied while the next ones travel.
-  Interrupt interrupt;  // checked also between layers that have arrived
+  Interrupt interrupt(retry_.clock());  // checked also between layers that have arrived
   for (std::uint32_t l = 0; fills() && l < plan.model.num_layers; ++l) {
     PRECIS_TRY(wait_layer(l));
     if (interrupt.came()) return Status::canceled("the wait for a prefix was interrupted");

@@ -22,7 +22,7 @@ Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call)
   std::shared_ptr<Channel> old;  // destroyed after the lock is released: it may wait for its loop
   std::unique_lock lock(mutex_);
   while (channel_->lost() && call.retries()) {
-    if (std::chrono::steady_clock::now() >= call.deadline()) {
+    if (call.clock().now() >= call.deadline()) {
       return call.too_late("a connection to the service");
     }
     if (!dialing_) {
@@ -32,9 +32,7 @@ Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call)
     }
     const std::shared_ptr<const Dialing> other = dialing_;
     const auto over = [&] { return dialing_ != other; };
-    if (call.deadline() == Retry::Time::max()) {
-      dialed_.wait(lock, over);
-    } else if (!dialed_.wait_until(lock, call.deadline(), over)) {
+    if (!call.clock().wait(dialed_, lock, call.deadline(), over)) {
       return call.too_late("the connection that another call makes");
     }
     // A call with more time than the other had dials again.

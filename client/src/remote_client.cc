@@ -60,19 +60,20 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
 
 }  // namespace
 
-Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, EventLoop& loop,
-                                       ClientTransport& transport, const std::string& address,
-                                       const ConnectOptions& options) {
+Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, Runtime& runtime,
+                                       EventLoop& loop, ClientTransport& transport,
+                                       const std::string& address, const ConnectOptions& options) {
   // Shared by successive channels.
   const auto memory = std::make_shared<HostMemory>(keep_alive, transport);
-  const auto dial = [keep_alive = std::move(keep_alive), &loop, &transport, memory, address,
-                     options](std::uint32_t timeout_ms) {
-    return Channel::open(keep_alive, loop, transport, memory, address, options, timeout_ms);
+  const auto dial = [keep_alive = std::move(keep_alive), &runtime, &loop, &transport, memory,
+                     address, options](std::uint32_t timeout_ms) {
+    return Channel::open(keep_alive, runtime, loop, transport, memory, address, options,
+                         timeout_ms);
   };
-  PRECIS_ASSIGN(auto link, ReconnectingChannel::open(dial, call_options(options)));
+  PRECIS_ASSIGN(auto link, ReconnectingChannel::open(dial, call_options(options, runtime)));
   return std::shared_ptr<Client>(std::make_shared<RemoteClient>(
       std::move(link), memory, std::make_shared<StagingPool>(memory),
-      std::make_shared<PageMovers>(options.page_mover), call_options(options)));
+      std::make_shared<PageMovers>(options.page_mover), call_options(options, runtime)));
 }
 
 std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {
@@ -89,7 +90,7 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   PRECIS_ASSIGN(msg::ModelRow row, link_->call<msg::ModelRow>(retry, msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
   for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
-    if (std::chrono::steady_clock::now() >= retry.deadline()) {
+    if (options_.runtime->clock().now() >= retry.deadline()) {
       return retry.too_late("o_proj of layer " + std::to_string(layer) + " to be sent");
     }
     retry.went_well();

@@ -1,7 +1,6 @@
 #include "client/src/retry.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "client/src/interrupt.h"
@@ -10,14 +9,13 @@ namespace precis {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000};
 constexpr std::uint32_t kDoublingsMax = 10;
 
 Retry::Time deadline_of(const CallOptions& options) {
   if (options.deadline_ms == 0) return Retry::Time::max();
-  return steady_clock::now() + milliseconds(options.deadline_ms);
+  return options.runtime->clock().now() + milliseconds(options.deadline_ms);
 }
 
 }  // namespace
@@ -27,7 +25,7 @@ Retry::Retry(const CallOptions& options, std::string what)
 
 std::uint32_t Retry::connect_timeout_ms() const {
   if (deadline_ == Time::max()) return options_.timeout_ms;
-  const auto left = std::chrono::ceil<milliseconds>(deadline_ - steady_clock::now()).count();
+  const auto left = std::chrono::ceil<milliseconds>(deadline_ - clock().now()).count();
   return static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(left, 1, std::max<std::uint32_t>(options_.timeout_ms, 1)));
 }
@@ -46,7 +44,8 @@ milliseconds Retry::wait_for(const Status& failed) {
   const milliseconds first = std::max(hint, kBackoffMin);
   const milliseconds longest = std::max(hint, kBackoffMax);
   const milliseconds wait = std::min(first * (1 << std::min(tries_++, kDoublingsMax)), longest);
-  if (!random_) random_.emplace(std::random_device()());
+  if (!random_)
+    random_.emplace(static_cast<std::minstd_rand::result_type>(options_.runtime->random()));
   return std::max(hint, wait / 2) +
          milliseconds((*random_)() % static_cast<std::uint64_t>(wait.count()));
 }
@@ -56,12 +55,12 @@ Status Retry::again(const Status& failed) {
   const bool helps = code == StatusCode::kUnavailable ||
                      (code == StatusCode::kRejected && failed.retry_after_ms() > 0);
   if (!helps || !options_.retry) return failed;
-  const auto now = steady_clock::now();
+  const auto now = clock().now();
   if (!give_up_) give_up_ = std::min(deadline_, now + milliseconds(options_.timeout_ms));
   const Time end = deadline_ == Time::max() ? *give_up_ : deadline_;
   const milliseconds wait = wait_for(failed);
   if (now + wait < end) {
-    if (Interrupt().sleep(wait)) return {};
+    if (Interrupt(clock()).sleep(wait)) return {};
     return Status::canceled(what_ +
                             ": interrupted, it was to be tried again after: " + failed.message());
   }

@@ -9,6 +9,7 @@
 #include <random>
 #include <string>
 
+#include "cachesvc/base/runtime.h"
 #include "precis/messages.h"
 #include "precis/options.h"
 #include "precis/status.h"
@@ -20,21 +21,23 @@ struct CallOptions {
   std::uint32_t timeout_ms;
   std::uint32_t deadline_ms;  // 0: none
   bool retry;
+  Runtime* runtime;  // never null
 };
 
-inline CallOptions call_options(const ConnectOptions& options) {
-  return {options.timeout_ms, options.deadline_ms, options.retry};
+inline CallOptions call_options(const ConnectOptions& options, Runtime& runtime) {
+  return {options.timeout_ms, options.deadline_ms, options.retry, &runtime};
 }
 
 class Retry {
  public:
-  using Time = std::chrono::steady_clock::time_point;
+  using Time = Clock::Time;
 
   // The call begins now. `what`: RequestKind::call.
   Retry(const CallOptions& options, std::string what);
 
   // Time::max() if there is none.
   Time deadline() const { return deadline_; }
+  const Clock& clock() const { return options_.runtime->clock(); }
   const std::string& what() const { return what_; }
   bool retries() const { return options_.retry; }
   // The time that connecting may take.

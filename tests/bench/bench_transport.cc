@@ -13,7 +13,7 @@
 #include <string>
 #include <thread>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/embed/loopback.h"
 #include "cachesvc/transport/socket_transport.h"
 #include "client/src/transport/socket_client.h"
@@ -47,7 +47,7 @@ class Party {
     return promise.get_future().get();
   }
 
-  EventLoop loop;
+  AsioLoop loop;
   std::unique_ptr<Half> transport;
 
  private:

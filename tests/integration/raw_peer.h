@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "client/src/transport/client_transport.h"
 #include "precis/messages.h"
 
@@ -40,7 +40,7 @@ class RawPeer {
  private:
   void on_loop(std::function<void()> fn);
 
-  EventLoop loop_;
+  AsioLoop loop_;
   std::unique_ptr<ClientTransport> transport_;
   std::thread thread_;
   std::unique_ptr<ClientConnection> connection_;  // for the loop's thread

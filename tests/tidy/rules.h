@@ -36,6 +36,9 @@ Findings check_links(const Tree& tree);
 Findings check_citations(const Tree& tree);
 // Sentences of comments begin with their subject, not with "Of", "Who", "What" or "Where".
 Findings check_plain_words(const Tree& tree);
+// Only the implementations of a Runtime, and what exists on a machine only, read clocks, sleep, start
+// threads or ask for randomness.
+Findings check_machine_time(const Tree& tree);
 // The tests that docs/promises.md and docs/design name exist.
 Findings check_promises(const Tree& tree);
 

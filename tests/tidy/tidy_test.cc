@@ -103,6 +103,10 @@ TEST_CASE("sentences of comments begin with their subject", "[tidy]") {
   require_clean(check_plain_words(read_tree()));
 }
 
+TEST_CASE("time, threads and randomness come from a runtime", "[tidy]") {
+  require_clean(check_machine_time(read_tree()));
+}
+
 TEST_CASE("promises name tests that are there", "[tidy]") {
   require_clean(check_promises(read_tree()));
 }
@@ -332,6 +336,15 @@ TEST_CASE("a sentence that opens with a relative word is found", "[tidy]") {
   CHECK(found("// The row.\n// Where it ends.\n") == 1);
   CHECK(found("// The file of\n// Of is a word here, and What another.\n") == 0);
   CHECK(found("// Often. Whole rows.\nauto s = \"// Of\";\n") == 0);
+}
+
+TEST_CASE("a clock that is read outside of a runtime is found", "[tidy]") {
+  const auto found = [](const std::string& path) {
+    return check_machine_time({{path, "auto now = std::chrono::steady_clock::now();\n"}}).size();
+  };
+  CHECK(found("cachesvc/pipeline/put.cc") == 1);
+  CHECK(found("cachesvc/base/clock.cc") == 0);
+  CHECK(found("tests/unit/a.cc") == 0);
 }
 
 }  // namespace precis::tidy

@@ -168,15 +168,15 @@ bool ClientRegions::has_ended() const {
 void ClientRegions::release_slot(std::uint32_t index) {
   SharedSlot& slot = window_slots(window_->bytes())[index];
   slot.open.store(0);
-  const auto deadline = steady_clock::now() + (peer_ ? kRdmaReleaseTimeout : kReleaseTimeout);
+  const auto deadline = loop_.clock().now() + (peer_ ? kRdmaReleaseTimeout : kReleaseTimeout);
   for (int spins = 0; slot.active.load() != 0; ++spins) {
     if (spins < kReleaseSpins) continue;
     if (is_cut_off_) return;
-    if (has_ended() || steady_clock::now() > deadline) {
+    if (has_ended() || loop_.clock().now() > deadline) {
       cut_off();  // with RDMA, the hardware refuses the server from now on
       return;     // the slot is not used again
     }
-    std::this_thread::sleep_for(kReleasePause);
+    loop_.clock().sleep(kReleasePause);
   }
   const std::lock_guard lock(mutex_);
   free_slots_.push_back(index);

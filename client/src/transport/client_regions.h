@@ -66,7 +66,7 @@ class ClientRegions : public std::enable_shared_from_this<ClientRegions> {
 
   EventLoop& loop_;
   const std::shared_ptr<DataStream> data_;
-  const std::shared_ptr<RegionTable> table_ = std::make_shared<RegionTable>();
+  const std::shared_ptr<RegionTable> table_ = std::make_shared<RegionTable>(loop_.clock());
   std::unique_ptr<Pages> window_;       // null if nothing can be shared
   std::shared_ptr<RdmaDevice> device_;  // shared with registered memory
   std::unique_ptr<RdmaMemory> window_memory_;

@@ -1,5 +1,5 @@
 // The executor: order, parallelism, draining. Threads synchronize on latches; nothing sleeps.
-#include "cachesvc/base/executor.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <pthread.h>
 
@@ -16,7 +16,7 @@ using namespace precis;
 TEST_CASE("an executor runs everything posted before it is destroyed", "[unit][base]") {
   std::atomic<int> ran{0};
   {
-    Executor executor("test", 3);
+    ThreadExecutor executor("test", 3);
     for (int i = 0; i < 1000; ++i) executor.post([&] { ++ran; });
   }
   CHECK(ran == 1000);
@@ -25,7 +25,7 @@ TEST_CASE("an executor runs everything posted before it is destroyed", "[unit][b
 TEST_CASE("one thread runs work first in first out", "[unit][base]") {
   std::vector<int> order;
   {
-    Executor executor("test", 1);
+    ThreadExecutor executor("test", 1);
     for (int i = 0; i < 100; ++i) executor.post([&order, i] { order.push_back(i); });
   }
   std::vector<int> expected(100);
@@ -37,7 +37,7 @@ TEST_CASE("as many pieces of work run at once as there are threads", "[unit][bas
   constexpr int kThreads = 4;
   std::latch all_running(kThreads);
   {
-    Executor executor("test", kThreads);
+    ThreadExecutor executor("test", kThreads);
     for (int i = 0; i < kThreads; ++i) executor.post([&] { all_running.arrive_and_wait(); });
   }  // hangs if fewer threads run at the same time
   CHECK(all_running.try_wait());
@@ -47,7 +47,7 @@ TEST_CASE("work posted by work runs too, also while the executor is being destro
           "[unit][base]") {
   std::atomic<int> ran{0};
   {
-    Executor executor("test", 2);
+    ThreadExecutor executor("test", 2);
     executor.post([&] {
       ++ran;
       executor.post([&] {
@@ -60,7 +60,7 @@ TEST_CASE("work posted by work runs too, also while the executor is being destro
 }
 
 TEST_CASE("queued counts what waits and not what runs", "[unit][base]") {
-  Executor executor("test", 1);
+  ThreadExecutor executor("test", 1);
   std::latch running(1), go_on(1), done(1);
   executor.post([&] {
     running.count_down();
@@ -79,7 +79,7 @@ TEST_CASE("queued counts what waits and not what runs", "[unit][base]") {
 TEST_CASE("threads carry the executor's name, cut to what the machine takes", "[unit][base]") {
   std::string name(32, '\0');
   {
-    Executor executor("a-rather-long-executor-name", 1);
+    ThreadExecutor executor("a-rather-long-executor-name", 1);
     executor.post([&] { pthread_getname_np(pthread_self(), name.data(), name.size()); });
   }
   CHECK(std::string(name.c_str()) == "a-rather-long-0");
@@ -88,7 +88,7 @@ TEST_CASE("threads carry the executor's name, cut to what the machine takes", "[
 TEST_CASE("what a piece of work owns is released once it has run", "[unit][base]") {
   auto owned = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = owned;
-  Executor executor("test", 1);
+  ThreadExecutor executor("test", 1);
   std::latch later(1);
   executor.post([owned = std::move(owned)] {});
   executor.post([&] { later.count_down(); });

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 
 namespace precis {
 namespace {
@@ -42,14 +42,14 @@ class LentLoop {
   }
   std::thread::id own_thread() const { return thread_.get_id(); }
 
-  EventLoop loop;
+  AsioLoop loop;
 
  private:
   std::thread thread_;
 };
 
 TEST_CASE("a loop that is not lent is driven by nobody else", "[base]") {
-  EventLoop loop;
+  AsioLoop loop;
   std::thread thread([&] { loop.run(); });
   bool began = false;
   std::promise<void> said;

@@ -6,14 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 
 namespace precis {
 
 TEST_CASE("a loop that sleeps again and again misses nothing of what threads post, in their order",
           "[unit][base]") {
   constexpr int kThreads = 4, kPosts = 3000;
-  EventLoop loop;
+  AsioLoop loop;
   std::vector<int> next(kThreads, 0);
   int ran = 0;
   bool in_order = true;
@@ -39,7 +39,7 @@ TEST_CASE("a loop that sleeps again and again misses nothing of what threads pos
 
 TEST_CASE("what handlers post runs after them, and what was posted before stop runs too",
           "[unit][base]") {
-  EventLoop loop;
+  AsioLoop loop;
   std::vector<int> order;
   loop.post([&] {
     order.push_back(1);
@@ -66,7 +66,7 @@ TEST_CASE("what was never run goes with the loop, and what its going posts", "[u
   };
   const auto held = std::make_shared<int>(0);
   {
-    EventLoop loop;
+    AsioLoop loop;
     const auto last = std::make_shared<PostsWhenGone>(PostsWhenGone{loop, held});
     loop.post([last] {});
   }

@@ -1,5 +1,7 @@
 // Coroutines wait for executors and callbacks and resume on the loop's thread.
 #include "cachesvc/base/task.h"
+#include "cachesvc/base/asio_loop.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <catch2/catch.hpp>
 #include <memory>
@@ -28,8 +30,8 @@ Task<std::string> sum_text(Executor& executor, EventLoop& loop, std::vector<std:
 }  // namespace
 
 TEST_CASE("a task comes back to the loop after work elsewhere", "[unit][base]") {
-  EventLoop loop;
-  Executor executor("test", 2);
+  AsioLoop loop;
+  ThreadExecutor executor("test", 2);
   std::vector<std::string> threads;
   std::string text;
   auto top = [&]() -> Task<void> {

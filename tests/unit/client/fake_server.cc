@@ -57,14 +57,14 @@ Result<std::shared_ptr<Client>> FakeServer::connect() {
 }
 
 Result<std::shared_ptr<Client>> FakeServer::connect(const ConnectOptions& options) {
-  return attach(host_, host_->loop, *host_->client, address_, options);
+  return attach(host_, host_->runtime, host_->loop, *host_->client, address_, options);
 }
 
 ReconnectingChannel::Dial FakeServer::dial() {
   const auto memory = std::make_shared<HostMemory>(host_, *host_->client);
   return [host = host_, memory, address = address_](std::uint32_t timeout_ms) {
-    return Channel::open(host, host->loop, *host->client, memory, address, ConnectOptions{},
-                         timeout_ms);
+    return Channel::open(host, host->runtime, host->loop, *host->client, memory, address,
+                         ConnectOptions{}, timeout_ms);
   };
 }
 

@@ -8,7 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
+#include "cachesvc/base/runtime.h"
 #include "cachesvc/embed/loopback.h"
 #include "client/src/reconnecting_channel.h"
 #include "precis/client.h"
@@ -54,7 +55,8 @@ class FakeServer {
  private:
   // Shared with the clients as their keep_alive.
   struct Host {
-    EventLoop loop;
+    MachineRuntime runtime;
+    AsioLoop loop;
     std::unique_ptr<Transport> transport;
     std::unique_ptr<ClientTransport> client;
     std::thread thread;

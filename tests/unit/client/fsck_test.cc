@@ -69,7 +69,7 @@ TEST_CASE("fsck reports damage even where other segments could not be read", "[c
   Segments service{{Health::kBusy, Health::kDamaged, Health::kWhole}};
   const Outcome found = fsck(service);
   CHECK(found.status.code() == StatusCode::kCorruption);
-  CHECK_THAT(found.status.message(), Catch::Contains("of 2 segments 1 is damaged and 0 stand on") &&
+  CHECK_THAT(found.status.message(), Catch::Contains("of 2 segments 1 is damaged and 0 have a damaged ancestor") &&
                                          Catch::Contains("1 segment could not be read"));
   CHECK_THAT(found.out,
              Catch::Contains("damaged: layer 1 has rotted") && Catch::Contains("not read: 0101"));

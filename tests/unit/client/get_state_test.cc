@@ -1,5 +1,6 @@
 // The threads that check a get: the verifying thread, and threads that wait.
 #include "client/src/get_state.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,7 +10,7 @@
 #include <memory>
 #include <thread>
 
-#include "cachesvc/base/executor.h"
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/embed/loopback.h"
 #include "client/src/interrupt.h"
 #include "tests/unit/client/serving.h"
@@ -29,7 +30,7 @@ struct Served {
     const GetPlan plan = plan_get(match_of(model, serving.segments), Budget::all()).value();
     auto buffer = buffers.allocate(plan.capacity_bytes).value();
     memory = buffer->bytes();
-    state = std::make_shared<GetState>(plan, std::move(buffer), verifier);
+    state = std::make_shared<GetState>(plan, std::move(buffer), verifier, clock);
   }
   // Ends the threads that still wait because a check failed.
   ~Served() {
@@ -52,7 +53,8 @@ struct Served {
   static constexpr std::uint32_t kTokens = 2400;
   ModelSpec model = small_model(Dtype::kF32);
   Serving serving;
-  EventLoop loop;
+  SystemClock clock;
+  AsioLoop loop;
   std::unique_ptr<ClientTransport> transport = make_loopback_client(loop, make_loopback_net());
   BufferPool buffers{*transport};
   std::promise<void> let_go;
@@ -60,7 +62,7 @@ struct Served {
   MutableBytes memory;
   std::uint64_t offset = 0;
   std::shared_ptr<GetState> state;
-  Executor verifier{"test-verify", 1};
+  ThreadExecutor verifier{"test-verify", 1};
 };
 
 constexpr std::chrono::seconds kHangs{60};
@@ -140,7 +142,7 @@ TEST_CASE("who checks one layer after the other heeds an interruption between th
   for (int tries = 0; tries < 100 && !between; ++tries) {
     Served f;
     for (std::uint32_t l = 0; l < f.model.num_layers; ++l) f.serve(l);
-    const Interrupt before;
+    const Interrupt before(f.clock);
     while (!before.due()) std::this_thread::yield();
     interrupted = true;
     const Status status = f.state->wait();

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "cachesvc/base/asio_loop.h"
 #include "client/src/paged_rows.h"
 #include "client/src/staging_pool.h"
 #include "precis/limits.h"
@@ -178,7 +179,7 @@ TEST_CASE_METHOD(PagesFixture, "a push out of a device that is not there says wh
 
 TEST_CASE("memory that rows were gathered into is used again, and little of it is kept",
           "[client]") {
-  EventLoop loop;
+  AsioLoop loop;
   const auto transport = make_loopback_client(loop, make_loopback_net());
   const auto pool =
       std::make_shared<StagingPool>(std::make_shared<HostMemory>(nullptr, *transport));

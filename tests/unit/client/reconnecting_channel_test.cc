@@ -16,6 +16,8 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 
+MachineRuntime machine;
+
 template <typename T>
 bool is(const msg::Request& request) {
   return std::holds_alternative<T>(request.body);
@@ -40,16 +42,17 @@ TEST_CASE("who is told to come back connects when it was told to, within the tim
     if (++dials <= 3) return refusal;
     return real(timeout_ms);
   };
-  CHECK(
-      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true}).ok());
+  CHECK(ReconnectingChannel::open(
+            dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine})
+            .ok());
   CHECK(dials == 4);
   dials = 0;
-  const auto once =
-      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false});
+  const auto once = ReconnectingChannel::open(
+      dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false, .runtime = &machine});
   CHECK(once.status() == refusal);
   refusal = Status::rejected("wrong tokens came", 60'000);  // past the timeout
-  const auto late =
-      ReconnectingChannel::open(dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true});
+  const auto late = ReconnectingChannel::open(
+      dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine});
   CHECK(late.status() == refusal);
   CHECK(dials == 2);
 }
@@ -57,14 +60,17 @@ TEST_CASE("who is told to come back connects when it was told to, within the tim
 TEST_CASE("nobody comes again before the service told them to", "[client]") {
   const Status busy = Status::rejected("max_requests", 100);
   for (int i = 0; i < 32; ++i) {
-    Retry retry({.timeout_ms = 100, .deadline_ms = 0, .retry = true}, "models");
+    Retry retry({.timeout_ms = 100, .deadline_ms = 0, .retry = true, .runtime = &machine},
+                "models");
     CHECK(retry.again(busy) == busy);  // the retry time is past its end
   }
 }
 
 TEST_CASE("a deadline too near to try again is not said to have passed", "[client]") {
   constexpr std::uint32_t kShorterThanAnyWait = 5;
-  Retry retry({.timeout_ms = 100, .deadline_ms = kShorterThanAnyWait, .retry = true}, "models");
+  Retry retry(
+      {.timeout_ms = 100, .deadline_ms = kShorterThanAnyWait, .retry = true, .runtime = &machine},
+      "models");
   const Status status = retry.again(Status::unavailable("no service"));
   CHECK(status.code() == StatusCode::kTimedOut);
   CHECK_THAT(status.message(), Catch::Contains("leaves no time to try the service again") &&
@@ -85,7 +91,8 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
     --under_way;
     return Status::timed_out("nobody answers");
   };
-  const CallOptions options{.timeout_ms = 1000, .deadline_ms = 0, .retry = true};
+  const CallOptions options{
+      .timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine};
   const auto link = ReconnectingChannel::open(dial, options).value();
   const auto channel = link->channel(Retry(options, "models")).value();
   server.on_loop([&] { server.drop(); });

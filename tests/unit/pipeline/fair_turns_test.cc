@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/pipeline/fair_turns.h"
 
 namespace precis {
@@ -18,7 +19,7 @@ class ManualClock final : public Clock {
 
 TEST_CASE("who asks for many turns on the loop waits for those who ask for few",
           "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   ManualClock clock;
   FairTurns turns(loop, clock);
   std::string order;
@@ -37,7 +38,7 @@ TEST_CASE("who asks for many turns on the loop waits for those who ask for few",
 }
 
 TEST_CASE("long turns leave the loop to others in between", "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   ManualClock clock;
   FairTurns turns(loop, clock);
   int done = 0, done_when_posted = -1;
@@ -55,7 +56,7 @@ TEST_CASE("long turns leave the loop to others in between", "[unit][pipeline]") 
 
 TEST_CASE("while others ask, a tenant's turn is followed by a pause of four times its length",
           "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   ManualClock clock;
   FairTurns turns(loop, clock);
   const int connections[2] = {};
@@ -82,7 +83,7 @@ TEST_CASE("while others ask, a tenant's turn is followed by a pause of four time
 }
 
 TEST_CASE("a tenant that is alone goes on without a pause", "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   ManualClock clock;
   FairTurns turns(loop, clock);
   int done = 0;
@@ -97,7 +98,7 @@ TEST_CASE("a tenant that is alone goes on without a pause", "[unit][pipeline]") 
 }
 
 TEST_CASE("turns that were asked for go with their queue", "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   ManualClock clock;
   bool called = false;
   {

@@ -1,6 +1,7 @@
 // Waiting requests are served in turn, owner by owner; puts are admitted by the bytes that they
 // will stage.
 #include "cachesvc/pipeline/fair_wait_queue.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <catch2/catch.hpp>
 #include <optional>
@@ -14,7 +15,7 @@ namespace {
 const int kOwners[3] = {};
 
 struct Line {
-  EventLoop loop;
+  AsioLoop loop;
   FairWaitQueue line{loop, std::chrono::hours(1)};
   int left = 0;  // the amount that is available
   std::string served, in_vain;
@@ -79,7 +80,7 @@ struct Room {
     answer.emplace(co_await room.enter(bytes, Owner{"", 1, this}));
     if (then_stop) loop.stop();
   }
-  EventLoop loop;
+  AsioLoop loop;
   PutRoom room;
 };
 

@@ -1,4 +1,5 @@
 #include "cachesvc/pipeline/gate.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <catch2/catch.hpp>
 #include <vector>
@@ -15,7 +16,7 @@ Task<void> go_in(Gate& gate, int who, std::vector<int>& inside) {
 
 TEST_CASE("so many go in at once, and the others in their order as places come free",
           "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   Gate gate(loop, 2);
   std::vector<int> inside;
   const auto turn = [&] {

@@ -1,6 +1,7 @@
 // The pushes of a get, and its cleanup if it ends early: by its reader, by the disk, or for lack of
 // memory.
 #include "cachesvc/pipeline/get_path.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -51,7 +52,7 @@ TEST_CASE("a layer that can't be read ends its get, and the next one reads that 
 
 TEST_CASE("a tenant's many reads leave another tenant's one its turn", "[unit][pipeline]") {
   Fixture f;
-  FairExecutor reads("one", 1);
+  FairExecutor reads(std::make_unique<ThreadExecutor>("one", 1));
   ColdReads cold({f.loop, reads, f.storage, f.memory, *f.catalog, f.hot_tier, f.rate, f.metrics,
                   f.log, f.f.clock});
   std::promise<void> all_asked;

@@ -1,5 +1,6 @@
 // Every request for a commit gets the outcome of the put, whenever and however often it is made.
 #include "cachesvc/pipeline/joint_put.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <catch2/catch.hpp>
 #include <deque>
@@ -35,7 +36,7 @@ struct Fixture {
     loop.run();
   }
 
-  EventLoop loop;
+  AsioLoop loop;
   JointPut put;
   Answers answers;
   std::function<void(Outcome)> let_through;

@@ -1,5 +1,6 @@
 // A lookup at a budget returns exact counts of the get that follows, whatever happens in between.
 #include "cachesvc/pipeline/lookup.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -13,7 +14,7 @@ namespace {
 using namespace testing;  // for the fixture
 
 struct LookupFixture : ServedFixture {
-  PathHasher paths{loop};
+  PathHasher paths{loop, std::make_unique<ThreadExecutor>("paths", 1), 1};
   Lookup lookup{{loop, reads, paths, rate, {cold, memory, *catalog, hot_tier, metrics}}};
   bool gone = false;
 

@@ -18,7 +18,7 @@ std::vector<TokenId> random_path(std::mt19937& random, std::size_t size) {
 TEST_CASE("remembered digests are the hashed ones, of paths that share and part",
           "[unit][pipeline]") {
   std::mt19937 random(7);
-  PathDigests paths;
+  PathDigests paths{1};
   const Digest roots[] = {path_root("a", "", Digest{}, ""), path_root("b", "", Digest{}, "")};
   std::vector<TokenId> last = random_path(random, 40);
   for (int round = 0; round < 2000; ++round) {
@@ -37,7 +37,7 @@ TEST_CASE("remembered digests are the hashed ones, of paths that share and part"
 
 TEST_CASE("a path's next turn hashes what is new of it", "[unit][pipeline]") {
   std::mt19937 random(9);
-  PathDigests paths;
+  PathDigests paths{1};
   const Digest root = path_root("a", "", Digest{}, "");
   auto path = random_path(random, 64 * 64);
   paths.hash(root, path, 64);
@@ -51,7 +51,7 @@ TEST_CASE("a path's next turn hashes what is new of it", "[unit][pipeline]") {
 
 TEST_CASE("digests are right when there were more than are remembered", "[unit][pipeline]") {
   std::mt19937 random(8);
-  PathDigests paths;
+  PathDigests paths{1};
   const Digest root = path_root("a", "", Digest{}, "");
   const auto first = random_path(random, 100'000);
   for (const std::uint32_t block_tokens : {1u, 4u, 64u, 65u, 4096u}) {

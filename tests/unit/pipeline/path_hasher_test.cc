@@ -1,5 +1,7 @@
 // Long paths are hashed on another thread, in pieces that take turns; short paths on the loop.
 #include "cachesvc/pipeline/path_hasher.h"
+#include "cachesvc/base/asio_loop.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -23,8 +25,8 @@ std::vector<TokenId> random_path(std::uint32_t seed, std::size_t size) {
 }
 
 struct Hashing {
-  EventLoop loop;
-  PathHasher hasher{loop};
+  AsioLoop loop;
+  PathHasher hasher{loop, std::make_unique<ThreadExecutor>("paths", 1), 1};
   DigestRoom room{loop};
   const Digest root = path_root("t", "", Digest{}, "");
 
@@ -107,7 +109,7 @@ TEST_CASE("digests of paths in small blocks take a bounded memory, and all paths
 
 TEST_CASE("pieces of a tenant's long paths wait for another tenant's", "[unit][pipeline]") {
   std::string order;  // written by one thread only
-  FairExecutor executor("pieces", 1);
+  FairExecutor executor(std::make_unique<ThreadExecutor>("pieces", 1));
   const int connections[101] = {};
   std::promise<void> all_posted, all_done;
   executor.post({"gate", 1, nullptr}, [&] {

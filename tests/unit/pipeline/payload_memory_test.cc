@@ -1,5 +1,6 @@
 // Memory is taken, made free by eviction, waited for, and refused after a timeout.
 #include "cachesvc/pipeline/payload_memory.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <catch2/catch.hpp>
 #include <optional>
@@ -32,7 +33,7 @@ struct Fixture {
     }
   }
 
-  EventLoop loop;
+  AsioLoop loop;
   std::unique_ptr<Arena> arena;
   HotTier hot_tier;
   PayloadMemory memory;
@@ -175,7 +176,7 @@ TEST_CASE("what can never fit is refused at once", "[unit][pipeline]") {
 
 TEST_CASE("what can never fit beside what was taken for good is refused, and evicts nothing",
           "[unit][pipeline]") {
-  EventLoop loop;
+  AsioLoop loop;
   const auto arena = std::move(Arena::create(kArenaBytes)).value();
   const auto for_good = std::move(arena->allocate(64)).value();
   HotTier hot_tier(kArenaBytes);

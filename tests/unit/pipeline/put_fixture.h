@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/base/log.h"
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/pipeline/open_put.h"
 #include "cachesvc/pipeline/put_path.h"
 #include "tests/unit/catalog/catalog_fixture.h"
@@ -137,15 +139,16 @@ class PutFixture {
   CatalogFixture f;
   SlowStore store{f.store};
   std::unique_ptr<Catalog> catalog;
-  EventLoop loop;
+  AsioLoop loop;
   std::unique_ptr<Arena> arena;
   HotTier hot_tier;
   PayloadMemory memory;
   PutRoom room;
   Executor compute;
-  FairExecutor storage{"storage", 1}, reads{"reads", 1};
+  FairExecutor storage{std::make_unique<ThreadExecutor>("storage", 1)},
+      reads{std::make_unique<ThreadExecutor>("reads", 1)};
   NoRegistration registration;
-  PathHasher paths{loop};
+  PathHasher paths{loop, std::make_unique<ThreadExecutor>("paths", 1), 1};
   Metrics metrics;
   Log log{Log::Level::kOff};
   const std::unique_ptr<kernels::Backend> backend;

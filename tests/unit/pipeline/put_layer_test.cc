@@ -1,5 +1,6 @@
 // The states of one layer of a put.
 #include "cachesvc/pipeline/put_layer.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <catch2/catch.hpp>
 
@@ -12,7 +13,7 @@ struct LayerFixture {
   ModelSpec model;
   Recipe recipe = parse_recipe("knorm").value();
   std::unique_ptr<Arena> arena = Arena::create(1 << 20).value();
-  EventLoop loop;
+  AsioLoop loop;
   PutLayer layer;
 
   LayerFixture() {

@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/base/log.h"
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/pipeline/doubtful_store.h"
@@ -57,15 +59,17 @@ struct ServedFixture {
   CatalogFixture f;
   DoubtfulStore store{f.store};
   std::unique_ptr<Catalog> catalog;
-  EventLoop loop;
+  AsioLoop loop;
   std::unique_ptr<Arena> arena = std::move(Arena::create(kArenaBytes)).value();
   std::unique_ptr<Arena::Buffer> zeros = std::move(arena->allocate(kSectionAlign)).value();
   HotTier hot_tier{kArenaBytes};
   PayloadMemory memory{*arena, hot_tier, loop, std::chrono::milliseconds(1)};
-  RestoreRate rate;
+  SystemClock rate_clock;
+  RestoreRate rate{rate_clock};
   Metrics metrics;
   Log log{Log::Level::kOff};
-  FairExecutor reads{"reads", 4}, storage{"storage", 1};
+  FairExecutor reads{std::make_unique<ThreadExecutor>("reads", 4)},
+      storage{std::make_unique<ThreadExecutor>("storage", 1)};
   NoRegistration registration;
   ColdReads cold{{loop, reads, storage, memory, *open(), hot_tier, rate, metrics, log, f.clock}};
   GetPath path{{loop, reads, cold, memory, registration, zeros->bytes(), *catalog, hot_tier, rate,

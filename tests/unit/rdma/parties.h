@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "precis/status.h"
 #include "precis/view.h"
 
@@ -49,7 +49,7 @@ class LoopThread {
     return get(std::move(future));
   }
 
-  EventLoop loop;
+  AsioLoop loop;
 
  private:
   std::thread thread_;

@@ -79,7 +79,8 @@ TEST_CASE("lines are appended to a file of the owner's alone, in order", "[unit]
   Metrics metrics;
   std::ofstream(folder.path("audit")) << "of a run before\n";
   {
-    Audit audit(log, metrics);
+    MachineRuntime runtime;
+    Audit audit(log, metrics, runtime);
     audit.write({}, {.what = "BeforeThereIsOne"});
     audit.use(Audit::Sink::open(folder.path("audit")).value());
     for (int i = 0; i < 100; ++i) audit.write({}, {.what = "SetBudget", .of = std::to_string(i)});
@@ -91,7 +92,8 @@ TEST_CASE("lines are appended to a file of the owner's alone, in order", "[unit]
     CHECK(contains(lines[1 + i], "\"of\": \"" + std::to_string(i) + "\""));
   }
   {
-    Audit audit(log, metrics);
+    MachineRuntime runtime;
+    Audit audit(log, metrics, runtime);
     audit.use(Audit::Sink::open(folder.path("new")).value());
   }
   struct stat file {};
@@ -105,7 +107,8 @@ TEST_CASE("a file that was renamed is left when the log is opened anew", "[unit]
   Log log(Log::Level::kOff);
   Metrics metrics;
   {
-    Audit audit(log, metrics);
+    MachineRuntime runtime;
+    Audit audit(log, metrics, runtime);
     audit.use(Audit::Sink::open(folder.path("audit")).value());
     audit.write({}, {.what = "One"});
     fs::rename(folder.path("audit"), folder.path("audit.1"));
@@ -155,7 +158,8 @@ TEST_CASE("lines that come faster than they are written are lost past a bound, a
   std::string text;
   std::thread reader;
   {
-    Audit audit(log, metrics);
+    MachineRuntime runtime;
+    Audit audit(log, metrics, runtime);
     audit.use(Audit::Sink::open("stderr").value());
     for (std::size_t i = 0; i < limits::kAuditLinesMax + 10; ++i) audit.write({}, {.what = "One"});
     CHECK(metrics.audit_lost == 10);
@@ -190,7 +194,8 @@ TEST_CASE("lines that can't be written are counted, and the log says where they 
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const auto on_full = ::signal(SIGXFSZ, SIG_IGN);
   {
-    Audit audit(log, metrics);
+    MachineRuntime runtime;
+    Audit audit(log, metrics, runtime);
     audit.use(sink);
     rlimit full = before;
     full.rlim_cur = 100;  // within the first line

@@ -10,23 +10,33 @@ namespace {
 
 class StoredValue final : public StagedValue {
  public:
-  StoredValue(MemoryValues& memory, const Extent& place) : memory_(memory), place_(place) {}
+  StoredValue(MemoryValues& memory, SharedBytes value)
+      : memory_(memory), value_(std::move(value)), size_bytes_(value_.bytes.size()) {
+    retry();
+  }
   ~StoredValue() override {
-    if (!kept_) memory_.free(place_);
+    if (!kept_ && place_.ok()) memory_.free(*place_);
   }
   StoredValue(const StoredValue&) = delete;
   StoredValue& operator=(const StoredValue&) = delete;
-  Status wait() override { return {}; }
-  std::optional<Status> ended() const override { return Status(); }
-  void retry() override {}
-  std::optional<SharedBytes> unwritten() const override { return std::nullopt; }
-  std::uint64_t size_bytes() const override { return place_.size; }
-  Extent place() const override { return place_; }
+  Status wait() override { return place_.status(); }
+  std::optional<Status> ended() const override { return place_.status(); }
+  void retry() override {
+    place_ = memory_.add(value_.bytes);
+    if (place_.ok()) value_ = {};
+  }
+  std::optional<SharedBytes> unwritten() const override {
+    return place_.ok() ? std::nullopt : std::optional(value_);
+  }
+  std::uint64_t size_bytes() const override { return size_bytes_; }
+  Extent place() const override { return *place_; }
   void keep() override { kept_ = true; }
 
  private:
   MemoryValues& memory_;
-  const Extent place_;
+  SharedBytes value_;  // empty once it is stored
+  const std::uint64_t size_bytes_;
+  Result<Extent> place_ = Status::internal("not stored yet");
   bool kept_ = false;
 };
 
@@ -60,11 +70,30 @@ void MemoryValues::keep_only(std::span<const Extent> live) {
   for (const auto& [number, value] : values_) live_bytes_ += value->size();
 }
 
-Extent MemoryValues::add(Bytes value) {
+std::unique_ptr<MemoryValues> MemoryValues::copy() const {
+  auto other = std::make_unique<MemoryValues>();
   const std::lock_guard lock(mutex_);
+  other->values_ = values_;
+  other->next_ = next_;
+  other->live_bytes_ = live_bytes_;
+  other->capacity_ = capacity_;
+  return other;
+}
+
+void MemoryValues::set_capacity(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  capacity_ = bytes;
+}
+
+Result<Extent> MemoryValues::add(Bytes value) {
+  const std::lock_guard lock(mutex_);
+  if (live_bytes_ + value.size() > capacity_) {
+    return Status::out_of_space("memory payload: " + std::to_string(live_bytes_) + " of " +
+                                std::to_string(capacity_) + " B are used");
+  }
   values_[next_] = std::make_shared<const std::vector<std::byte>>(value.begin(), value.end());
   live_bytes_ += value.size();
-  return {next_++, 0, value.size()};
+  return Extent{next_++, 0, value.size()};
 }
 
 MemoryValues::Value MemoryValues::find(const Extent& place) const {
@@ -86,13 +115,33 @@ std::uint64_t MemoryValues::live_bytes() const {
 // ---- the store
 
 std::shared_ptr<StagedValue> MemoryPayload::stage(SharedBytes value, bool) {
-  return std::make_shared<StoredValue>(memory_, memory_.add(value.bytes));
+  return std::make_shared<StoredValue>(memory_, std::move(value));
 }
 
 void MemoryPayload::then(std::function<void()> fn, std::weak_ptr<const void> fn_owner) {
-  thread_.post([fn = std::move(fn), fn_owner = std::move(fn_owner)] {
-    if (const auto owner = fn_owner.lock()) fn();
-  });
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back({std::move(fn), std::move(fn_owner)});
+  }
+  thread_->post([this] { run_one(); });
+}
+
+bool MemoryPayload::run_one() {
+  const std::lock_guard running(running_);
+  Posted next;
+  {
+    const std::lock_guard lock(mutex_);
+    if (posted_.empty()) return false;
+    next = std::move(posted_.front());
+    posted_.pop_front();
+  }
+  if (const auto owner = next.owner.lock()) next.fn();
+  return true;
+}
+
+void MemoryPayload::settle() {
+  while (run_one()) {
+  }
 }
 
 std::unique_ptr<const PinnedValue> MemoryPayload::pin(const Extent& place, Pinning) const {

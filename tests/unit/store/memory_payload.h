@@ -3,13 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
-#include "cachesvc/base/executor.h"
+#include "cachesvc/base/thread_executor.h"
 #include "cachesvc/store/payload_store.h"
 
 namespace precis::testing {
@@ -18,9 +20,12 @@ namespace precis::testing {
 class MemoryValues {
  public:
   using Value = std::shared_ptr<const std::vector<std::byte>>;
+  std::unique_ptr<MemoryValues> copy() const;
+  // At most this many live bytes: values past that are kOutOfSpace.
+  void set_capacity(std::uint64_t bytes);
   // Removes all other values.
   void keep_only(std::span<const Extent> live);
-  Extent add(Bytes value);
+  Result<Extent> add(Bytes value);
   Value find(const Extent& place) const;
   void free(const Extent& place);
   std::uint64_t live_bytes() const;
@@ -31,17 +36,22 @@ class MemoryValues {
   std::map<std::uint32_t, Value> values_;
   std::uint32_t next_ = 1;
   std::uint64_t live_bytes_ = 0;
+  std::uint64_t capacity_ = std::numeric_limits<std::uint64_t>::max();
 };
 
 class MemoryPayload final : public PayloadStore {
  public:
   // `memory` outlives it and its values.
-  MemoryPayload(MemoryValues& memory, std::span<const Extent> live) : memory_(memory) {
+  MemoryPayload(MemoryValues& memory, std::span<const Extent> live,
+                std::unique_ptr<Executor> thread = std::make_unique<ThreadExecutor>("payload", 1))
+      : memory_(memory), thread_(std::move(thread)) {
     memory_.keep_only(live);
   }
   void attach(PayloadOwner&) override {}
   std::shared_ptr<StagedValue> stage(SharedBytes value, bool makes_room) override;
   void then(std::function<void()> fn, std::weak_ptr<const void> fn_owner) override;
+  // Runs what then() posted on the calling thread.
+  void settle() override;
   Status sync() override { return {}; }
   std::unique_ptr<const PinnedValue> pin(const Extent& place, Pinning pinning) const override;
   void free(std::span<const Extent> places) override;
@@ -50,8 +60,17 @@ class MemoryPayload final : public PayloadStore {
   Status check() override { return {}; }
 
  private:
+  struct Posted {
+    std::function<void()> fn;
+    std::weak_ptr<const void> owner;
+  };
+  bool run_one();
+
   MemoryValues& memory_;
-  Executor thread_{"payload", 1};
+  std::mutex running_;  // held while a posted function runs
+  std::mutex mutex_;
+  std::deque<Posted> posted_;         // guarded by mutex_
+  std::unique_ptr<Executor> thread_;  // last: it uses all of the above
 };
 
 }  // namespace precis::testing

@@ -63,6 +63,11 @@ Status MemoryRows::scan(Table table, const VisitRow& row) {
   return {};
 }
 
+void MemoryRows::heal() {
+  const std::lock_guard lock(mutex_);
+  fail_next_.reset();
+}
+
 void MemoryRows::fail_next_write(Status status) {
   std::lock_guard lock(mutex_);
   fail_next_ = std::move(status);
@@ -83,6 +88,22 @@ void MemoryRows::lose_power(std::size_t logged) {
   for (std::size_t i = 0; i < std::min(logged, log_.size()); ++i) apply(log_[i], synced_);
   log_.clear();
   tables_ = durable_ = synced_;
+}
+
+std::unique_ptr<MemoryRows> MemoryRows::after_crash(std::optional<std::size_t> logged) const {
+  auto copy = std::make_unique<MemoryRows>();
+  {
+    const std::lock_guard lock(mutex_);
+    copy->durable_ = durable_;
+    copy->synced_ = synced_;
+    copy->log_ = log_;
+  }
+  if (logged) {
+    copy->lose_power(*logged);
+  } else {
+    copy->crash();
+  }
+  return copy;
 }
 
 }  // namespace precis::testing

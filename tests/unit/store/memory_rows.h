@@ -3,6 +3,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -18,8 +19,12 @@ class MemoryRows final : public RowStore {
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override;
   Status scan(Table table, const VisitRow& row) override;
 
+  // A copy in the state after a crash: of the process, or of the machine with the first `logged` of
+  // the unsynced() writes.
+  std::unique_ptr<MemoryRows> after_crash(std::optional<std::size_t> logged) const;
   // The next write changes nothing and returns `status`.
   void fail_next_write(Status status);
+  void heal();  // no write fails any more
   // The worst state after a crash of the process: all writes at kMemory since the last harden() are
   // lost, those at kWal or better are kept.
   void crash();

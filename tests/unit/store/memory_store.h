@@ -12,13 +12,16 @@
 namespace precis::testing {
 
 struct MemoryMachine {
+  SystemClock clock;
   MemoryRows rows;
   MemoryValues payload;
   std::unique_ptr<Store> open() {
     const OpenPayload open_payload = [this](std::span<const Extent> live) {
       return std::unique_ptr<PayloadStore>(std::make_unique<MemoryPayload>(payload, live));
     };
-    return join_store(std::make_unique<ForwardingRows>(rows), open_payload, 0, {}).value();
+    return join_store(std::make_unique<ForwardingRows>(rows), open_payload, 0,
+                      {std::make_unique<ThreadExecutor>("tidier", 1), clock, {}})
+        .value();
   }
 };
 

@@ -8,10 +8,11 @@ namespace {
 // A queue whose chunks end when the test ends them.
 struct HeldQueue {
   explicit HeldQueue(BulkLimits limits)
-      : queue(limits, [this](BulkChunk chunk, BulkQueue::Ended ended) {
+      : queue(clock, limits, [this](BulkChunk chunk, BulkQueue::Ended ended) {
           chunks.push_back(std::move(chunk));
           ends.push_back(std::move(ended));
         }) {}
+  SystemClock clock;
   BulkQueue queue;
   std::vector<BulkChunk> chunks;
   std::vector<BulkQueue::Ended> ends;

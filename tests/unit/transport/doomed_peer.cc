@@ -5,14 +5,14 @@
 
 #include <cstring>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "client/src/transport/socket_client.h"
 #include "tests/unit/transport/doomed_region.h"
 
 int main(int argc, char** argv) {
   using namespace precis;
   if (argc != 4) return 2;
-  EventLoop loop;
+  AsioLoop loop;
   SocketClientOptions options;
   if (argv[3][0] != '\0') options.tls = TlsContext::for_client({"", "", argv[3]}).value();
   const auto transport = make_socket_client(loop, options);

@@ -1,4 +1,4 @@
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using test::get;
 using test::LoopThread;
 
 TEST_CASE("what is posted before stop() has run when run() returns", "[base]") {
-  EventLoop loop;
+  AsioLoop loop;
   int ran = 0;
   for (int i = 0; i < 100; ++i) loop.post([&] { ++ran; });
   loop.stop();

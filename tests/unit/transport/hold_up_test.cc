@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/net/data_stream.h"
 #include "cachesvc/transport/acceptor.h"
@@ -36,7 +37,7 @@ std::vector<std::byte> numbered_frame(unsigned number) {
 
 // A stream whose peer has sent kFrames frames at once, and the numbers of the received frames.
 struct Flooded {
-  EventLoop loop;
+  AsioLoop loop;
   std::shared_ptr<ControlStream> stream;
   Descriptor peer;
   std::vector<unsigned> got;
@@ -100,7 +101,7 @@ TEST_CASE("frames that arrived before the peer closed are handed out before its 
 }
 
 TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[unit][transport]") {
-  EventLoop loop;
+  AsioLoop loop;
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   const Descriptor peer(ends[1]);
@@ -124,7 +125,7 @@ TEST_CASE("a client's message that waits for bulk bytes ends its connection", "[
 
 TEST_CASE("a peer that reads no more, but does not close, ends its bulk stream",
           "[unit][transport]") {
-  EventLoop loop;
+  AsioLoop loop;
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   const Descriptor peer(ends[1]);
@@ -149,7 +150,7 @@ TEST_CASE("a peer that reads no more, but does not close, ends its bulk stream",
 
 TEST_CASE("a descriptor goes with its frame though its owner has closed it by then",
           "[unit][transport]") {
-  EventLoop loop;
+  AsioLoop loop;
   int ends[2];
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
   Socket peer{Descriptor(ends[1])};
@@ -176,7 +177,7 @@ TEST_CASE("a descriptor goes with its frame though its owner has closed it by th
 TEST_CASE("who is not admitted passes no descriptors over the Unix socket", "[unit][transport]") {
   std::string folder = (std::filesystem::temp_directory_path() / "precis-socket-XXXXXX").string();
   REQUIRE(::mkdtemp(folder.data()) != nullptr);
-  EventLoop loop;
+  AsioLoop loop;
   {
     const auto listening = listen_unix(loop, folder + "/socket", [](Descriptor) {}).value();
     Socket stranger(Descriptor(::socket(AF_UNIX, SOCK_STREAM, 0)));

@@ -1,5 +1,6 @@
 // Memory shared between processes, and what a peer may try with it (pages.h, shared_mover.h).
 #include "cachesvc/net/pages.h"
+#include "cachesvc/base/thread_executor.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,7 +121,7 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
 Descriptor copy_of(const Pages& pages) { return Descriptor(::dup(pages.descriptor())); }
 
 TEST_CASE("a peer's buffers are mapped until they are removed, each id once", "[transport]") {
-  Executor unmapping("test", 1);
+  ThreadExecutor unmapping("test", 1);
   const auto mine = Pages::make_shared(kSize).value();
   SharedBuffers buffers(unmapping);
   REQUIRE(buffers.add(2, kSize, copy_of(*mine)) == Status());
@@ -140,7 +141,7 @@ TEST_CASE("a peer's buffers are mapped until they are removed, each id once", "[
 }
 
 TEST_CASE("a peer's mappings are bounded in number and in bytes", "[transport]") {
-  Executor unmapping("test", 1);
+  ThreadExecutor unmapping("test", 1);
   SharedBuffers buffers(unmapping);
   std::vector<std::unique_ptr<Pages>> mine;
   for (std::uint64_t id = 2; id < limits::kSharedBuffersMax + 5; ++id) {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 #include "cachesvc/embed/loopback.h"
 #include "cachesvc/transport/socket_transport.h"
 #include "client/src/transport/socket_client.h"
@@ -61,7 +61,7 @@ class LoopThread {
     return get(std::move(future));
   }
 
-  EventLoop loop;
+  AsioLoop loop;
 
  private:
   std::thread thread_;

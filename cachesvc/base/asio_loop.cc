@@ -1,4 +1,4 @@
-#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/asio_loop.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ namespace precis {
 namespace {
 
 namespace asio = boost::asio;
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 // Progress calls between two polls of the descriptors while the loop spins. A poll of the
 // descriptors costs more than a progress call.
@@ -49,7 +49,7 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
   return Status::unavailable(std::move(message));
 }
 
-struct EventLoop::Impl {
+struct AsioLoop::Impl {
   Impl() : bell(context) {
     const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (descriptor < 0) {  // the error that Asio reports for its own descriptors
@@ -91,17 +91,17 @@ struct EventLoop::Impl {
   // Runs ready handlers. Returns true if one of them did work.
   bool run_ready() {
     std::size_t posted = 0;
-    auto enough = Clock::now() + kTurnTime;
+    auto enough = Steady::now() + kTurnTime;
     for (int turn = 0; turn < kInboxTurnsMax && !inbox.empty(); ++turn) {
       const std::size_t ran = inbox.run();
       queued.fetch_sub(static_cast<int>(ran));
       posted += ran;
-      if (Clock::now() >= enough) break;
+      if (Steady::now() >= enough) break;
     }
     // poll() would not return while a descriptor is ready again and again.
     std::size_t handlers = 0;
-    if (posted > 0) enough = Clock::now() + kTurnTime;
-    while (context.poll_one() > 0 && (++handlers, Clock::now() < enough)) {
+    if (posted > 0) enough = Steady::now() + kTurnTime;
+    while (context.poll_one() > 0 && (++handlers, Steady::now() < enough)) {
     }
     handlers -= std::min(handlers, std::exchange(wakeups, 0));
     return posted + handlers > 0;
@@ -118,9 +118,9 @@ struct EventLoop::Impl {
     return done;
   }
 
-  Clock::duration spin() const {
-    Clock::duration longest = own_spin;
-    for (const auto& s : sources) longest = std::max(longest, Clock::duration(s->poller.spin));
+  Steady::duration spin() const {
+    Steady::duration longest = own_spin;
+    for (const auto& s : sources) longest = std::max(longest, Steady::duration(s->poller.spin));
     return longest;
   }
 
@@ -196,7 +196,7 @@ struct EventLoop::Impl {
   // Runs until `done` returns true or the loop stops.
   template <typename Done>
   void drive(Done done) {
-    auto last_work = Clock::now();
+    auto last_work = Steady::now();
     bool spun = false;  // since the last work
     while (!stopping && !done()) {
       rounds.fetch_add(1, std::memory_order_relaxed);
@@ -213,7 +213,7 @@ struct EventLoop::Impl {
         relax();
       }
       if (stopping || done()) break;
-      const auto now = Clock::now();
+      const auto now = Steady::now();
       if (worked) {
         if (std::exchange(spun, false)) luck.found();
         last_work = now;
@@ -226,7 +226,7 @@ struct EventLoop::Impl {
       if (!arm() || kicked) continue;
       luck.blocked(std::exchange(spun, false));
       sleep();
-      last_work = Clock::now();
+      last_work = Steady::now();
     }
   }
 
@@ -264,6 +264,7 @@ struct EventLoop::Impl {
     lending.leave([&] { return wanted_at_once || queued.load() > 0; });
   }
 
+  const SystemClock clock;
   std::atomic<bool> closing{false};
   Inbox inbox;
   std::atomic<bool> asleep{false};
@@ -272,7 +273,7 @@ struct EventLoop::Impl {
   std::vector<std::shared_ptr<Source>> sources;
   std::size_t wakeups = 0;     // ended waits on descriptors of pollers and the bell; no work
   std::atomic<int> queued{0};  // posted functions that have not run
-  Clock::duration own_spin{0};
+  Steady::duration own_spin{0};
   bool kicked = false;
   bool resting = false;
   bool quiet = false;  // nothing is expected (rest())
@@ -284,42 +285,46 @@ struct EventLoop::Impl {
   std::atomic<std::uint64_t> rounds{0};
 };
 
-asio::io_context& AsioAccess::context(EventLoop& loop) { return loop.impl_->context; }
+asio::io_context& AsioAccess::context(EventLoop& loop) {
+  auto* const own = dynamic_cast<AsioLoop*>(&loop);
+  PRECIS_CHECK(own != nullptr);  // sockets exist on a machine only
+  return own->impl_->context;
+}
 
-EventLoop::EventLoop() : impl_(std::make_unique<Impl>()) {}
-EventLoop::~EventLoop() = default;
+AsioLoop::AsioLoop() : impl_(std::make_unique<Impl>()) {}
+AsioLoop::~AsioLoop() = default;
 
-void EventLoop::run() { impl_->run(); }
-void EventLoop::run_lent() { impl_->run_lent(); }
-bool EventLoop::drive(const std::function<void()>& begin, const std::function<bool()>& done) {
+const Clock& AsioLoop::clock() const { return impl_->clock; }
+
+void AsioLoop::run() { impl_->run(); }
+void AsioLoop::run_lent() { impl_->run_lent(); }
+bool AsioLoop::drive(const std::function<void()>& begin, const std::function<bool()>& done) {
   return impl_->drive_lent(begin, done);
 }
 
-void EventLoop::stop() {
+void AsioLoop::stop() {
   // Posted, so that functions posted earlier run first.
   post([impl = impl_.get()] { impl->stopping = true; });
 }
 
-void EventLoop::post(std::function<void()> fn) { impl_->post(std::move(fn)); }
+void AsioLoop::post(std::function<void()> fn) { impl_->post(std::move(fn)); }
 
-bool EventLoop::on_loop_thread() const {
-  return impl_->thread.load() == std::this_thread::get_id();
-}
+bool AsioLoop::on_loop_thread() const { return impl_->thread.load() == std::this_thread::get_id(); }
 
-std::unique_ptr<EventLoop::Timer> EventLoop::after(std::chrono::nanoseconds delay,
-                                                   std::function<void()> fn) {
+std::unique_ptr<AsioLoop::Timer> AsioLoop::after(std::chrono::nanoseconds delay,
+                                                 std::function<void()> fn) {
   return start_timer(*this, delay, std::move(fn));
 }
-std::unique_ptr<EventLoop::Watch> EventLoop::watch_readable(int fd, std::function<void()> fn) {
+std::unique_ptr<AsioLoop::Watch> AsioLoop::watch_readable(int fd, std::function<void()> fn) {
   return watch_descriptor(*this, fd, std::move(fn), nullptr);
 }
-std::unique_ptr<EventLoop::SocketWatch> EventLoop::watch_socket(int fd,
-                                                                std::function<void()> readable,
-                                                                std::function<void()> writable) {
+std::unique_ptr<AsioLoop::SocketWatch> AsioLoop::watch_socket(int fd,
+                                                              std::function<void()> readable,
+                                                              std::function<void()> writable) {
   return watch_descriptor(*this, fd, std::move(readable), std::move(writable));
 }
 
-std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {
+std::unique_ptr<AsioLoop::Watch> AsioLoop::add_poller(Poller poller) {
   const int fd = poller.fd;
   auto source = std::make_shared<Impl::Source>(impl_->context, std::move(poller));
   source->descriptor.assign(fd);
@@ -327,8 +332,8 @@ std::unique_ptr<EventLoop::Watch> EventLoop::add_poller(Poller poller) {
   return std::make_unique<Impl::PollerWatch>(*impl_, std::move(source));
 }
 
-void EventLoop::spin_for(std::chrono::nanoseconds spin) { impl_->own_spin = spin; }
-void EventLoop::kick() {
+void AsioLoop::spin_for(std::chrono::nanoseconds spin) { impl_->own_spin = spin; }
+void AsioLoop::kick() {
   if (on_loop_thread()) {
     impl_->kicked = true;
   } else {
@@ -336,9 +341,9 @@ void EventLoop::kick() {
   }
 }
 
-void EventLoop::rest() { impl_->resting = impl_->quiet = true; }
-void EventLoop::expect() { impl_->quiet = false; }
+void AsioLoop::rest() { impl_->resting = impl_->quiet = true; }
+void AsioLoop::expect() { impl_->quiet = false; }
 
-std::uint64_t EventLoop::rounds() const { return impl_->rounds.load(std::memory_order_relaxed); }
+std::uint64_t AsioLoop::rounds() const { return impl_->rounds.load(std::memory_order_relaxed); }
 
 }  // namespace precis

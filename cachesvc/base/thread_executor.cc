@@ -1,5 +1,5 @@
-// A first-in-first-out queue served by a fixed number of named threads (executor.h).
-#include "cachesvc/base/executor.h"
+// A first-in-first-out queue served by a fixed number of named threads.
+#include "cachesvc/base/thread_executor.h"
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -51,7 +51,7 @@ void yield_if_asked(std::size_t size_bytes) {
 // A semaphore counts the queued functions. With glibc's condition variables, a signaling thread
 // waits for earlier woken threads that have not run yet: milliseconds on a busy machine.
 // libstdc++'s semaphores spin before they block.
-struct Executor::Impl {
+struct ThreadExecutor::Impl {
   Impl() { PRECIS_CHECK(::sem_init(&work_or_stop, 0, 0) == 0); }
   ~Impl() { ::sem_destroy(&work_or_stop); }
 
@@ -92,7 +92,8 @@ std::string thread_name(const std::string& name, unsigned index) {
 
 }  // namespace
 
-Executor::Executor(std::string name, unsigned threads) : impl_(std::make_unique<Impl>()) {
+ThreadExecutor::ThreadExecutor(std::string name, unsigned threads)
+    : impl_(std::make_unique<Impl>()) {
   PRECIS_CHECK(threads > 0);
   impl_->threads.reserve(threads);
   for (unsigned i = 0; i < threads; ++i) {
@@ -101,12 +102,12 @@ Executor::Executor(std::string name, unsigned threads) : impl_(std::make_unique<
   }
 }
 
-Executor::~Executor() {
+ThreadExecutor::~ThreadExecutor() {
   for (std::size_t i = 0; i < impl_->threads.size(); ++i) ::sem_post(&impl_->work_or_stop);
   for (std::thread& thread : impl_->threads) thread.join();
 }
 
-void Executor::post(std::function<void()> fn) {
+void ThreadExecutor::post(std::function<void()> fn) {
   PRECIS_CHECK(fn != nullptr);
   {
     std::lock_guard lock(impl_->mutex);
@@ -115,7 +116,7 @@ void Executor::post(std::function<void()> fn) {
   ::sem_post(&impl_->work_or_stop);
 }
 
-std::size_t Executor::queued() const {
+std::size_t ThreadExecutor::queued() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->queue.size();
 }
