@@ -1,4 +1,4 @@
-// The CPU backend. Its compressors keep the results that CpuStages pass on, in host memory.
+// The CPU backend. Its compressors keep the results of one stage for the next, in host memory.
 #include <algorithm>
 
 #include "kernels/cpu_stages.h"
@@ -6,8 +6,8 @@
 namespace precis::kernels {
 namespace {
 
-// Whether any stage between check and encode reads the rows. If none does, encode checks the
-// values, so that they come from memory only once.
+// Whether any stage between check and encode reads the rows. If none does, encode checks their
+// values, so that the rows are read from memory only once.
 bool reads_rows(const Recipe& recipe) {
   if (recipe.selector == Selector::kTwoStage) return true;
   switch (recipe.scorer) {

@@ -142,7 +142,7 @@ Status CudaCompressor::score_on_cpu() {
   PRECIS_TRY(buffers_.second.copy_from(std::as_bytes(std::span(scores_.second)), stream_));
   verdict.weight = scores_.weight;
   PRECIS_TRY(buffers_.verdict.copy_from(bytes_of(verdict), stream_));
-  return stream_.wait();  // for `verdict`
+  return stream_.wait();  // before `verdict` goes out of scope
 }
 
 Result<const LayerScores*> CudaCompressor::scores() {

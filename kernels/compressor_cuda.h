@@ -12,8 +12,8 @@ namespace precis::kernels {
 
 // Decides when the CPU compresses a layer that failed on the device, and reports why
 // (make_cuda_backend()). Most CUDA errors are sticky: after one of them, no CUDA call works in this
-// process. So the first error that neither the layer's size nor its values explain marks the device
-// as lost, and the device is not used again.
+// process. So an error that neither the layer's size nor its values explain marks the device as
+// lost, and it is not used again.
 class Retreat {
  public:
   explicit Retreat(std::function<void(const Status&)> told) : told_(std::move(told)) {}
@@ -63,7 +63,7 @@ class CudaCompressor final : public LayerCompressor {
     DeviceBuffer scores, second, limits, order;
     DeviceBuffer verdict;  // see Verdict
   };
-  // Results that allocate() reads back besides turns.
+  // Results that allocate() copies back to the host besides the turns.
   struct Verdict {
     std::uint32_t not_finite;  // in keys or values
     float weight;              // LayerScores::weight
@@ -80,8 +80,8 @@ class CudaCompressor final : public LayerCompressor {
   // and releases the device memory.
   template <typename Fn>
   auto on_device(const Fn& stage) -> decltype(stage());
-  // If the device has no room for the layer, or is lost, checks the layer again on on_cpu_ and then
-  // runs `stages` there.
+  // If the device has no room for the layer, or is lost, checks the layer again with on_cpu_ and
+  // then runs `stages` with it.
   template <typename Fn>
   Status or_on_cpu(Status of_device, const Fn& stages);
 

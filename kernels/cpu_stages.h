@@ -1,5 +1,5 @@
-// The CPU stages, one by one over host memory. The CPU compressor runs them, a device falls back on
-// them, and tests compare a device with them.
+// The CPU stages as separate functions over host memory. The CPU compressor runs them, a device
+// falls back on them, and tests compare devices with them.
 #pragma once
 
 #include <memory>

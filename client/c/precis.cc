@@ -43,7 +43,7 @@ static_assert(PRECIS_INTERNAL == static_cast<int>(precis::StatusCode::kInternal)
 static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32));
 static_assert(PRECIS_FSYNC == static_cast<int>(precis::Durability::kFsync));
 
-// Keeps the message of a failure with its handle.
+// Stores a failure's message in the handle.
 template <typename Handle>
 precis_status report(Handle& handle, const Status& status) {
   if (!status.ok()) handle.error = status.message();
@@ -59,7 +59,7 @@ Status check_connected(const precis_client& client) {
   return Status::invalid("the client is not connected, and has no directory open");
 }
 
-// `none`: the meaning of 0.
+// No budget if `keep` is 0.
 Result<std::optional<Budget>> budget_of(double keep) {
   if (keep == 0) return std::optional<Budget>();
   PRECIS_ASSIGN(const Budget budget, Budget::ratio(keep));
@@ -77,7 +77,7 @@ precis_segment_id id_of(const precis::SegmentId& segment) {
   return id;
 }
 
-// Runs `call` if `client` is usable.
+// Runs `call` if `client` is connected or has a directory open.
 template <typename Call>
 precis_status with_client(precis_client* client, const Call& call) {
   if (client == nullptr) return PRECIS_INVALID_ARGUMENT;
@@ -125,7 +125,7 @@ Result<precis::LayerPush> push_of(const precis_put& put, const precis_layer& lay
 }  // namespace
 
 const char* precis_status_name(precis_status status) {
-  // The names of status.h are literals.
+  // The names in status.h are string literals, so they end with a zero byte.
   return precis::status_code_name(static_cast<precis::StatusCode>(status)).data();
 }
 
@@ -230,7 +230,8 @@ precis_status precis_put_commit(precis_put* put, precis_durability durability,
   if (stored_bytes != nullptr) *stored_bytes = 0;
   if (put == nullptr) return PRECIS_INVALID_ARGUMENT;
   if (durability < PRECIS_MEMORY || durability > PRECIS_FSYNC) {
-    return report(*put, Status::invalid("durability is " + std::to_string(durability)));
+    return report(*put, Status::invalid("durability is " + std::to_string(durability) +
+                                        ", must be PRECIS_MEMORY, PRECIS_WAL or PRECIS_FSYNC"));
   }
   const auto stored = put->put.commit(static_cast<precis::Durability>(durability));
   if (stored.ok() && segment != nullptr) *segment = id_of(stored->id);

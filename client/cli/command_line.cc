@@ -212,7 +212,7 @@ std::string misuse(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = "; see precisctl" + path + " --help";
   if (choices.empty()) return std::string(error.what()) + help;
   if (rest.empty()) return "a command is missing after 'precisctl" + path + "': " + choices;
-  return "'" + rest.front() + "' is no command of 'precisctl" + path + "': choose " + choices;
+  return "'" + rest.front() + "' is not a command of 'precisctl" + path + "': choose " + choices;
 }
 
 }  // namespace precis::cli

@@ -22,9 +22,9 @@ struct Arguments {
   std::function<Status(Context)> run;
 };
 
-// Describes the command line to `app`, which writes what it parses to `args`.
+// Adds the commands and options to `app`, which stores the parsed values in `args`.
 void describe(CLI::App& app, Arguments& args);
-// Says what is wrong with the command line, and what would be right.
+// The message for a wrong command line: what is wrong and which commands there are.
 std::string misuse(const CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace precis::cli

@@ -20,22 +20,22 @@
 namespace precis::cli {
 namespace {
 
-// `model` as on the command line; empty for none.
+// The fingerprint of `model`, a name or fingerprint from the command line; none if it is empty.
 Result<std::optional<Digest>> model_scope(Client& client, const std::string& model) {
   if (model.empty()) return std::optional<Digest>();
   PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, model));
   return std::optional(row.fingerprint);
 }
 
-// kInvalidArgument for every error: kNotFound would mean an answer of the service.
+// Every error is kInvalidArgument, because kNotFound would look like an answer of the service.
 Result<std::string> read_named(const std::string& file) {
   auto text = read_file(file, limits::kProfileBytesMax);
   if (!text.ok()) return Status::invalid(text.status().message());
   return text;
 }
 
-// The budgets of models for which another budget is in force than the default; otherwise the user
-// would not know to look for them.
+// The budgets of models for which another budget is in force than the default. They are listed
+// because the user could not know otherwise that they exist.
 Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all) {
   PRECIS_ASSIGN(const auto models, client.models());
   std::vector<ModelBudgets> apart;

@@ -32,19 +32,18 @@ struct PrefixTrim {
 // Trims stored segments to a smaller budget and prints how many bytes that freed.
 Status trim_prefix(Context context, const PrefixTrim& how);
 
-// Reads the records of every segment of the tenant and prints which are damaged; `repair` removes
-// those and their descendants. kCorruption if damage remains or acknowledged changes are missing,
-// else kTimedOut if some segments could not be read.
+// Reads the records of every segment of the tenant and prints the damaged segments; `repair`
+// removes them and their descendants. kCorruption if damage remains or acknowledged changes are
+// missing, else kTimedOut if some segments could not be read.
 Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
-// Whether the session's tip and its ancestors are protected from removal.
+// Sets whether the session's tip and its ancestors are protected from removal.
 Status pin_session(Context context, const std::string& name, bool pinned);
 Status remove_session(Context context, const std::string& name);
 
-// `model`: if given, the registered model that the profile is for, instead of the one that the file
-// names.
+// `model`: the registered model that the profile is for; if empty, the model that the file names.
 Status add_profile(Context context, const std::string& file, const std::string& model);
 Status list_profiles(Context context, const std::string& model);
 // `model` may be empty if only one model has a profile of that name. `out`: a file to write its

@@ -7,7 +7,7 @@
 
 namespace precis::cli {
 
-// Writes a temporary file beside it and renames that, so that a failure keeps the old content.
+// Writes `path`.part and renames it to `path`, so that a failure leaves the old content.
 Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace precis::cli

@@ -45,12 +45,12 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
   }
   if (!found.empty()) {
     return Status::invalid("'" + text + "' means " + std::to_string(found.size()) +
-                           " models, give the fingerprint of one, or enough of its beginning "
+                           " models: give the fingerprint of one, or enough of its beginning "
                            "(`precisctl model ls` lists all):" +
                            list_of(names));
   }
   const std::string none =
-      "no model is called '" + text + "' or has a fingerprint that begins so: ";
+      "no model is called '" + text + "' or has a fingerprint that begins with it: ";
   if (rows.empty()) {
     return Status::not_found(none + "there are none, a client's register_model() adds one");
   }

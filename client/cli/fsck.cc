@@ -24,7 +24,8 @@ struct Damaged {
 
 struct Found {
   std::string tenant;  // that owns these segments
-  // Sizes as they were written: of readable segments, and of descendants of damaged ones.
+  // Sizes as written, of undamaged segments: those without a damaged ancestor, and those with one
+  // (`fallen`).
   std::uint64_t segments = 0, bytes = 0;
   std::uint64_t fallen_segments = 0, fallen_bytes = 0;
   std::vector<Damaged> damaged;
@@ -60,7 +61,7 @@ Result<Found> check_all(Client& client) {
     const auto checked = client.check_segment(row.id);
     done += row.stored_bytes;
     if (checked.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
-    // The service had no memory for it, or no time.
+    // The service had no memory or no time to read it.
     const StatusCode code = checked.status().code();
     if (code == StatusCode::kRejected || code == StatusCode::kTimedOut) {
       found.unread.push_back({row, checked.status().message()});
@@ -84,7 +85,7 @@ Result<Found> check_all(Client& client) {
   return found;
 }
 
-// Removes their descendants too, which were computed over the damaged entries.
+// Also removes their descendants, which were computed over the damaged entries.
 Result<msg::Removed> remove_all(Client& client, const std::vector<Damaged>& damaged) {
   msg::Removed all;
   for (const Damaged& each : damaged) {
@@ -139,8 +140,8 @@ std::string to_text(const Found& found, const msg::Removed& removed) {
   return text;
 }
 
-// Damage first: a script that acts on the status must not mistake it for a service that does not
-// answer.
+// Damage comes first: a script that acts on the status must not mistake damage for a service that
+// does not answer.
 Status verdict(const Found& found, bool repaired) {
   std::string unread;
   if (!found.unread.empty()) {

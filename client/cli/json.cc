@@ -27,8 +27,8 @@ Json plan_json(const Plan& plan) {
 }  // namespace
 
 std::string json_text(const Json& json) {
-  // The library leaves DEL, C1 and bidirectional controls as they are. They occur only within
-  // strings, where \uXXXX is valid JSON.
+  // The library does not escape DEL, C1 and bidirectional control characters. They occur only
+  // within strings, where \uXXXX is valid JSON.
   return printable_lines(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 

@@ -17,20 +17,20 @@ using Json = nlohmann::ordered_json;
 
 struct ModelBudgets;  // render.h
 
-// The printed form. Names need not be UTF-8: invalid bytes are replaced and are never an error.
+// The printed form. Names may be invalid UTF-8: invalid bytes are replaced and are not an error.
 std::string json_text(const Json& json);
 
-// Parses JSON from a service or a file. Discarded if it is invalid, or nested deeper than any JSON
-// of ours: printing it would need a stack as deep.
+// Parses JSON from a service or a file. Returns a discarded value if the text is invalid, or is
+// nested deeper than any JSON of Precis: printing deep JSON needs a deep stack.
 Json parse_json(const std::string& text);
 
-// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, "cap" as
-// well for "quality"; null for none.
+// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, for
+// "quality" also "cap"; null if there is no budget.
 Json to_json(const std::optional<Budget>& budget);
 Json to_json(const ModelSpec& model);
 
-// A field of a row: ids and digests in hex, null for the null id; recipes and profiles as the JSON
-// that they are.
+// A field of a row: ids and digests in hex, null for the null id; recipes and profiles as JSON
+// objects if their text is JSON.
 Json field_json(std::string_view name, const std::string& text);
 Json field_json(std::string_view name, const SegmentId& id);
 Json field_json(std::string_view name, const Digest& digest);
@@ -42,7 +42,8 @@ requires std::is_arithmetic_v<Number> Json field_json(std::string_view, Number n
   return number;
 }
 
-// A row with all its fields; "keep" is its budget, and what was not asked for is left out.
+// A row with all its fields. The field `budget` is called "keep" and `json` "profile". Fields that
+// the request did not ask for are left out.
 template <typename Row>
 requires requires { Fields<Row>::all; }
 Json to_json(const Row& row) {
@@ -56,7 +57,7 @@ Json to_json(const Row& row) {
   });
   return json;
 }
-Json to_json(const msg::ModelRow& row);  // its model's fields among its own
+Json to_json(const msg::ModelRow& row);  // with the fields of its model
 Json to_json(const msg::BudgetRow& row);
 Json to_json(const msg::Budgets& budgets);
 Json to_json(const ModelBudgets& of_model);

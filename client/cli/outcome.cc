@@ -21,7 +21,8 @@ enum ExitCode : int {
   kDenied = 5
 };
 
-// Whether a login was refused before its token was checked, because wrong tokens came before it.
+// Whether the service refused a login without checking its token, because this address sent wrong
+// tokens before.
 bool is_login_wait(const Status& status) {
   return status.code() == StatusCode::kRejected &&
          status.message().find("wrong tokens came from") != std::string::npos;
@@ -55,7 +56,7 @@ std::string advice(const Status& status) {
   }
   switch (status.code()) {
     case StatusCode::kUnavailable:
-      // The host is unknown, nothing listens on the port, or another program does.
+      // The host is unknown, or nothing or another program listens on the port.
       return "--address HOST:PORT or PRECIS_ADDRESS says where precisd is; precisd --data DIR "
              "starts one";
     case StatusCode::kTimedOut:
@@ -68,7 +69,7 @@ std::string advice(const Status& status) {
   }
 }
 
-// Flushes as well: stdio would drop a write error silently when the program ends.
+// Also flushes, because stdio would silently ignore a write error at the end of the program.
 Status write_text(std::FILE* to, const std::string& text) {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), to);
@@ -76,7 +77,7 @@ Status write_text(std::FILE* to, const std::string& text) {
   return Status::out_of_space("output: " + std::generic_category().message(errno));
 }
 
-// If that fails, the error cannot be reported.
+// If writing to stderr fails, there is no way to report that.
 void print_error(const Status& status, bool json) {
   const std::string hint = advice(status);
   if (json) {

@@ -12,8 +12,8 @@ inline constexpr char kExitCodes[] =
     "found; 4 the service cannot be reached or does not answer; 5 the credentials do not suffice.\n"
     "With --json, output and errors (on stderr) are JSON; its keys are stable.";
 
-// Prints `out` and the error; returns the exit code. A failed write to stdout is an error: a script
-// must not take half of `out` for the whole.
+// Prints `out` and the error; returns the exit code. A failed write to stdout is an error, so that
+// a script does not take half of `out` for all of it.
 int finish(Status status, const std::string& out, bool json);
 
 }  // namespace precis::cli

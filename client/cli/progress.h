@@ -13,7 +13,7 @@ class Progress {
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  // `note` is shown behind the bar.
+  // `note` is shown after the bar.
   void show(std::uint64_t done, const std::string& note);
 
  private:

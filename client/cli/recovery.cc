@@ -16,7 +16,7 @@ Result<Recovery> find_recovery(Client& client) {
     if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
     if (row.name == "precis_kept_log_bytes") recovery.kept_log_bytes = value;
   }
-  // If the recovery is not doubtful, the unclaimed bytes only wait for the tidier.
+  // If the recovery is not doubtful, unclaimed bytes are dead bytes that are not removed yet.
   return recovery.doubtful ? recovery : Recovery{};
 }
 

@@ -16,9 +16,9 @@ struct Recovery {
   std::uint64_t kept_log_bytes = 0;  // logs from before the recovery, kept in the data directory
 };
 
-// The state now.
+// The state now, read from the service's statistics.
 Result<Recovery> find_recovery(Client& client);
-// The state at the service's start.
+// The state in the service's status.
 Recovery recovery_of(const msg::ServerStatus& status);
 // For a doubtful recovery: says what is missing, and how to accept the loss.
 std::string recovery_text(const Recovery& recovery);

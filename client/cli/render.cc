@@ -12,7 +12,7 @@
 namespace precis::cli {
 namespace {
 
-// Enough of an id to name it in practice; show and rm take any unambiguous beginning.
+// Enough digits of an id to be unambiguous in practice; show and rm take any unambiguous beginning.
 constexpr std::size_t kShortId = 12;
 
 std::string short_id(const SegmentId& id) {
@@ -64,7 +64,7 @@ class Facts {
   std::vector<std::pair<std::string, std::string>> rows_;
 };
 
-// `recipe` is canonical; a text of another form is returned as it is.
+// The scorer of a canonical recipe. A text of another form is returned unchanged.
 std::string scorer_name(const std::string& recipe) {
   const Json parsed = parse_json(recipe);
   if (!parsed.is_object()) return recipe;

@@ -11,7 +11,7 @@ namespace precis::cli {
 
 std::string status_text(const msg::ServerStatus& status);
 std::string models_text(std::span<const msg::ModelRow> rows);
-// `models`: for the name of a segment's model.
+// `models`: to find the name of a segment's model.
 std::string segments_text(std::span<const msg::SegmentInfo> rows,
                           std::span<const msg::ModelRow> models);
 // With the plan as a table of layers and heads, if the row has it.
@@ -25,7 +25,7 @@ struct ModelBudgets {
   msg::ModelRow model;
   msg::Budgets budgets;  // in force for this model
 };
-// `models`: those with another budget than the default.
+// `models`: the models for which another budget than the default is in force.
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models);
 std::string stats_text(const msg::Stats& stats);
 

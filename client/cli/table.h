@@ -1,4 +1,4 @@
-// Aligned columns and numbers with units, for people.
+// Tables with aligned columns, and numbers with units, for people.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Column {
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // The number of cells is that of the columns.
+  // One cell for each column.
   void add(std::vector<std::string> cells);
   std::string text() const;
 

@@ -6,9 +6,9 @@
 namespace precis {
 namespace {
 
-// A kept buffer that is more than this many times too large is left for a larger get.
+// A kept buffer that is more than this many times as large as needed is left for a larger get.
 constexpr std::size_t kSlackMax = 4;
-// The size of the smallest buffer; a smaller get counts as this large.
+// The size of the smallest buffer. A smaller get is treated as this large.
 constexpr std::size_t kSmallestBytes = std::size_t{2} << 20;
 
 }  // namespace
@@ -34,7 +34,7 @@ Result<std::unique_ptr<BufferPool::Buffer>> BufferPool::allocate(std::size_t siz
 }
 
 void BufferPool::take_back(PinnedOnce<std::unique_ptr<Registration>> memory) {
-  // Unmapped after the lock is released.
+  // Destroyed, and so unmapped, after the lock is released.
   std::vector<PinnedOnce<std::unique_ptr<Registration>>> dropped;
   if (memory->bytes().size() > kKeptBytesMax) return;  // and no kept buffer is dropped for it
   const std::lock_guard lock(mutex_);

@@ -16,8 +16,8 @@ namespace precis {
 
 class BufferPool {
  public:
-  // Limits of the freed buffers that the pool keeps: enough for two prefixes in use and the next
-  // two arriving.
+  // Limits of the freed buffers that the pool keeps: enough for two prefixes in use and two that
+  // are arriving.
   static constexpr std::size_t kKeptBuffersMax = 4;
   static constexpr std::size_t kKeptBytesMax = std::size_t{4} << 30;
 

@@ -73,7 +73,7 @@ struct Calls::Impl {
   Result<Ticket> submit_one(std::size_t num_tokens, Call call);
   Call lookup(Model model, std::vector<TokenId> tokens, const LookupOptions& options) const;
   void run();
-  // Callers hold mutex for these two.
+  // Make the descriptor readable, and not readable. Callers hold mutex.
   void ring();
   void silence();
 
@@ -112,14 +112,14 @@ Result<std::vector<Calls::Ticket>> Calls::Impl::submit(
   const std::lock_guard lock(mutex);
   const std::size_t count = waiting.size() + running.size() + over.size();
   if (added.size() > limits::kCallsMax - count) {
-    return Status::rejected("calls: " + std::to_string(added.size()) + " more beside the " +
-                            std::to_string(count) + " whose outcome was not taken, the limit is " +
+    return Status::rejected("calls: " + std::to_string(added.size()) + " more calls beside " +
+                            std::to_string(count) + " that poll() has not returned, the limit is " +
                             std::to_string(limits::kCallsMax) + ": poll first");
   }
   if (added_tokens > limits::kCallTokensMax - tokens) {
     return Status::rejected("calls: paths of " + std::to_string(added_tokens) +
-                            " more tokens beside the " + std::to_string(tokens) +
-                            " of calls whose outcome was not taken, the limit is " +
+                            " more tokens beside " + std::to_string(tokens) +
+                            " of calls that poll() has not returned, the limit is " +
                             std::to_string(limits::kCallTokensMax) + ": poll first");
   }
   tokens += added_tokens;
@@ -170,7 +170,7 @@ void Calls::Impl::run() {
     mine.num_tokens = next.num_tokens;
     lock.unlock();
     Result<Value> outcome = next.call(mine.canceled);
-    next.call = nullptr;  // releases what the call holds before its outcome is visible
+    next.call = nullptr;  // releases the objects that the call owns before its outcome is visible
     if (mine.canceled.load()) outcome = Status::canceled("the call was canceled while it ran");
     lock.lock();
     Done done{next.ticket, outcome.status(), {}};
@@ -193,8 +193,7 @@ Result<std::unique_ptr<Calls>> Calls::make(std::shared_ptr<Client> client, unsig
   }
   const int event = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (event < 0) {
-    return Status::out_of_space(std::string("calls: no descriptor to tell outcomes by: ") +
-                                std::strerror(errno));
+    return Status::out_of_space(std::string("calls: no event descriptor: ") + std::strerror(errno));
   }
   auto impl = std::make_unique<Impl>(std::move(client), event);
   for (unsigned i = 0; i < threads; ++i) {
@@ -271,7 +270,7 @@ std::vector<Calls::Done> Calls::poll() {
 }
 
 bool Calls::cancel(Ticket ticket) {
-  std::deque<Impl::Waiting> waiting;  // dropped calls are destroyed after the lock is released
+  std::deque<Impl::Waiting> waiting;  // destroys dropped calls after the lock is released
   std::vector<Impl::Over> over;
   const std::lock_guard lock(impl_->mutex);
   const auto queued = std::ranges::find(impl_->waiting, ticket, &Impl::Waiting::ticket);

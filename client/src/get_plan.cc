@@ -12,7 +12,8 @@
 namespace precis {
 namespace {
 
-// Bounds every number that sizes are computed from, so that no product below can overflow.
+// Checks every number that sizes are computed from against its limit, so that no product below can
+// overflow.
 Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint32_t begin,
                   bool last) {
   const msg::SegmentInfo& segment = link.segment;
@@ -26,7 +27,7 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
   const bool whole = link.matched_end == segment.end;
   if (link.matched_end <= begin || link.matched_end > segment.end || (!whole && !last)) {
     return Status::invalid(name + " is matched up to token " + std::to_string(link.matched_end) +
-                           ", must be inside it, and its end but for the last segment");
+                           ", must be inside it; only the last segment may be matched in part");
   }
   const std::uint64_t all =
       std::uint64_t{segment.end - begin} * model.num_layers * model.num_kv_heads;
@@ -53,7 +54,7 @@ Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo&
                          "): ask for at most that, or for all of it");
 }
 
-// Either every link has counts or none has.
+// Either all links have counts, or none.
 Status check_counts(const LookupMatch& match, const msg::MatchLink& link) {
   const ModelSpec& model = match.model.spec;
   const msg::SegmentInfo& segment = link.segment;
@@ -88,7 +89,7 @@ Status check_counted(const LookupMatch& match, const Budget& keep) {
   const LookupOptions& made = match.options;
   return Status::invalid("the match was made at keep " +
                          made.keep.value_or(Budget::all()).to_string() + " and align " +
-                         std::to_string(made.align) + ": get it without one");
+                         std::to_string(made.align) + ": get it without a budget");
 }
 
 Status take_heads(const GetOptions& options, GetPlan& plan) {
@@ -148,7 +149,7 @@ Status check_plan(const LookupMatch& match) {
 
 Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const GetOptions& options) {
   if (match.links.empty() || match.matched_tokens == 0) {
-    return Status::invalid("get: the match is empty, nothing is stored of this path");
+    return Status::invalid("get: the match is empty: no prefix of this path is stored");
   }
   if (match.links.size() > limits::kChainSegmentsMax) {
     return Status::invalid("match: " + std::to_string(match.links.size()) +

@@ -1,5 +1,5 @@
 // The plan of a get, computed from its match before any request is sent: the entries of every link
-// at the reader's budget, and thus enough memory to hold them.
+// at the reader's budget, and the memory that they need at most.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +30,13 @@ struct GetPlan {
   std::size_t capacity_bytes = 0;
 
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }
-  // Whether served_max is exact. Without counts, a cut's entries of only some heads are not known.
+  // Whether served_max is exact. A match without counts does not tell how many entries of a cut are
+  // in only some of the heads.
   bool is_exact() const { return counted() || num_heads == model.num_kv_heads; }
 };
 
 // kInvalidArgument naming the first segment that stores less than `keep` asks for. The match may be
-// untrusted: links that form no chain, and impossible counts, are kInvalidArgument.
+// untrusted: links that do not form a chain and impossible counts are kInvalidArgument, too.
 Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep,
                          const GetOptions& options = {});
 

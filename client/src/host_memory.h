@@ -1,5 +1,5 @@
-// Memory that the transport allocates and the user fills. A push out of it finds its registration
-// here instead of registering it again.
+// Memory that the transport allocates and the caller fills. A push from this memory finds its
+// registration here instead of registering it again.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A match as bytes: the Match reply itself, with its model.
+// Encodes a match: the Match reply of the service and its model.
 #include <string>
 #include <utility>
 
@@ -9,7 +9,7 @@
 namespace precis {
 namespace {
 
-// An empty match has no links; any other must be one that get() accepts.
+// An empty match has no links. Any other match must be one that get() accepts.
 Status check_match(const LookupMatch& match) {
   if (match.model.fingerprint != model_fingerprint(match.model.spec)) {
     return Status::invalid("match: fingerprint " + match.model.fingerprint.hex() +

@@ -60,7 +60,7 @@ Result<std::shared_ptr<PageMover>> PageMovers::find(const PagedRows& keys,
 }
 
 Result<std::shared_ptr<PageMover>> PageMovers::on_device(int device) {
-  if (make_ == nullptr) return Status::unsupported("this client was given no page_mover");
+  if (make_ == nullptr) return Status::unsupported("this client has no page_mover");
   const std::lock_guard lock(mutex_);
   const auto known = devices_.find(device);
   if (known != devices_.end()) return known->second;

@@ -1,5 +1,5 @@
-// Finds the mover of rows between host memory and pages: a plain copy on the caller's thread if the
-// pages are in host memory, else the mover of their device.
+// Finds the mover of rows between host memory and pages: for pages in host memory a copy on the
+// caller's thread, for pages on a device the device's mover.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ namespace precis {
 // Thread-safe.
 class PageMovers {
  public:
-  explicit PageMovers(MakePageMover make);  // null: pages are in host memory alone
+  explicit PageMovers(MakePageMover make);  // null: only pages in host memory are supported
   PageMovers(const PageMovers&) = delete;
   PageMovers& operator=(const PageMovers&) = delete;
 
-  // The pages have passed check_paged_rows(), or are not moved yet. kInvalidArgument if keys and
-  // values are in different memory, or not where they say; kUnsupported if this build or machine
-  // does not reach it.
+  // Before rows are moved, the pages must pass check_paged_rows(). kInvalidArgument if keys and
+  // values are in different memory, or not on the device that they name; kUnsupported if this build
+  // or machine cannot use that memory.
   Result<std::shared_ptr<PageMover>> find(const PagedRows& keys, const PagedRows& values);
 
  private:

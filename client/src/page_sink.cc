@@ -16,8 +16,8 @@ Status check_starts(const ModelSpec& model, std::uint32_t num_heads, const Pages
   const auto starts = pages.starts;
   const std::size_t must = std::size_t{model.num_layers} * num_heads + 1;
   if (starts.size() != must) {
-    return Status::invalid("pages: has " + std::to_string(starts.size()) + " starts, must be " +
-                           std::to_string(must) + ": one of each head of each layer, and the end");
+    return Status::invalid("pages: has " + std::to_string(starts.size()) + " starts, must have " +
+                           std::to_string(must) + ": one for each head of each layer, and the end");
   }
   const auto falls = std::ranges::is_sorted_until(starts);
   if (falls != starts.end()) {
@@ -31,7 +31,7 @@ Status check_starts(const ModelSpec& model, std::uint32_t num_heads, const Pages
   return {};
 }
 
-// Both functions need a view with rows.
+// The addresses of a view's first byte and of its end. The view must have rows.
 std::uint64_t begin_of(const HeadsView& rows) { return std::bit_cast<std::uintptr_t>(rows.data); }
 std::uint64_t end_of(const HeadsView& rows) { return begin_of(rows) + rows.size_bytes(); }
 
@@ -66,7 +66,7 @@ Status PageSink::fill(std::span<const HeadEntries> heads, std::uint32_t layer) c
       return Status::invalid("pages: layer " + std::to_string(layer) + ", head " +
                              std::to_string(h) + " kept " + std::to_string(count) +
                              " rows, there is room for " + std::to_string(pages.size()) +
-                             " pages of " + std::to_string(keys_.page_rows));
+                             " pages of " + std::to_string(keys_.page_rows) + " rows");
     }
     if (count == 0) continue;
     runs.push_back({begin_of(head.keys), begin_of(head.values), pages, 0, count});

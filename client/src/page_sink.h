@@ -1,4 +1,4 @@
-// The caller's pages that a get writes rows to: only within the caller's own calls, as in
+// The caller's pages that a get writes rows to. Only calls of the caller write to them, as in
 // rows_out.h.
 #pragma once
 
@@ -16,8 +16,9 @@ namespace precis {
 
 class PageSink {
  public:
-  // `num_heads`: of each layer, in this get; the table is copied. kInvalidArgument naming what does
-  // not fit the model, or a page that does not exist; and the errors of PageMovers::find().
+  // `num_heads`: the heads of each layer that this get reads. The table is copied. kInvalidArgument
+  // naming the field that does not fit the model, or a page that does not exist; and the errors of
+  // PageMovers::find().
   static Result<PageSink> create(const ModelSpec& model, std::uint32_t num_heads,
                                  const PagesOut& pages, PageMovers& movers);
 

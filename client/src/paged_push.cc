@@ -34,14 +34,14 @@ std::span<const std::uint32_t> table_of(const PagesIn& pages, std::uint32_t head
 Status check_paged_push(const ModelSpec& model, std::uint32_t path_tokens, const LayerPush& push) {
   const PagesIn& pages = *push.pages;
   if (!push.keys.empty() || !push.values.empty()) {
-    return Status::invalid("pages: keys and values are in pages, or else views, not both");
+    return Status::invalid("pages: give keys and values in pages or as views, not both");
   }
   PRECIS_TRY(check_paged_rows(model, pages.keys, pages.values));
   if (pages.num_heads == 0 || pages.num_heads > model.num_kv_heads || pages.num_tokens == 0 ||
       pages.num_tokens > path_tokens) {
     return Status::invalid("pages: " + text(pages.num_tokens) + " tokens of " +
                            text(pages.num_heads) + " heads, must be 1 to " + text(path_tokens) +
-                           " of 1 to " + text(model.num_kv_heads));
+                           " tokens of 1 to " + text(model.num_kv_heads) + " heads");
   }
   if (pages.table.size() % pages.num_heads != 0) {
     return Status::invalid("pages: the table has " + text(pages.table.size()) +

@@ -12,18 +12,18 @@
 
 namespace precis {
 
-// kInvalidArgument naming what in push.pages does not fit the model, a path of `path_tokens`, or
-// itself. check_piece() does the checks that views need as well.
+// kInvalidArgument naming what in push.pages does not fit the model or a path of `path_tokens`, or
+// is inconsistent. check_piece() checks the rest, which pushes of views need, too.
 Status check_paged_push(const ModelSpec& model, std::uint32_t path_tokens, const LayerPush& push);
 
-// The memory that rows and queries of a checked push take.
+// The bytes of memory that the rows and queries of a checked push need.
 std::size_t staged_bytes(const LayerPush& push);
 
 // The push with views of `memory` instead of its pages and queries. Nothing is copied yet.
 LayerPush staged_push(const LayerPush& push, Bytes memory);
 
-// Copies into `memory` the rows and queries that `piece` sends; `piece` is cut from the
-// staged_push(). The mover's errors.
+// Copies into `memory` the rows and queries that `piece` sends. `piece` is the result of
+// check_piece() for the staged_push(). Fails with the mover's errors.
 Status fill_piece(const LayerPush& push, const PutPiece& piece, PageMover& mover,
                   MutableBytes memory);
 

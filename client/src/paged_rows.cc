@@ -37,12 +37,12 @@ Status check_places(const std::string& name, const PagedRows& rows) {
   const std::uint64_t page =
       row > kReachMax ? row : reach(rows.page_rows, rows.row_stride_bytes, row);
   if (page > rows.page_stride_bytes) {
-    return Status::invalid(strides + ", so a page reaches over more than the " +
+    return Status::invalid(strides + ", so a page is longer than the " +
                            text(rows.page_stride_bytes) + " B from one page to the next");
   }
   if (rows.num_pages > kReachMax / rows.page_stride_bytes) {
     return Status::invalid(name + ": " + text(rows.num_pages) + " pages " +
-                           text(rows.page_stride_bytes) + " B apart, no memory is so large");
+                           text(rows.page_stride_bytes) + " B apart, more than any memory has");
   }
   return {};
 }
@@ -90,7 +90,8 @@ void transpose_tile(const std::array<Words, 4>& in, std::array<Words, 4>& out) {
 }
 
 void transpose_tile(const std::array<Halves, 8>& in, std::array<Halves, 8>& out) {
-  // Interleaves pairs of lines, then pairs of pairs as words, then pairs of those.
+  // Interleaves the elements of two lines, then the resulting words of two pairs, then the
+  // resulting 64-bit words of two such groups.
   std::array<Words, 4> low, high;  // [pair of lines] columns 0 to 3, 4 to 7
   for (std::size_t pair = 0; pair < 4; ++pair) {
     const Halves a = in[2 * pair], b = in[2 * pair + 1];
@@ -115,9 +116,9 @@ void transpose_tile(const std::array<Halves, 8>& in, std::array<Halves, 8>& out)
 template <typename T>
 using Lanes = std::conditional_t<sizeof(T) == 4, Words, Halves>;
 
-// `lines` of `length` elements, contiguous in `from`, become `length` lines of `lines` elements,
-// contiguous in `to`. It goes by blocks of lines that stay in the L1 cache, and within them by
-// tiles in registers: a line of `to` is written from its beginning to its end.
+// Transposes `lines` lines of `length` elements, contiguous in `from`, into `length` lines of
+// `lines` elements, contiguous in `to`. Works on blocks of lines that stay in the L1 cache and,
+// within a block, on tiles in registers.
 template <typename T>
 void transpose(const std::byte* from, std::size_t from_stride, std::size_t lines,
                std::size_t length, std::byte* to, std::size_t to_stride) {

@@ -1,4 +1,4 @@
-// The arithmetic of pages: checking their description, and copying rows to and from them.
+// Checks the description of pages, and copies rows to and from pages.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,12 @@
 
 namespace precis {
 
-// kInvalidArgument naming what in `keys` ("pages.keys") or `values` does not fit the model or
-// reaches past its memory. If OK, address arithmetic on the pages cannot overflow.
+// kInvalidArgument naming the field of `keys` ("pages.keys") or `values` that does not fit the
+// model or the other fields. If OK, address arithmetic on the pages cannot overflow.
 Status check_paged_rows(const ModelSpec& model, const PagedRows& keys, const PagedRows& values);
 
-// kInvalidArgument naming the first number in `table` that is no page of both.
+// kInvalidArgument naming the first number in `table` that is not a page of both `keys` and
+// `values`.
 Status check_table(std::span<const std::uint32_t> table, const PagedRows& keys,
                    const PagedRows& values);
 

@@ -45,7 +45,7 @@ std::vector<std::uint64_t> PendingRequests::holding_memory() const {
   return ids;
 }
 
-// An eighth of the timeout, so no deadline is late by more.
+// An eighth of the timeout, so no timeout is noticed later than that.
 PendingRequests::Clock::duration PendingRequests::tick() const {
   return std::clamp(timeout_ / 8, milliseconds{1}, milliseconds{1000});
 }
@@ -89,7 +89,7 @@ Status PendingRequests::too_late(const PendingRequest& request, const std::strin
   const bool deadline = Clock::now() >= request.deadline;
   return Status::timed_out(
       std::string(request.name) + ": " +
-      (deadline ? "its deadline passed, it waited for the answer of " + address
+      (deadline ? "its deadline passed while it waited for the answer of " + address
                 : address + " did not answer within " + std::to_string(timeout_.count()) + " ms") +
       "; the outcome is unknown");
 }

@@ -22,8 +22,8 @@ class ReplySink {
   virtual void on_reply(Result<msg::ReplyBody> reply) = 0;
 };
 
-// kWhileAlive requests wait as long as the service shows signs of life, kOneTimeout requests for
-// one timeout.
+// A kWhileAlive request waits as long as the service sends something within each timeout. A
+// kOneTimeout request waits for one timeout.
 enum class Patience : std::uint8_t { kOneTimeout, kWhileAlive };
 
 // The user's memory, registered with the transport and open to the server.
@@ -36,17 +36,17 @@ struct PendingRequest {
   std::shared_ptr<ReplySink> sink;  // null: no listener. Shared with the waiting thread.
   Patience patience = Patience::kOneTimeout;
   std::vector<ExposedMemory> memory;  // open to the server until it has answered
-  // Memory that the server writes to: kept past the deadline and past its other owners, until the
-  // server has answered or the connection is gone. A request without it is forgotten at its
-  // deadline.
+  // Memory that the server writes to. It is kept after the deadline, and after its other owners
+  // have released it, until the server has answered or the connection is gone. A request without
+  // such memory is removed at its deadline.
   std::shared_ptr<void> held;
-  // The deadline of the call that the request is part of; past it kTimedOut, whatever the service
-  // does.
+  // The deadline of the call that the request is part of. After it the request is kTimedOut, even
+  // if the service shows signs of life.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   std::chrono::steady_clock::time_point started{};
   std::string_view name;  // of the request
-  // Whether to wake the loop's own thread at once for the reply, if no other thread drives the
-  // loop.
+  // Whether the loop's own thread must be ready for the reply at once, if no other thread drives
+  // the loop.
   bool hurried = true;
 };
 
@@ -54,7 +54,8 @@ struct PendingRequest {
 class PendingRequests {
  public:
   using Clock = std::chrono::steady_clock;
-  // Shared because a posted function must be copyable; the table is the only owner in effect.
+  // Shared only because a posted function must be copyable; in practice the table is the only
+  // owner.
   using Ptr = std::shared_ptr<PendingRequest>;
 
   // A request without progress is late after `timeout`.
@@ -71,9 +72,10 @@ class PendingRequests {
   void heard() { last_heard_ = Clock::now(); }  // the service sent something
   // When to check the requests next.
   Clock::time_point next_check(Clock::time_point now) const;
-  // The check that was due at `due` runs now. Late by much, this process did not run for so long:
-  // it was stopped or got no processor time. The service's messages of that time wait to be read,
-  // so its silence does not count. A caller's deadline is a fixed time and stays.
+  // The check that was due at `due` runs now. If it is much too late, this process was stopped or
+  // got no processor time. The service's messages of that time still wait to be read, so that time
+  // does not count as silence of the service. A caller's deadline is a fixed time and does not
+  // move.
   void checked_late(Clock::time_point due);
   std::vector<std::uint64_t> late(Clock::time_point now) const;
   // Whether a request waits for a sign of life from the service.

@@ -1,5 +1,5 @@
-// Memory of a pool that a device may have to reach by itself: pinned when that is first asked for,
-// as pinning is slow, and then for as long as the memory exists.
+// Memory of a pool that a device may have to reach by itself. Pinning is slow, so the memory is
+// pinned when that is first asked for, and stays pinned as long as it exists.
 #pragma once
 
 #include <memory>

@@ -34,7 +34,7 @@ Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& 
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
 
-// Attempts before the newest have ended.
+// Only the newest attempt can still be in progress.
 Prefix::Impl::~Impl() {
   if (newest_ && !newest_->state->finished()) newest_->channel->tell(msg::Cancel{newest_->request});
 }
@@ -186,7 +186,7 @@ Result<bool> Prefix::Impl::hand_out(const AttemptPtr& attempt, std::uint32_t beg
     if (!handed_[l] || handed_[l] == attempt) continue;
     if (attempt->state->served(l) != handed_[l]->state->served(l)) {
       return Status::unavailable("get: layer " + std::to_string(l) +
-                                 " was put anew while it was read: look it up again");
+                                 " was put again while it was being read: look the match up again");
     }
   }
   for (std::uint32_t l = begin; l < end; ++l) {

@@ -1,7 +1,7 @@
-// The implementation of a Prefix: one get, and a new attempt if that one finds the connection lost
-// or the service busy. A layer that was handed out keeps its memory; the next attempt is read for
-// the other layers, and must serve the same rows for those handed out. The threads that wait for
-// layers drive the attempts.
+// The implementation of a Prefix: one get, which is attempted again if the connection is lost or
+// the service busy. A layer that was handed out to the caller keeps its memory. The next attempt
+// brings the other layers, and must serve the same rows for the layers that were handed out. The
+// threads that wait for layers start the new attempts.
 #pragma once
 
 #include <condition_variable>
@@ -55,7 +55,8 @@ struct Prefix::Impl {
 
   Result<AttemptPtr> ask();  // sends the get once
   Status start();            // sends it until it is in progress, or retrying is pointless
-  // After attempt number `failed` ended with `why`: OK once there is another attempt to wait for.
+  // Retries after attempt number `failed` ended with `why`. OK once there is another attempt to
+  // wait for.
   Status again(std::uint64_t failed, const Status& why);
   // Copies a layer that was handed out to the caller's memory, once.
   Status fill(std::uint32_t layer);
@@ -65,7 +66,8 @@ struct Prefix::Impl {
   // Waits until this attempt also has the layers handed out from earlier attempts.
   Status wait_handed(const Attempt& attempt);
   // Hands out layers [begin, end), which arrived in `attempt`, after wait_handed(). False:
-  // `attempt` is no longer the newest. kUnavailable: it serves other rows than those handed out.
+  // `attempt` is no longer the newest. kUnavailable: it serves other rows than those that were
+  // handed out.
   Result<bool> hand_out(const AttemptPtr& attempt, std::uint32_t begin, std::uint32_t end);
 
   const std::vector<LayerOut> out_;  // [num_layers], or empty
@@ -74,8 +76,8 @@ struct Prefix::Impl {
   std::vector<bool> filled_;  // [layer], guarded by filling_
 
   const std::shared_ptr<ReconnectingChannel> link_;  // shared with the client and its other handles
-  bool retrying_ = false;            // guarded by mutex_: one thread at a time retries, by retry_
-  std::condition_variable retried_;  // when it has
+  bool retrying_ = false;            // guarded by mutex_; one thread at a time uses retry_
+  std::condition_variable retried_;  // notified when retrying_ becomes false
   Retry retry_;
   std::mutex mutex_;
   // Guarded by mutex_. An attempt that is neither the newest nor in handed_ is destroyed, with its

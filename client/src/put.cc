@@ -15,7 +15,8 @@ static_assert(limits::kPutsPerConnectionMax * Put::kLayersAheadMax <= Channel::k
 
 namespace {
 
-// A single head may have any stride; the service expects at least the head's size.
+// The stride of a single head has no meaning and may be smaller than the head; the service refuses
+// such a stride.
 std::size_t stride_of(const HeadsView& view) {
   return view.num_heads > 1 ? view.head_stride_bytes : view.head_bytes();
 }
@@ -106,7 +107,8 @@ Status Put::Impl::begin(Retry& retry) {
                             ", " + std::to_string(begun.end) + ") on a path of " +
                             std::to_string(tokens));
   }
-  // Only a newer service may know the recipe; then the service checks what the recipe needs.
+  // This client may not know a newer service's recipe. Then only the service checks what the recipe
+  // needs.
   auto parsed = parse_recipe(begun.recipe);
   recipe = parsed.ok() ? std::move(*parsed) : Recipe{};
   return {};
@@ -179,8 +181,8 @@ Status Put::Impl::answered(Ahead& ahead) {
   for (;;) {
     const Status failed =
         ahead.unsent.ok() ? ahead.channel->finish<msg::Done>(ahead.call).status() : ahead.unsent;
-    // Another piece may have restarted the put on another channel: then this piece is not there,
-    // whatever its reply was.
+    // Another piece may have restarted the put on another channel. Then the service does not have
+    // this piece, even if its reply was OK.
     const bool elsewhere = ahead.channel != channel;
     if (failed.ok() && !elsewhere) {
       holds_bytes_ = true;
@@ -249,7 +251,8 @@ void Put::Impl::end(const Status& failed) {
 
 // ---- commit -------------------------------------------------------------------------------------
 
-// The pushed bytes are lost with the connection, but the commit may have been carried out before.
+// If the connection is lost, so are the pushed bytes, but the service may have committed them
+// before.
 Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
   Retry retry(options, "commit");
   for (;;) {
@@ -324,7 +327,7 @@ Status Put::abort() {
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};
   Status status =
       impl_->channel->call<msg::Done>(request, Patience::kOneTimeout, {}, call.deadline()).status();
-  // The put is abandoned in any case; the service is told as soon as that is possible.
+  // For the caller the put has ended in any case; tell() informs the service as soon as it can.
   if (!status.ok()) impl_->channel->tell(msg::AbortPut{impl_->begun.put});
   return status;
 }

@@ -33,17 +33,17 @@ struct Put::Impl {
   Status start(std::uint32_t layer, const LayerPush& push);
   // Waits for the oldest pieces until only `left` are in flight.
   Status wait(std::size_t left);
-  // Ends the put with `failed`: the caller's memory is not read from now on.
+  // Ends the put with `failed`. From then on the caller's memory is not read.
   void end(const Status& failed);
   void call_off_all();
   Result<msg::SegmentInfo> commit(Durability durability);
 
   const std::shared_ptr<ReconnectingChannel> link;  // shared with the client and its other handles
-  const std::shared_ptr<StagingPool> staging;       // as well
-  const std::shared_ptr<PageMovers> movers;         // as well
+  const std::shared_ptr<StagingPool> staging;       // shared with the same
+  const std::shared_ptr<PageMovers> movers;         // shared with the same
   const CallOptions options;
   const ModelSpec model;
-  std::shared_ptr<Channel> channel;  // that the put belongs to; the put does not outlive it
+  std::shared_ptr<Channel> channel;  // the put ends with this connection
   msg::PutBegun begun;
   Recipe recipe;
   std::vector<std::vector<PieceExtent>> pushed;  // [num_layers]
@@ -58,16 +58,16 @@ struct Put::Impl {
     Retry retry;
     std::uint32_t layer;
     PutPiece piece;
-    std::shared_ptr<Channel> channel;  // it was sent on
+    std::shared_ptr<Channel> channel;  // on which it was sent
     Status unsent;                     // the error of sending it; if ok, `call` is valid
     Channel::Call call;
   };
 
-  // A push out of pages.
+  // A push of keys and values in pages.
   struct Staged {
     std::unique_ptr<StagingPool::Buffer> buffer;  // for its rows and queries
     std::shared_ptr<PageMover> mover;             // copies the rows there
-    LayerPush rows;                               // the push out of that memory
+    LayerPush rows;                               // the same push with views of `buffer`
   };
   Result<Staged> make_room(const LayerPush& push);
   void send(Ahead& ahead);

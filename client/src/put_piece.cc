@@ -69,8 +69,8 @@ Status check_tokens(const msg::PutBegun& begun, const LayerPush& push) {
   std::string must =
       text(new_tokens) + " new tokens [" + text(begun.begin) + ", " + text(begun.end) + ")";
   if (begun.begin > 0) must += ", or all " + text(begun.end) + " tokens of the path";
-  return Status::invalid("keys of " + text(n) + " tokens from token " + text(push.token_begin) +
-                         ", the put is of " + must);
+  return Status::invalid("keys are of " + text(n) + " tokens from token " + text(push.token_begin) +
+                         ", the put has " + must);
 }
 
 Status check_statistics(const ModelSpec& model, const LayerPush& push) {
@@ -113,8 +113,8 @@ Status check_queries(const ModelSpec& model, const Recipe& recipe, const msg::Pu
   return {};
 }
 
-// A piece that covers a whole layer must bring what the recipe needs; for partial pieces only the
-// service knows, at the end.
+// A piece with all tokens of the put must bring the inputs that the recipe needs. For other pieces
+// the service checks that, when the layer is complete.
 Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const LayerPush& push) {
   if (push.keys.num_tokens != begun.end - begun.begin) return {};
   if (recipe.needs_queries() && push.queries.empty()) {
@@ -128,10 +128,10 @@ Status check_needs(const Recipe& recipe, const msg::PutBegun& begun, const Layer
   }
   if (recipe.needs_query_stats() && push.query_mean.empty()) {
     return Status::invalid(
-        "query_mean and query_covariance are missing: the recipe expects attention by them");
+        "query_mean and query_covariance are missing: the recipe computes attention from them");
   }
   if (recipe.needs_scores() && push.scores.empty()) {
-    return Status::invalid("scores are missing: the recipe ranks by scores of your own");
+    return Status::invalid("scores are missing: the recipe ranks by scores that you push");
   }
   return {};
 }

@@ -1,5 +1,5 @@
-// One piece of a layer, checked against the model and the put before it is sent, so that the caller
-// gets at once, in its own terms, the errors that the server would return.
+// One piece of a layer. It is checked against the model and the put before it is sent, so that the
+// caller gets errors at once, in terms of its own arguments.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,8 @@ struct PutPiece {
   }
 };
 
-// kInvalidArgument: says what is wrong, with the values and the allowed ones.
+// Checks a push and cuts it to the put's new tokens. kInvalidArgument names the value and its
+// limit.
 Result<PutPiece> check_piece(const ModelSpec& model, const Recipe& recipe,
                              const msg::PutBegun& begun, std::uint32_t layer,
                              const LayerPush& push);

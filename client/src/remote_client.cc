@@ -125,7 +125,7 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
   if (json.size() > limits::kProfileBytesMax) {
-    return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, maximum " +
+    return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
                            std::to_string(limits::kProfileBytesMax));
   }
   return call<msg::ProfileRow>(msg::AddProfile{json});
@@ -199,8 +199,8 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
   if (!counts || !match) return match;
   if (!match.counted()) {
     return Status::unsupported(
-        "the service does not count what a budget comes to: it is older "
-        "than this client");
+        "the service cannot look up with keep or align: it is older than "
+        "this client");
   }
   const Status fits = check_plan(match);
   if (!fits.ok()) return Status::corruption("the service's " + fits.message());

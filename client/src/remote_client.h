@@ -1,4 +1,4 @@
-// The Client over a channel: each call is one request.
+// The Client that sends its calls over a channel, each as one request.
 #pragma once
 
 #include <algorithm>

@@ -24,7 +24,7 @@ std::span<const T> array_at(Bytes layer, std::size_t offset, std::size_t count) 
   return {reinterpret_cast<const T*>(layer.data() + offset), count};
 }
 
-// One link's part of one head, whose sections begin at `at`.
+// The entries of one link in one head. `at`: where the link's part of each section begins.
 kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, std::uint32_t head,
                               std::uint32_t count, const std::array<std::size_t, 6>& at,
                               Bytes layer) {
@@ -46,7 +46,8 @@ kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, st
   return record;
 }
 
-// Checksums show that the bytes are the stored ones; this shows that they are a cut at T entries.
+// Checksums show that the bytes are the stored bytes. This check shows that they are a cut at T
+// entries.
 Status check_entries(const GetPlan::Link& link, const kernels::RecordView& record) {
   const auto wrong = [&](std::uint32_t entry, const std::string& what) {
     return Status::corruption("layer " + std::to_string(record.layer) + ", head " +

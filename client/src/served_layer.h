@@ -1,4 +1,4 @@
-// One layer of a get in the reader's memory: the server's message is first checked against the
+// One layer of a get in the reader's memory. The client checks the server's message against the
 // request, then the layer's bytes against their checksums.
 #pragma once
 
@@ -15,9 +15,10 @@
 
 namespace precis {
 
-// The place of the layer, which must be one of the model's. `entries_left`: [num_links] how many
-// entries each link may still serve; `buffer_bytes`: of the destination. kCorruption naming what
-// does not fit; the layer's bytes are not read.
+// Returns the places of the layer's sections. `served.layer` must be a layer of the model.
+// `entries_left`: [num_links] how many entries each link may still serve; `buffer_bytes`: the size
+// of the destination. kCorruption naming the field that does not fit. The layer's bytes are not
+// read.
 Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& served,
                                   std::span<const std::uint64_t> entries_left,
                                   std::size_t buffer_bytes);
@@ -27,8 +28,8 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
 Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const ServedLayout& layout,
                     Bytes layer);
 
-// The heads of a verified layer. If the last link matched in part, its entries past the match are
-// removed in place; that works because the last link is at the end of each section.
+// The heads of a verified layer. If the last link matched in part, its entries after the match are
+// removed in place, which is possible because the last link is at the end of each section.
 std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServed& served,
                                        const ServedLayout& layout, MutableBytes layer);
 

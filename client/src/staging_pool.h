@@ -1,4 +1,4 @@
-// Memory that rows are gathered into before they are pushed. It is memory as of Client::allocate():
+// Memory that rows are copied into from pages before they are pushed. It comes from HostMemory, so
 // a service on the same host reads it in place. Freed buffers are kept, so that each is registered
 // once.
 #pragma once

@@ -12,9 +12,9 @@
 namespace precis::kernels {
 namespace {
 
-// Ranked scores of each head, best first, at most `limit` and as many as its order lists. The k-th
-// entry of an order need not be the head's k-th best score: a selector has its own order, but seats
-// go by score.
+// Ranked scores of each head, best first, at most `limit` and at most as many as its order lists.
+// The k-th entry of an order need not have the head's k-th best score: a selector may order entries
+// differently, but heads compete by score.
 Ranks best_ranks(const CpuContext& context, const Recipe& recipe, const SegmentShape& shape,
                  const RetentionOrders& orders, std::span<const float> scores,
                  std::uint64_t limit) {

@@ -1,7 +1,8 @@
 // Contests on CUDA. The CPU walks from the first seat to the last; here every warp walks a few
-// rounds (a round gives each head one seat on average). A warp finds its start by search: after
-// round a, head c holds max(its guarantee, its share of the best scores), where the bound of the
-// best scores is chosen so that the heads' counts add up to a rounds. One lane per head.
+// rounds (a round gives each head one seat on average). A warp finds the counts at its first seat
+// by search: after `a` rounds, head c holds max(its guarantee, its number of scores above a bound),
+// where the bound is chosen so that the counts of all heads add up to the seats of `a` rounds. One
+// lane per head.
 #include "kernels/allocate/allocate_cuda.h"
 
 #include "kernels/common/device_code.cuh"
@@ -48,9 +49,10 @@ __device__ std::uint64_t warp_largest(std::uint64_t x) {
   return x;
 }
 
-// How many entries this lane's head holds once all heads hold `total` together. A head holds at
-// least `sure` entries, if it has so many. The search finds the lowest rank bound above which the
-// heads hold at most `total`; entries of exactly that rank go to the lower heads first.
+// How many entries this lane's head holds once all heads together hold `total`. A head holds at
+// least `sure` entries, or all its entries if it has fewer. The search finds the lowest rank bound
+// at which the heads hold at most `total`; entries of exactly that rank go to the lower heads
+// first.
 __device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std::uint64_t total) {
   const auto held = [&](std::uint64_t by_score) {
     return min(std::uint64_t{own.size}, max(sure, by_score));

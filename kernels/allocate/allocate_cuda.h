@@ -1,6 +1,6 @@
 // The CUDA implementation of allocate, for heads that take turns or compete within their layer
-// (uniform, flat, ada with a guarantee): the same turns as allocate_cpu, seat for seat. Includes no
-// CUDA header.
+// (uniform, flat, ada with a guarantee). The turns equal those of allocate_cpu(). Includes no CUDA
+// header.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct AllocateDevice {
   std::uint32_t protected_count = 0;  // the same in every head
   std::uint64_t slots = 0;            // how many turns are wanted
   const float* scores = nullptr;      // [num_heads, num_tokens]
-  // Ranked tokens of each head by (score desc, token asc): sizes[h] of them from
-  // best[h * best_stride] on. For topk they are a part of the order, so `best` may point into the
-  // order.
+  // Ranked tokens of each head by (score desc, token asc): sizes[h] of them from best[h *
+  // best_stride] on. For topk these lists are part of the retention order, so `best` may point into
+  // it.
   const std::uint32_t* best = nullptr;
   std::uint32_t best_stride = 0;
   const std::uint32_t* sizes = nullptr;  // [num_heads]

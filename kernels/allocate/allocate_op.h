@@ -10,8 +10,8 @@ namespace precis::kernels {
 
 inline constexpr std::uint64_t kPpm = 1'000'000;
 
-// Whether heads share by a mix of contest and average, which is not an order (policies/budgets.md,
-// "Blends").
+// Whether heads get a mix of contest and average, which defines counts but no order
+// (policies/budgets.md, "Blends").
 inline bool is_blend(const Recipe& recipe) {
   return recipe.heads == HeadAllocator::kAda &&
          (recipe.ada_mode == AdaMode::kPaperBlend || recipe.ada_mode == AdaMode::kRepoBlend);

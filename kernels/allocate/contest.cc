@@ -8,9 +8,8 @@
 namespace precis::kernels {
 namespace {
 
-// Yields competitors by their next score, best first, ties to the lower index. It is a tournament
-// tree whose leaves are the competitors' next scores, so that taking a score costs one walk from
-// its leaf to the root.
+// Merges the competitors' scores, best first, ties to the lower index. A tournament tree whose
+// leaves are the competitors' next scores: taking a score costs one walk from its leaf to the root.
 class FlatMerge {
  public:
   explicit FlatMerge(const Ranks& ranks) : leaves_(std::bit_ceil(ranks.size())) {
@@ -73,8 +72,8 @@ std::vector<std::uint32_t> contest(const Recipe& recipe, const Ranks& ranks,
   FlatMerge merge(ranks);
   std::uint64_t taken = 0, sure = 0;
   for (std::uint64_t average = 1; taken < seats; ++average) {
-    // A competitor that held the guaranteed count still holds it. So this pass is needed only when
-    // the guarantee grows.
+    // Every competitor already holds the guarantee of the round before, so this pass is needed only
+    // if the guarantee grows.
     if (const std::uint64_t now = guaranteed_entries(recipe, protected_count, average);
         now > sure) {
       sure = now;

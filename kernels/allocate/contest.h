@@ -16,7 +16,7 @@ using Ranks = std::vector<std::vector<std::uint32_t>>;
 //   flat            the best score
 //   ada, guarantee  for an average of 1, 2, ... ranked entries: competitors below their guarantee
 //                   take one each, then the best scores up to that average
-// `protected_count`: the protected entries of each competitor, which a guarantee may count.
+// `protected_count`: the protected entries of each competitor, which some guarantees include.
 std::vector<std::uint32_t> contest(const Recipe& recipe, const Ranks& ranks,
                                    std::uint32_t protected_count, std::uint64_t seats);
 

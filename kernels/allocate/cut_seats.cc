@@ -11,8 +11,8 @@
 namespace precis::kernels {
 namespace {
 
-// One record in the merge. `ranks[k]` is the best score rank at or behind entry k, so that a
-// protected entry with a low score does not delay the entries behind it.
+// One record in the merge. `ranks[k]` is the best score rank of entry k and the entries after it,
+// so that a protected entry with a low score does not delay the entries after it.
 struct Source {
   MutableBytes record;
   RecordView view;

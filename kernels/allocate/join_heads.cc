@@ -30,10 +30,10 @@ class CompetingHeadsJoiner final : public Joiner {
     return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.num_tokens);
   }
 
-  // The cascade keeps the most that the layers seen so far can hold, whatever the other layers
-  // bring. Layers still to come have their guarantees too, so heads compete only for the seats that
-  // the guarantees of all heads leave. A guarantee computed from the few layers seen would be
-  // larger, and later layers would have to give seats back.
+  // The cascade keeps the most entries that the layers seen so far can hold in the end. Layers that
+  // are not added yet have guarantees, too, so heads compete only for the seats that remain after
+  // the guarantees of all heads. A guarantee computed from the layers seen alone would be larger,
+  // and adding layers would then have to increase counts again.
   void add(std::uint32_t layer, LayerTurns turns) override {
     ranks_[layer] = std::move(turns.ranks);
     seen_.push_back(layer);
@@ -77,8 +77,8 @@ class CompetingHeadsJoiner final : public Joiner {
     return kept;
   }
 
-  // The counts of the heads seen: their guarantee at this budget, and the seats they win among
-  // those that the guarantees of all heads leave.
+  // The counts of the heads seen: their guarantee at this budget, and the seats that they win among
+  // the seats that remain after the guarantees of all heads.
   std::vector<std::uint64_t> kept_at_most() const {
     const std::uint64_t heads = std::uint64_t{dims_.num_layers} * dims_.num_kv_heads;
     const std::uint64_t guarded = std::min(entries_, heads * protected_count_);
@@ -91,7 +91,7 @@ class CompetingHeadsJoiner final : public Joiner {
              c % dims_.num_kv_heads];
     }
     const std::uint64_t ranked = entries_ - guarded;
-    // In a step that the budget ends early, some heads have their next guarantee and some do not.
+    // If the budget ends within a round, some heads have their next guarantee and some do not.
     const std::uint64_t last = (ranked + heads - 1) / heads, whole = ranked / heads;
     const std::uint64_t most = dims_.num_tokens - protected_count_;
     const std::uint64_t sure = std::min(most, guaranteed_entries(recipe_, protected_count_, last));

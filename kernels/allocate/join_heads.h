@@ -1,4 +1,4 @@
-// Joiners of one level: the heads of all layers share the segment's seats.
+// Joiners in which the heads of all layers share the segment's seats directly.
 #pragma once
 
 #include "precis/joiner.h"

@@ -9,7 +9,7 @@ namespace precis::kernels {
 namespace {
 
 // Ranked counts of a blend (policies/budgets.md, "Blends"): round(share * flat count + floor((1 -
-// share) * average)), half to even, where share is the adaptive part. Then the heads with the
+// share) * average)), half to even, where share is the adaptive part. Then the counts with the
 // largest rounding errors are changed by one until the sum is exact.
 std::vector<std::uint64_t> blend_counts(const Recipe& recipe, const Ranks& ranks,
                                         std::uint64_t slots) {

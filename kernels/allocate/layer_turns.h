@@ -8,8 +8,8 @@
 
 namespace precis::kernels {
 
-// In both functions `turns` gives the layer's sizes and the protected count; `slots` is at most the
-// layer's entries.
+// In both functions `turns` has the layer's sizes and protected count set; `slots` is at most the
+// number of the layer's entries.
 
 // How many ranks of each head make_turns() reads, best first; 0 if heads take turns or a profile
 // decides everything.

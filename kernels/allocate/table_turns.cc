@@ -9,8 +9,9 @@
 namespace precis::kernels {
 namespace {
 
-// One head's keep count as a function of the kept percentage: points at 0%, 1%, ... 100%, linear in
-// between, in thousandths of an entry, so that the result does not depend on a platform's rounding.
+// The number of entries that a head keeps as a function of the kept percentage: points at 0%, 1%,
+// ... 100%, linear in between. Counts are integers, in thousandths of an entry, so that the result
+// does not depend on a platform's rounding.
 class Curve {
  public:
   Curve(const Profile& profile, std::uint32_t layer, std::uint32_t head, std::uint32_t num_tokens) {

@@ -170,7 +170,8 @@ std::vector<std::uint64_t> highest_averages_counts(std::span<const float> weight
   const auto sum = [](const std::vector<std::uint64_t>& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   };
-  // Searches a priority slightly above that of the last seat; bid() then deals the remaining seats.
+  // Searches for a priority slightly above that of the last seat; bid() then assigns the remaining
+  // seats.
   double low = 0, high = 4 * *std::ranges::max_element(usable);
   for (int i = 0; i < 64; ++i) {
     const double middle = low + (high - low) / 2;

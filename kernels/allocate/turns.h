@@ -1,4 +1,5 @@
-// Seats that need no score: turns, and highest averages (policies/budgets.md, "Weighted layers").
+// Seats that do not depend on scores: turns, and highest averages (policies/budgets.md, "Weighted
+// layers").
 #pragma once
 
 #include <cstdint>

@@ -83,7 +83,8 @@ Status check_queries(const Recipe& recipe, const LayerInput& input) {
   if (Status s = like_keys(input.queries, input.keys); !s.ok()) return s.with_context("queries");
   PRECIS_TRY(equal("queries: num_heads", input.queries.num_heads, input.num_q_heads));
   const std::uint32_t n = input.num_tokens(), pushed = input.queries.num_tokens;
-  // Queries of needs_lse recipes stand behind the segment, so its length does not bound them.
+  // Queries of needs_lse recipes stand after the segment, so its length does not limit their
+  // number.
   PRECIS_TRY(in_range("queries: num_tokens", pushed, 1,
                       recipe.needs_lse() ? limits::kObservationQueriesMax
                                          : std::min(limits::kObservationQueriesMax, n)));

@@ -24,8 +24,8 @@ PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
   return largest;
 }
 
-// The largest magnitude of lines that pass through registers: an onlooker of stream_rows.h.
-// Elements: Ints or Shorts of Lines.
+// Finds the largest magnitude in the lines that stream_rows() copies, as its `onlooker`. Elements:
+// Ints or Shorts of Lines.
 template <typename Lines, typename Elements>
 class LargestMagnitude {
   using Bits = std::remove_cvref_t<decltype(Elements{}[0])>;

@@ -1,6 +1,6 @@
 // Scratch memory aligned to a cache line, so that no vector of 16 lanes crosses two lines. A store
-// across two lines costs as much as several others, and it cannot be read again before it has left
-// the core.
+// across two lines costs as much as several stores, and a load of it must wait until it has reached
+// the cache.
 #pragma once
 
 #include <cstddef>

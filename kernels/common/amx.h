@@ -1,7 +1,7 @@
 // Matrix products of bf16 with f32 sums in the tile registers of x86 (Isa::kAmx). Only for loops
 // that isa.h compiles, and only called on machines with kAmx. The instructions are inline assembly,
-// so no function needs a target attribute of its own, and each statement tells the compiler that it
-// accesses memory.
+// so that no function needs a target attribute; each statement tells the compiler that it accesses
+// memory.
 //
 // C[32, 32] = A[32, depth] B[depth, 32]. Both are packed into panels of 16 rows or columns, with 32
 // elements of depth per step, and zeros past their ends:

@@ -1,5 +1,5 @@
-// The few parts of CUDA that backends need, behind opaque classes: none of our headers includes
-// CUDA's. device.cu is the only file that turns a cudaError_t into a Status.
+// The few parts of CUDA that backends need, in classes whose headers do not include CUDA's.
+// device.cu is the only file that turns a cudaError_t into a Status.
 #pragma once
 
 #include <cstddef>

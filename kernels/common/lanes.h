@@ -75,8 +75,8 @@ PRECIS_INLINE void sum_each(const float (*rows)[kLanes], float* sums) {
 using Words = std::uint32_t __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
 using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 
-// A comparison of Lanes is split up on machines with narrower registers; operations on sign bits
-// are not.
+// Compilers split a comparison of Lanes into single lanes on machines with narrower registers, but
+// not operations on sign bits.
 PRECIS_INLINE Lanes abs_lanes(Lanes v) {
   return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, v) & 0x7fffffffu);
 }

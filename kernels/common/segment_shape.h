@@ -34,8 +34,8 @@ struct SegmentShape {
   std::uint32_t protected_count() const { return sinks + recent; }
   std::uint32_t num_partitions() const { return (num_tokens - sinks) / lag; }  // full ones
   bool has_scored_partitions() const { return num_partitions() >= 2; }
-  // The last full partition and the remainder; all tokens past the sinks if fewer than two
-  // partitions are full.
+  // The length of the last full partition and the remainder; of all tokens after the sinks if fewer
+  // than two partitions are full.
   std::uint32_t tail() const {
     const std::uint32_t rest = num_tokens - sinks;
     return has_scored_partitions() ? lag + rest % lag : rest;

@@ -6,16 +6,16 @@
 
 namespace precis::kernels {
 
-// The backend: layers on the device at a time, from any segments and requests, each on a stream of
-// its own. Copies of one layer overlap with the compression of others, and short segments, which
-// alone would leave most of the device idle, fill it together. Between layers the process keeps
-// device memory: K and V of 32K tokens of 8 heads with 128 channels take 128 MiB.
+// The backend: the number of layers on the device at a time, from any segments and requests, each
+// on its own stream. Copies of one layer overlap with the compression of others, and several short
+// segments together keep the device busy. Between layers the process keeps device memory: K and V
+// of 32K tokens of 8 heads with 128 channels take 128 MiB.
 inline constexpr unsigned kCompressors = 8;
 inline constexpr std::size_t kDeviceMemoryKept = std::size_t{2} << 30;
 
-// window_attention: a block holds one tile of keys in shared memory as f32, and every row of its KV
-// head passes over the tile. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB, below the 48 KiB that
-// every device grants by default; larger heads get fewer tokens (window_attention_tile).
+// window_attention: a block of threads holds one tile of keys in shared memory as f32, and
+// multiplies it with every row of its KV head. 32 tokens are one warp; 32 x 256 x 4 B = 32 KiB,
+// below the 48 KiB that every device allows by default; for larger heads a tile has fewer tokens.
 inline constexpr std::uint32_t kWindowTileBytesMax = 32 * 1024;
 inline constexpr std::uint32_t kWindowTileTokensMax = 32;
 inline constexpr std::uint32_t kWindowRowsPerBlock = 8;  // warps side by side
@@ -28,8 +28,8 @@ inline constexpr std::uint32_t kCheckBlocksMax = 2048;
 
 // keydiff: the tokens whose unit keys one block sums.
 inline constexpr std::uint32_t kKeyChunkTokens = 256;
-// kvdiff: the tokens between two turns of the coarse table. The fine table covers the tokens within
-// such a block. So both tables are small: 8 B a pair for each of their tokens.
+// kvdiff: the tokens between two rotations of the coarse table. The fine table covers the tokens
+// within such a block. So both tables are small: 8 B per pair for each of their tokens.
 inline constexpr std::uint32_t kTurnBlockTokens = 64;
 
 // expected_attention: the tokens of a softmax that one block takes, 16 a thread.

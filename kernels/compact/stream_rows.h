@@ -1,5 +1,5 @@
-// Gathers rows of a head past the caches: each row is loaded once, passed to an onlooker, and
-// stored without caching, because no stage reads it soon. Only for loops that isa.h compiles.
+// Gathers rows of a head with stores that bypass the caches, because no stage reads the rows soon.
+// Each row is loaded once and also passed to an `onlooker`. Only for loops that isa.h compiles.
 #pragma once
 
 #include <span>

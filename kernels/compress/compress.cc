@@ -16,7 +16,7 @@ CompressedLayer make_layer(std::size_t size_bytes) {
   return layer;
 }
 
-// The checks on every layer, made before the kernels see it.
+// Checks a layer's shapes and dtypes against the model.
 Status check_shape(const ModelSpec& model, const LayerInput& input, std::uint32_t tokens) {
   const std::string layer = "layer " + std::to_string(input.layer) + " ";
   const auto differs = [&layer](const char* what, std::uint64_t got, std::uint64_t want) {
@@ -40,7 +40,7 @@ Status check_shape(const ModelSpec& model, const LayerInput& input, std::uint32_
   return {};
 }
 
-// The records of every layer, compressed as a put does it.
+// Compresses all layers as a put does; returns their records.
 Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
                                                      std::vector<LayerInput>& inputs,
                                                      std::uint64_t entries, const Budget& budget,
@@ -94,7 +94,7 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
   return layers;
 }
 
-// Slices every layer's records, whose seats are final by now.
+// Fills in the views of every layer's records, which are sealed now.
 Status open_records(std::vector<CompressedLayer>& layers, std::uint32_t num_kv_heads) {
   for (CompressedLayer& records : layers) {
     Bytes rest = records.bytes();

@@ -1,6 +1,6 @@
-// Moves rows between a packed array and pages. The packed rows also cross the bus, whose speed is a
-// twentieth of that of device memory, so the bus bounds a move. The kernel only moves wide pieces,
-// with neighbouring threads on neighbouring addresses.
+// Moves rows between a packed array and pages. The packed rows also cross the bus, which has a
+// twentieth of the speed of device memory and so limits a move. So the kernel is simple: it moves
+// wide pieces, with neighbouring threads on neighbouring addresses.
 #include "kernels/common/device_code.cuh"
 #include "kernels/common/tuning.h"
 #include "kernels/pages/move_rows_cuda.h"
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_rows(MoveRows task) {
   const std::uint32_t first = blockIdx.x * kMoveRowsOfBlock;
   if (first >= run.num_rows) return;
   const std::uint32_t last = min(run.num_rows, first + kMoveRowsOfBlock);
-  // Chosen rather than indexed, because indexed kernel parameters go through local memory.
+  // A conditional instead of an index, because indexed kernel parameters go through local memory.
   const PagePlaces places = blockIdx.z == 0 ? task.keys : task.values;
   std::byte* const packed = task.packed + (blockIdx.z == 0 ? run.keys_at : run.values_at);
   switch (places.piece_bytes) {

@@ -13,8 +13,8 @@
 namespace precis::kernels {
 namespace {
 
-// A lane moves rows in one direction. The bus carries both directions at a time; two lanes in one
-// direction would only share its speed.
+// A stream and its buffers for moves in one direction. The bus carries both directions at the same
+// time; two lanes in one direction would only share its speed.
 struct Lane {
   explicit Lane(Stream own) : stream(std::move(own)) {}
   // Grows a device buffer if needed; never shrinks it.

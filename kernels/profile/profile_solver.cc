@@ -10,7 +10,7 @@
 namespace precis::kernels {
 namespace {
 
-// A segment of a head's hull: `count` adjacent entries that are lost at one rate.
+// A segment of a head's hull: `count` adjacent entries that lose the same worth each.
 struct Segment {
   double rate;
   std::uint32_t head;
@@ -50,8 +50,8 @@ Status check_lengths(HeadsWorth worth, std::uint32_t num_tokens, std::uint32_t p
   return {};
 }
 
-// Pool adjacent violators: splits `gains`, in order, into segments whose means do not increase.
-// Keeps sums rather than means, so that equal worth pools to equal rates.
+// Pool adjacent violators algorithm: splits `gains`, in order, into segments whose means do not
+// increase. Keeps sums instead of means, so that equal worths give equal rates.
 void pool(std::span<const float> gains, std::uint32_t head, std::vector<Segment>& segments) {
   struct Block {
     double sum;
@@ -71,7 +71,7 @@ void pool(std::span<const float> gains, std::uint32_t head, std::vector<Segment>
   for (const Block& block : blocks) segments.push_back({block.mean(), head, block.count});
 }
 
-// Every head's hull from its end, without the first `spared` entries, which always stay.
+// The hulls of all heads, each from its end, without the first `spared` entries, which always stay.
 std::vector<Segment> hulls(HeadsWorth worth, std::uint32_t spared) {
   std::vector<Segment> all, of_head;
   for (std::uint32_t head = 0; head < worth.size(); ++head) {

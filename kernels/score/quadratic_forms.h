@@ -3,8 +3,8 @@
 //
 // Only the symmetric part of M matters. So the entries above the diagonal are added to those below,
 // and blocks of 32 x 32 above the diagonal are never multiplied. Every entry is stored as the sum
-// of two bf16, with a relative error of 2^-17; x is exact and sums are in f32. So a form errs by
-// about 1e-5 of |x|^T |M| |x| at most.
+// of two bf16, with a relative error of 2^-17; x is exact and sums are in f32. So the error of a
+// form is at most about 1e-5 of |x|^T |M| |x|.
 #pragma once
 
 #include <span>

@@ -23,10 +23,10 @@ struct RowSpan {
   PRECIS_INLINE std::size_t block_count(std::size_t first) const {
     return std::min(kRowsInBlock, count - first);
   }
-  // For walks towards higher and towards lower rows: prefetches a row a few KiB after, or before,
-  // row t, because hardware prefetchers stop at the end of each page. Row by row, because a burst
-  // of requests would delay the loads after it. The distances and cache levels are the fastest
-  // measured.
+  // For walks towards higher (behind) and towards lower (before) rows: prefetches a row a few KiB
+  // after, or before, row t, because hardware prefetchers stop at the end of each page. Prefetches
+  // row by row, because a burst of requests would delay the loads after it. The distances and cache
+  // levels are the fastest that were measured.
   PRECIS_INLINE void prefetch_behind(std::size_t t) const {
     const std::byte* line = row(t) + 2048;
     for (std::size_t i = 0; i < row_bytes(); i += kLineBytes) __builtin_prefetch(line + i, 0, 2);

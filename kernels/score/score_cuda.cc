@@ -1,4 +1,4 @@
-// Host code over the launchers of the scorers: which launchers a recipe needs, and in which order.
+// Host code that calls the scorers' launchers: those that a recipe needs, in their order.
 #include "kernels/score/score_cuda.h"
 
 #include <algorithm>

@@ -58,7 +58,7 @@ void add_sample(const float* scores, std::uint32_t first, std::uint32_t last, st
   }
 }
 
-// How many of [first, last) rank at or before `bound`.
+// How many tokens of [first, last) rank at or before `bound`.
 PRECIS_INLINE std::size_t count_up_to(const float* scores, std::uint32_t first, std::uint32_t last,
                                       std::uint32_t bound) {
   std::size_t count = 0;
@@ -75,8 +75,8 @@ Gather gather_loop(Isa isa) {
   return for_isa<&gather_up_to<PlainKeys>>(isa);
 }
 
-// Radix sort by the upper half. The lower halves already ascend, and stay so among equal upper
-// halves. The digits are of the differences from the lowest key, which need fewer bits.
+// Radix sort by the upper halves. The lower halves ascend already, and stay ascending among equal
+// upper halves. Sorts by the differences from the lowest key, which have fewer digits.
 void sort_keys(std::uint64_t* keys, std::size_t count) {
   if (count <= kSmall) {
     std::sort(keys, keys + count);

@@ -2,8 +2,8 @@
 //   1. the rank of the limit-th best token, digit by digit, by counting;
 //   2. the tokens that rank before it, and of its equals the lowest ones, in the order of tokens;
 //   3. a stable sort of these by rank, digit by digit.
-// Each warp reads a consecutive run of the input, and counts before it writes. So every place
-// follows from counts alone, and never from the order in which warps run.
+// Each warp reads a consecutive run of the input, and counts before it writes. So the place of each
+// output depends only on counts, not on the order in which warps run.
 #include <algorithm>
 
 #include "kernels/select/best_tokens_cuda.h"

@@ -1,6 +1,6 @@
 // Each merge takes its tokens one by one, because each choice depends on those before it: one
-// thread walks while the others fetch its input. Whether a token has been taken is not stored: the
-// tokens taken from an order are always its beginning, so a comparison with the last one taken is
+// thread walks while the others fetch its input. No flag says whether a token has been taken: the
+// tokens taken from an order are always its beginning, so a comparison with the last taken token is
 // enough.
 #include "kernels/select/merged_orders_cuda.h"
 
@@ -64,7 +64,7 @@ __device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, 
     const Place& second = s.by_second[next - next0];
     const bool by_score = first_stage(ranked + 1) > chosen;
     const Place& first = s.by_score[chosen - chosen0];
-    // If stage 2 took the token before, this turn takes stage 2's next token instead.
+    // If stage 2 has taken this token already, this turn takes stage 2's next token instead.
     const bool found = by_score && first.second_key >= last_passed;
     const std::uint64_t now_chosen = by_score ? first.score_key + 1 : last_chosen;
     if (!found && second.score_key < now_chosen) {  // taken by its score

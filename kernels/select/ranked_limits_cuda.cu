@@ -1,7 +1,7 @@
 // How far heads are ranked, on CUDA. The CPU tries bounds from a sample, each wider than the one
 // before, until one is wide enough (shares_of_best). The indices of these bounds in the sorted
-// sample follow from sizes alone, so here all bounds are tried at once and the first that is wide
-// enough is taken:
+// sample depend only on sizes, so here all bounds are tried at once and the first that is wide
+// enough is used:
 //   sample_scores   some scores of every head
 //   find_bounds     the rank of each bound
 //   count_up_to     how many of each head rank at or before each bound

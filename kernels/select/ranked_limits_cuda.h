@@ -1,5 +1,5 @@
-// The CUDA implementation of how far select ranks heads: the same limits as select_cpu, head for
-// head, for SelectDevice::limits. Includes no CUDA header.
+// The CUDA implementation of ranked_limits_op.h: how far select ranks each head, with the same
+// limits as select_cpu(), for SelectDevice::limits. Includes no CUDA header.
 #pragma once
 
 #include <cstdint>

@@ -37,8 +37,7 @@ struct RankedLimits {
       return l;
     }
     // If heads compete, the entries that a head wins by score are among the best `wanted` of all
-    // heads. Besides, the head has its guarantee, or in a blend the average and what rounding
-    // moves.
+    // heads. It may also need its guarantee or, in a blend, the average and what rounding may add.
     const std::uint64_t average = (l.wanted + num_heads - 1) / num_heads;
     l.compete = true;
     l.blend = is_blend(recipe);
@@ -64,7 +63,7 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint64_t sampled_token(std::uint64_t i, st
   return i * count / taken;
 }
 
-// Whether so many of the `total` scores are wanted that a sample would not help.
+// Whether `wanted` is so large a part of the `total` scores that a sample would not help.
 inline bool wants_nearly_all(std::uint64_t wanted, std::uint64_t total) {
   return wanted >= total / 4 * 3;
 }

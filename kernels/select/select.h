@@ -6,7 +6,7 @@
 
 namespace precis::kernels {
 
-// Whether the selector orders by LayerScores::second too.
+// Whether the selector also orders by LayerScores::second.
 inline bool needs_second(const Recipe& recipe) {
   return recipe.selector == Selector::kTwoStage || recipe.selector == Selector::kThreshold;
 }

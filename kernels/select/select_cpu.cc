@@ -61,7 +61,7 @@ void append_two_stage(const HeadTask& head, const FirstStage& first_stage) {
     bool found = false;
     if (first_stage(ranked) > chosen) {
       token = by_score[chosen++];
-      found = !taken[token];  // if stage 2 took it before, this turn takes stage 2's next token
+      found = !taken[token];  // if stage 2 has taken it, this turn takes stage 2's next token
     }
     if (!found) {
       while (taken[*next]) ++next;
@@ -91,7 +91,7 @@ void append_threshold(const HeadTask& head, std::uint64_t mass_ppm) {
     head.order.push_back(t);
     --left;
   }
-  // Even without the taken tokens, the best `limit` by score are enough to fill the order.
+  // by_score has at least `limit` tokens, so even without the taken tokens it fills the order.
   for (const std::uint32_t t : by_score) {
     if (left == 0) break;
     if (taken[t]) continue;

@@ -200,8 +200,9 @@ TEST_CASE_METHOD(CountedFixture, "a lookup at what is no budget says what is wro
   CHECK_THAT(refused({.keep = Budget::entries(0)}), Catch::Contains("keep is 0"));
   CHECK_THAT(refused({.keep = Budget::quality(0.9).value()}), Catch::Contains("quality"));
   LookupMatch match = find(tokens, {.align = 4});
-  CHECK_THAT(client->get(match, Budget::entries(3)).status().message(),
-             Catch::Contains("the match was made at keep all and align 4: get it without one"));
+  CHECK_THAT(
+      client->get(match, Budget::entries(3)).status().message(),
+      Catch::Contains("the match was made at keep all and align 4: get it without a budget"));
   match.links[0].counts[0] = 300;  // more than the head has
   const auto served = client->get(match);
   CHECK_FALSE((served.ok() && served->wait().ok()));

@@ -34,7 +34,7 @@ TEST_CASE("a budget for a model that is none, or several, lists what could be me
                            Contains("give the name or the fingerprint of one of 2"));
   const Ran both = set_for("test/tiny");
   CHECK(both.exit_code == 2);
-  CHECK_THAT(both.err, Contains("'test/tiny' means 2 models, give the fingerprint of one"));
+  CHECK_THAT(both.err, Contains("'test/tiny' means 2 models: give the fingerprint of one"));
   for (const Ran& ran : {none, both}) {
     CHECK_THAT(ran.err,
                Contains(first + "  test/tiny") && Contains(second + "  test/tiny  second"));

@@ -117,7 +117,7 @@ def test_a_tensor_that_requires_grad_goes_in():
         (np.zeros((2, 29, 16), np.float32), "n is 29, not 30|values: n is 30, not 29"),
         (np.zeros((2, 30, 8), np.float32), "head_dim is 8, not 16"),
         (np.zeros((2, 30, 16), np.float16), "dtype is f16"),
-        ("keys", "keys: str is no array"),
+        ("keys", "keys: str is not an array"),
         (None, "layer 0 keys: missing"),
     ],
 )
@@ -135,7 +135,7 @@ def test_arrays_of_a_wrong_kind_are_refused_by_name(keys, message):
         ([1, -2], r"outside \[0, 2\^32\)"),
         ([1 << 32], r"outside \[0, 2\^32\)"),
         ([1.5], "not integers"),
-        ([[1, 2], [3, 4]], "not one sequence"),
+        ([[1, 2], [3, 4]], "must be one sequence"),
         ("abc", "tokens"),
     ],
 )

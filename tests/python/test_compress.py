@@ -103,7 +103,7 @@ def test_bad_layers_and_recipes_are_refused_by_name():
     with pytest.raises(precis.InvalidArgument, match=r"layer 0 has \['sores'\]"):
         precis.compress(spec, [{"keys": 1, "values": 1, "sores": 1}])
     with pytest.raises(
-        precis.InvalidArgument, match=r"layer 0 scores: shape \[20\] is not \[2, 20\]"
+        precis.InvalidArgument, match=r"layer 0 scores: shape \[20\], must be \[2, 20\]"
     ):
         keys, values = random_layers(spec, 20)[0]
         layer = {"keys": keys, "values": values, "scores": np.zeros(20)}
@@ -111,7 +111,7 @@ def test_bad_layers_and_recipes_are_refused_by_name():
     with pytest.raises(precis.InvalidArgument, match="layer 0 queries: not pushed, but lse is"):
         layer = {"keys": keys, "values": values, "lse": np.zeros((4, 20), np.float32)}
         precis.compress(spec, [layer] * 3, recipe="knorm")
-    with pytest.raises(precis.InvalidArgument, match="o_proj: 2 given, there are 3 layers"):
+    with pytest.raises(precis.InvalidArgument, match="o_proj: has 2 layers, must have 3"):
         precis.compress(spec, layers, o_proj=[np.eye(3)] * 2)
 
 

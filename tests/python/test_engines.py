@@ -48,14 +48,17 @@ def test_settings_are_those_given_then_those_of_the_environment(
     [
         ({"adress": "x"}, "config: unknown key 'adress', do you mean 'address'?"),
         ({"zzz": "x"}, "config: unknown key 'zzz', there are address, tenant, token"),
-        ({"address": 7}, "config: address is 7, needs a str"),
-        ({"store": "yes"}, "config: store is 'yes', needs a bool"),
-        ({"min_tokens": "64"}, "config: min_tokens is '64', needs a number, 0 or more"),
-        ({"min_tokens": True}, "config: min_tokens is True, needs a number"),
-        ({"load_timeout": -1}, "config: load_timeout is -1, needs a number, 0 or more"),
-        ({"load_timeout": float("nan")}, "config: load_timeout is nan, needs a number, 0 or more"),
+        ({"address": 7}, "config: address is 7, must be a str"),
+        ({"store": "yes"}, "config: store is 'yes', must be a bool"),
+        ({"min_tokens": "64"}, "config: min_tokens is '64', must be a number, 0 or more"),
+        ({"min_tokens": True}, "config: min_tokens is True, must be a number"),
+        ({"load_timeout": -1}, "config: load_timeout is -1, must be a number, 0 or more"),
+        (
+            {"load_timeout": float("nan")},
+            "config: load_timeout is nan, must be a number, 0 or more",
+        ),
         ({"keep": 1.5}, "config: keep: keep is 1.5"),
-        ({"keep": "quality 0.9"}, "config: keep: a quality target is for what is stored"),
+        ({"keep": "quality 0.9"}, "config: keep: a quality target is only for store_keep"),
         ({"keep": True}, "config: keep: "),
         ({"store_keep": "lots"}, "config: store_keep: "),
     ],
@@ -71,7 +74,7 @@ def test_wrong_numbers_of_the_environment_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("PRECIS_LOAD_TIMEOUT", text)
-    with pytest.raises(ValueError, match=r"PRECIS_LOAD_TIMEOUT is .*, needs a number, 0 or more"):
+    with pytest.raises(ValueError, match=r"PRECIS_LOAD_TIMEOUT is .*, must be a number, 0 or more"):
         read({}, ("load_timeout",))
 
 

@@ -108,7 +108,7 @@ def test_kvpress_beside_us_answers_as_our_presets_of_the_same_set(
         (["--json", "/nowhere/a.json"], "folder does not exist"),
         (["--seed", "-1"], "not be below 0"),
         (["--recipes", "lukv(keydiff, profile=mine)"], "from profile 'mine'; name its file"),
-        (["--profile", "/nowhere/p.json"], "/nowhere/p.json: no profile"),
+        (["--profile", "/nowhere/p.json"], "/nowhere/p.json: not a profile"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(arguments, reason, capsys):
@@ -127,7 +127,7 @@ def test_what_cannot_be_run_is_told_with_what_to_do(tiny_model, text_file, tmp_p
     assert "no text is long enough for 999 tokens (short.txt)" in capsys.readouterr().err
     (tmp_path / "bad.json").write_text("{}")
     assert main(["--load", str(tmp_path / "bad.json")]) == 1
-    assert "bad.json: no results of precis eval" in capsys.readouterr().err
+    assert "bad.json: not results of precis eval" in capsys.readouterr().err
 
 
 def test_recipes_that_fail_say_why_and_the_others_go_on(

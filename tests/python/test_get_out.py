@@ -102,9 +102,9 @@ def test_what_does_not_fit_is_refused_by_name(cache, model):
     refused(
         lambda k, v: (k, torch.from_numpy(v)[:1].expand(2, -1, -1)), r"values: heads .* overlap"
     )
-    refused(lambda k, v: (k, v.tolist()), r"out\[1\]\.values: list is no NumPy array")
+    refused(lambda k, v: (k, v.tolist()), r"out\[1\]\.values: list is neither a NumPy array")
     refused(lambda k, v: (k, torch.empty((2, 9, 16), device="meta")), r"values: .*is on meta")
-    refused(lambda k, v: (k,), r"out\[1\]: tuple is no pair")
+    refused(lambda k, v: (k,), r"out\[1\]: tuple, must be a pair")
 
     def read_only(k, v):
         k.flags.writeable = False

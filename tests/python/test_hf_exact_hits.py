@@ -230,9 +230,9 @@ def test_a_model_with_ragged_caches_reads_over_its_own_as_before(random_llama, t
 
 def test_what_cannot_be_continued_says_what_to_do(random_llama, tokens):
     ragged = hf.prefill(random_llama, tokens).cache
-    with pytest.raises(ValueError, match="the cache holds none"):
+    with pytest.raises(ValueError, match="the cache is empty"):
         next(hf.generate(random_llama, [], hf.RaggedCache(random_llama)))
-    with pytest.raises(ValueError, match="DynamicCache does not know its last one"):
+    with pytest.raises(ValueError, match="DynamicCache does not know its last token"):
         next(hf.generate(random_llama, [], full_cache(random_llama, tokens)[0]))
     by_hand = keep_positions(full_cache(random_llama, tokens)[0], some_kept(random_llama, 128))
     with pytest.raises(ValueError, match=r"not known: crop\(-1\) and feed that token"):
@@ -270,5 +270,5 @@ def test_a_turn_stands_on_the_segment_at_whose_end_the_past_was_cropped(
     assert (second.parent, second.begin, second.end) == (first.id, 64, 96)
     past = hf.RaggedCache(random_llama, cache.get(cache.lookup(model, tokens)))
     past.crop(100)
-    with pytest.raises(ValueError, match=r"cannot stand on tokens \[64, 100\)"):
+    with pytest.raises(ValueError, match=r"ends at token 100, inside segment .* \[64, "):
         hf.store(cache, model, random_llama, [*tokens[:100], 5, 6], past=past)

@@ -274,7 +274,7 @@ def test_dtypes_are_taken_by_the_names_that_numpy_and_torch_have_and_others_refu
     model = build()
     assert hf.model_spec(model, revision="r", dtype="float16").dtype == "f16"
     assert precis.ModelSpec("m", 1, 1, 1, 8, dtype="bfloat16").dtype == "bf16"
-    with pytest.raises(ValueError, match="dtype: 'fp8' is none that the store keeps"):
+    with pytest.raises(ValueError, match="dtype: 'fp8', must be bf16, f16 or f32"):
         hf.model_spec(model, revision="r", dtype="fp8")
 
 

@@ -143,7 +143,7 @@ def test_bytes_that_are_no_match_are_refused(cache, model, chain):
     for bad in (b"", data[:-8], data[:100], data + bytes(8), bytes(64)):
         with pytest.raises(precis.InvalidArgument):
             precis.Match.from_bytes(bad)
-    with pytest.raises(precis.InvalidArgument, match="str is no bytes"):
+    with pytest.raises(precis.InvalidArgument, match="str, must be bytes"):
         precis.Match.from_bytes("match")
 
 
@@ -160,14 +160,14 @@ def test_what_is_no_budget_page_or_head_is_refused_by_name(cache, model, chain):
     refused("quality", lambda: cache.lookup(model, chain, keep=precis.quality(0.9)))
     match = cache.lookup(model, chain, keep=precis.entries(9), align=4)
     refused(
-        "the match was made at keep 9 entries and align 4: get it without one",
+        "the match was made at keep 9 entries and align 4: get it without a budget",
         lambda: cache.get(match, 0.1),
     )
     refused("the model has 2", lambda: cache.get(match, heads=range(1, 3)))
-    refused("names no heads", lambda: cache.get(match, heads=range(1, 1)))
-    refused("names no heads", lambda: cache.get(match, heads=range(-1, 1)))
-    refused("no range of heads", lambda: cache.get(match, heads=range(0, 2, 2)))
-    refused("no range of heads", lambda: cache.get(match, heads=(0, 1, 2)))
+    refused("must have at least one head", lambda: cache.get(match, heads=range(1, 1)))
+    refused("must have at least one head", lambda: cache.get(match, heads=range(-1, 1)))
+    refused("must be a range such as", lambda: cache.get(match, heads=range(0, 2, 2)))
+    refused("must be a range such as", lambda: cache.get(match, heads=(0, 1, 2)))
     refused("heads", lambda: cache.get(match, heads=[0, 1]))
     out = [(np.zeros((2, 9, 16), np.float32),) * 2] * 3
     refused(r"must be \[1, n, 16\]", lambda: cache.get(match, heads=(0, 1), out=out))

@@ -214,7 +214,7 @@ def test_what_is_no_page_is_refused_by_name(cache, model):
             cache.get(match, pages=pages)
 
     refused(r"pages: table\[0\] is 64, there are 64 pages", (good, np.uint32([64]), starts))
-    refused("pages: has 2 starts, must be 7", (good, table, starts[:2]))
+    refused("pages: has 2 starts, must have 7", (good, table, starts[:2]))
     refused(r"pages: starts\[1\] is .*, less than the one", (good, table, starts[::-1].copy()))
     refused("pages: the last start is", (good, table[:3], starts))
     refused("a number lies outside", (good, -table.astype(np.int64) - 1, starts))
@@ -226,7 +226,7 @@ def test_what_is_no_page_is_refused_by_name(cache, model):
     refused("pages.values: head_dim 8", (precis.Pages(keys, values[..., :8]), table, starts))
     refused("16 rows, pages of values 8", (precis.Pages(keys, values[:, :8]), table, starts))
     still = torch.zeros(1, ROWS, dim).expand(64, -1, -1)
-    refused("pages.keys: .* a page reaches over more", (precis.Pages(still, values), table, starts))
+    refused("pages.keys: .* a page is longer than", (precis.Pages(still, values), table, starts))
     same = torch.zeros(64, 1, dim).expand(-1, ROWS, -1)
     refused("pages.keys: .* they overlap", (precis.Pages(same, values), table, starts))
 
@@ -234,7 +234,7 @@ def test_what_is_no_page_is_refused_by_name(cache, model):
         with pytest.raises(error, match=message):
             precis.Pages(*arrays)
 
-    no_pages("keys: list is no array", keys.tolist(), values)
+    no_pages("keys: list is not an array", keys.tolist(), values)
     no_pages("keys: the dtype is none of bf16", keys.astype(np.int64), values)
     no_pages("values: shape .16, 16., must be", keys, values[0])
     no_pages("values: shape .0, 16, 16., must be", keys, values[:0])

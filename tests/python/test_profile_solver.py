@@ -96,7 +96,7 @@ def test_worth_that_means_nothing_is_refused_by_name():
         (["many"], 8, 0, r"head 0 has shape \[\]"),
         (good, 8, 9, "protected is 9"),
         (good, 8, -1, "protected is -1"),
-        (good, 8.5, 0, "num_tokens: 8.5 is no whole number"),
+        (good, 8.5, 0, "num_tokens: 8.5 is not a whole number"),
     ):
         with pytest.raises(precis.InvalidArgument, match=message):
             precis.prune_curves(worth, num_tokens, protected)

@@ -94,7 +94,7 @@ def test_projections_come_from_the_models_own_files(cache, request, tmp_path):
     cache.register_model(spec, o_proj=weights)  # the same: otherwise it would be refused
     with pytest.raises(precis.InvalidArgument, match="of 1 layers, the model has 3"):
         cache.register_model(spec, o_proj=tmp_path / "part-1.safetensors")
-    with pytest.raises(precis.InvalidArgument, match="is no safetensors file"):
+    with pytest.raises(precis.InvalidArgument, match="is neither a safetensors file"):
         cache.register_model(spec, o_proj=tmp_path / "none")
     (tmp_path / "part-0.safetensors").write_bytes(b"no tensors")
     with pytest.raises(precis.InvalidArgument, match=r"part-0\.safetensors"):

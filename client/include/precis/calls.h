@@ -2,7 +2,7 @@
 // part of client.h.
 //
 //   auto calls  = precis::Calls::make(client, 2);
-//   auto ticket = (*calls)->lookup(model, tokens);   // at once
+//   auto ticket = (*calls)->lookup(model, tokens);   // returns at once
 //   ... poll(2) or epoll says that (*calls)->descriptor() is readable ...
 //   for (precis::Calls::Done& done : (*calls)->poll()) { done.ticket, done.status, done.result }
 #pragma once
@@ -32,7 +32,7 @@ class Calls {
       std::variant<std::monostate, LookupMatch, std::shared_ptr<Prefix>, msg::SegmentInfo>;
   struct Done {
     Ticket ticket = 0;
-    Status status;  // as the call itself reports it; kCanceled: cancel() came while it ran
+    Status status;  // the call's own status; kCanceled if cancel() named it while it ran
     Value result;   // std::monostate if the status is not ok
   };
   // Runs on one of the threads. `canceled` becomes true if cancel() names the call while it runs.
@@ -48,17 +48,17 @@ class Calls {
   Calls& operator=(const Calls&) = delete;
 
   // These functions return at once; the call checks its own arguments when it runs. kRejected if
-  // limits::kCallsMax submitted calls have outcomes that were not taken, or if their paths hold
-  // more than limits::kCallTokensMax tokens: poll() first. A rejected call was not submitted.
+  // limits::kCallsMax submitted calls have not been taken by poll(), or if their paths together
+  // have more than limits::kCallTokensMax tokens: poll() first. A rejected call was not submitted.
   Result<Ticket> lookup(Model model, std::vector<TokenId> tokens,
                         const LookupOptions& options = {});
-  // One call per path, in this order. Either all of them are submitted or none.
+  // Submits one call per path, in this order: all of them or, on an error, none.
   Result<std::vector<Ticket>> lookup_many(const Model& model,
                                           std::vector<std::vector<TokenId>> paths,
                                           const LookupOptions& options = {});
   // Starts the get and waits for all its layers. The arrays that `options` points to are copied,
-  // except the memory for rows: that memory must live until the call is over, also for a canceled
-  // call (see cancel()).
+  // but not the memory that rows are written to: it must live until the call is over, also if the
+  // call is canceled (see cancel()).
   Result<Ticket> get(LookupMatch match, const Budget& keep = Budget::all(),
                      const GetOptions& options = {});
   Result<Ticket> wait_layer(std::shared_ptr<const Prefix> prefix, std::uint32_t layer);
@@ -67,14 +67,15 @@ class Calls {
   Result<Ticket> commit(std::shared_ptr<Put> put, Durability durability = Durability::kWal);
   Result<Ticket> submit(Call call);
 
-  // Readable while an outcome waits to be taken; use it only with poll(2) and the like. It stays
-  // open as long as this object.
+  // A file descriptor that is readable while poll() has outcomes to return. Use it only with
+  // poll(2), epoll or similar. It stays open as long as this object lives.
   int descriptor() const;
-  // Takes all outcomes that are ready, in the order in which the calls ended.
+  // Returns and removes all outcomes that are ready, in the order in which the calls ended.
   std::vector<Done> poll();
-  // True: the call is dropped, because it had not started or was over; no outcome of it follows.
-  // False: the call runs, and its outcome comes once it no longer touches any memory (a get ends
-  // with kCanceled after the current layer); or there is no such call.
+  // True: the call had not started, or had ended and was not taken yet. It is dropped, and poll()
+  // returns no outcome of it. False: the call is running, and poll() returns its outcome once it no
+  // longer touches any memory (a get ends with kCanceled after the current layer); or there is no
+  // such call.
   bool cancel(Ticket ticket);
 
  private:

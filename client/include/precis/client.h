@@ -10,10 +10,10 @@
 //   prefix->wait();                                // or wait_layer(), to begin with the first
 //   prefix->head(layer, head).keys ...
 //
-// Nothing throws: every fallible call returns a Status or a Result. Objects are handles that share
-// one connection to the service, keep it alive and renew it. They are thread-safe, except that a
-// Put is for one thread at a time. Every call may fail with kTimedOut, kUnavailable or kRejected
-// (ConnectOptions).
+// Nothing throws: every fallible call returns a Status or a Result. All objects share one
+// connection to the service; they keep it open and renew it when it is lost. They are thread-safe,
+// except that only one thread at a time may use a Put. Every call may fail with kTimedOut,
+// kUnavailable or kRejected (see ConnectOptions).
 #pragma once
 
 #include <cstdint>
@@ -42,22 +42,23 @@ class Put {
   Put& operator=(Put&&) noexcept;
   ~Put();
 
-  // Says which tokens to push, on what parent, by what recipe, and how many entries are kept.
+  // The service's answer to begin_put(): the tokens to push, the parent, the recipe, the budget.
   const msg::PutBegun& begun() const;
 
-  // Returns once the service holds the bytes: the memory may be reused. Compression continues in
-  // the background; the next call reports its errors (for example a NaN). kInvalidArgument: a wrong
-  // shape, dtype or layer, or a piece that overlaps an earlier piece. An error ends the put. If the
-  // segment is already stored, pieces are checked and not moved. If the connection is lost before
-  // any piece was accepted, the put is restarted; otherwise kUnavailable: put again.
+  // Returns once the service holds the bytes; then the caller may reuse the memory. Compression
+  // continues in the background; the next call reports its errors (for example a NaN).
+  // kInvalidArgument: a wrong shape, dtype or layer, or a piece that overlaps an earlier piece. An
+  // error ends the put. If the segment is already stored, pieces are checked and not moved. If the
+  // connection is lost before the service accepted a piece, the put is restarted; after that,
+  // kUnavailable: begin the put again.
   Status layer(std::uint32_t layer, const LayerPush& push);
 
-  // As layer(), without waiting for it: the service receives a piece while the caller computes the
-  // next ones. The memory that `push` points to must stay unchanged until the piece is over, except
-  // pages and the queries that are copied with them. A piece is over after wait_layers(), layer(),
-  // commit() or abort(), after an error that ends the put, or after the destructor (which may wait
-  // for that). At most kLayersAheadMax pieces are in flight; a further call waits for the oldest. A
-  // deadline counts from here.
+  // As layer(), but returns without waiting: the service receives the piece while the caller
+  // computes the next ones. The memory that `push` points to must stay unchanged until the piece is
+  // over, except pages and the queries that are copied with them. A piece is over after
+  // wait_layers(), layer(), commit() or abort(), after an error that ends the put, or after the
+  // destructor (which may wait for that). At most kLayersAheadMax pieces are in flight; a further
+  // call waits for the oldest. The piece's deadline counts from this call.
   Status start_layer(std::uint32_t layer, const LayerPush& push);
   // Returns once the service holds all started pieces except the last `left`.
   Status wait_layers(std::size_t left = 0);
@@ -65,12 +66,12 @@ class Put {
 
   // Once it returns OK, the segment is visible and as durable as asked. kInvalidArgument names the
   // missing layers. If the connection is lost meanwhile, the client asks the service whether the
-  // segment is stored; if not, kUnavailable: put again, which is always safe, as the segment is the
-  // same. After kTimedOut or kCanceled, commit() may be called again to learn the outcome.
+  // segment is stored. If not, kUnavailable: put again, which is always safe: the same put gives
+  // the same segment. After kTimedOut or kCanceled, call commit() again to learn the outcome.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
 
-  // Ends the put; once this returns OK the service has forgotten it. OK as well if the put has
-  // already ended by an error or an abort. kInvalidArgument once committed.
+  // Ends the put. Once this returns OK, the service keeps nothing of it. Also OK if the put has
+  // already ended by an error or an abort. kInvalidArgument after a commit.
   Status abort();
 
  private:
@@ -80,9 +81,9 @@ class Put {
   std::unique_ptr<Impl> impl_;
 };
 
-// The kept entries of one (layer, KV head): all arrays [count], K and V [count, head_dim]. A prefix
-// of several segments holds them segment by segment, each in retention order. Seats count within a
-// segment. The Prefix owns the memory.
+// The kept entries of one (layer, KV head): all arrays [count], K and V [count, head_dim]. If the
+// prefix has several segments, the entries stand segment by segment, and within a segment in
+// retention order. Seats count within a segment. The Prefix owns the memory.
 struct HeadEntries {
   std::span<const std::uint32_t> positions;  // in the original sequence
   std::span<const std::uint32_t> seats;
@@ -102,7 +103,7 @@ class Prefix {
   std::uint32_t matched_tokens() const;
   std::uint32_t num_layers() const;
   std::uint32_t num_heads() const;  // KV heads of a layer that were asked for
-  // Waits until the layer has arrived and its checksums hold. kCorruption otherwise.
+  // Waits until the layer has arrived and has been verified. kCorruption if a checksum is wrong.
   Status wait_layer(std::uint32_t layer) const;
   // Waits for all layers.
   Status wait() const;
@@ -121,8 +122,8 @@ class Prefix {
 };
 
 // The host memory from which pushes are fastest: a service on the same host reads it in place, and
-// for any service it is registered once instead of by every push. It owns its memory and keeps its
-// client's connection alive.
+// for any service it is registered once instead of at every push. The HostBuffer owns the memory
+// and keeps its client's connection open.
 class HostBuffer {
  public:
   virtual ~HostBuffer() = default;
@@ -144,39 +145,40 @@ class Client {
   // The same client with `deadline_ms` for its calls, puts and prefixes; 0: no deadline.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
-  // Memory to compute KV in, or to copy KV to from a device, and to push it from (put.layer()).
-  // Prefer a few large buffers: a service on the same host reads about 30 of a client's buffers in
-  // place and pulls from the rest. kOutOfSpace if the machine has no such memory.
+  // Memory to push KV from (Put::layer()). The caller computes KV in it, or copies it there. Prefer
+  // a few large buffers: a service on the same host reads about 30 of a client's buffers in place
+  // and pulls from the rest. kOutOfSpace if the machine has no such memory.
   virtual Result<std::shared_ptr<HostBuffer>> allocate(std::size_t size_bytes) = 0;
 
   // `o_proj`: the output projection of every layer, [num_q_heads, head_dim, width], contiguous, any
-  // dtype. Recipes that weigh values by what they write need it (criticalkv, defensivekv). The
-  // service keeps it: pushing it once is enough, the same again is fine, another is
+  // dtype. Recipes that use the norms of projected values need it (criticalkv, defensivekv). The
+  // service keeps it, so one push is enough. Pushing the same again is allowed; pushing another is
   // kInvalidArgument.
   virtual Result<Model> register_model(const ModelSpec& spec,
                                        std::span<const HeadsView> o_proj = {}) = 0;
   virtual Result<std::vector<msg::ModelRow>> models() = 0;
 
-  // Profiles (profile.h), for recipes that take their budgets from one (lukv, headkv). A new
-  // profile replaces one with the same model and name.
+  // Profiles (profile.h), for recipes that take head budgets from a profile (lukv, headkv). A new
+  // profile replaces the profile with the same model and name.
   virtual Result<msg::ProfileRow> add_profile(const std::string& json) = 0;
   virtual Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model = {}) = 0;
   // The row includes the profile's JSON.
   virtual Result<msg::ProfileRow> profile(const Digest& model, const std::string& name) = 0;
   virtual Status remove_profile(const Digest& model, const std::string& name) = 0;
 
-  // `tokens`: the whole path from the root; the put covers those past the parent's end.
+  // `tokens`: the whole path from the root. The put covers the tokens after the parent's end.
   virtual Result<Put> begin_put(const Model& model, std::span<const TokenId> tokens,
                                 const PutOptions& options = {}) = 0;
   // The longest stored prefix; matched_tokens is 0 if there is none. With LookupOptions::keep or
-  // align: the longest prefix that suits them, with exact counts of what a get transfers; then also
-  // kCorruption, as get().
+  // align: the longest prefix that suits them, with exact counts of the entries that a get
+  // transfers. Such a lookup may read layers, so it may fail with kCorruption as get() does.
   virtual Result<LookupMatch> lookup(const Model& model, std::span<const TokenId> tokens,
                                      const LookupOptions& options = {}) = 0;
   // Starts to stream the prefix. `keep` (a ratio of tokens, entries per head, bytes) applies to
-  // each link by itself; kInvalidArgument names the first link that stores less. Budget::all()
-  // takes all. A counted() match has its own budget and is served as counted: another `keep` is
-  // kInvalidArgument, and kNotFound says that a segment was trimmed since.
+  // each segment of the match separately; kInvalidArgument names the first segment that stores
+  // less. Budget::all() reads all stored entries. A counted() match is served as it was counted:
+  // any `keep` except all is kInvalidArgument, and kNotFound means that a segment was trimmed
+  // since.
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
                              const GetOptions& options = {}) = 0;
 
@@ -191,8 +193,8 @@ class Client {
   virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
   virtual Status remove_session(const std::string& name) = 0;
 
-  // The newest first, at most `limit`. The list is read a page at a time: a segment that is stored
-  // or removed meanwhile may be in it or not.
+  // The newest first, at most `limit`. The list is read in pages, so a segment that is stored or
+  // removed meanwhile may or may not be in it.
   virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
                                                          std::uint32_t limit = 1000) = 0;
   virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
@@ -202,14 +204,14 @@ class Client {
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
   // Reads all of a segment from the store and reports any damage.
   virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
-  // Keeps fewer entries of a segment: those of a put at `keep`, at most what it stores. Its id and
-  // its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
+  // Trims a segment to the entries of a put at `keep`; kInvalidArgument if it stores fewer. Its id
+  // and its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
   // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
-  // profile, kInvalidArgument for all models.
+  // profile, kInvalidArgument if the change is for all models.
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;

@@ -19,29 +19,30 @@ struct ConnectOptions {
   std::string tenant;  // empty: the service's default tenant
   std::string token;   // never sent: the client proves that it knows it
   // TLS: `tls_ca` names the authority that signs the service's certificate, a PEM file or "system";
-  // empty: no TLS. For mutual TLS also the client's certificate and key, PEM files.
+  // empty: no TLS. `tls_cert` and `tls_key`, PEM files: the client's own, for mutual TLS.
   std::string tls_ca, tls_cert, tls_key;
-  // Whether a service on the same host may read and write, in place, the memory of gets and of
-  // Client::allocate(). That is the faster way; if off, all bytes go over sockets.
+  // Whether a service on the same host may read and write the memory of gets and of
+  // Client::allocate() in place, which is faster. If off, all bytes go over sockets.
   bool share_memory = true;
-  // Whether a service on another host may do the same by RDMA: "auto" (if this host has a device
-  // and the service offers RDMA; never with TLS, as RDMA is not encrypted), "off", or the permitted
-  // devices, separated by commas: "mlx5_0:1".
+  // Whether a service on another host may do the same by RDMA. "auto": if this host has a device
+  // and the service offers RDMA, but never with TLS, because RDMA is not encrypted. "off": no.
+  // Otherwise the permitted devices, separated by commas, for example "mlx5_0:1".
   std::string rdma = "auto";
-  // Timeout of connecting and of each request, which then is kTimedOut. Requests that move or
-  // compress bytes (begin_put, layer, commit, get, check_segment, trim_segment, a lookup with keep
-  // or align) have no fixed time: they time out when the service has been silent this long. The
-  // client pings a silent service before that.
+  // Timeout of connecting and of each request, after which it fails with kTimedOut. Requests that
+  // move or compress bytes (begin_put, layer, commit, get, check_segment, trim_segment, a lookup
+  // with keep or align) may take longer: they time out when the service has been silent this long.
+  // The client pings a silent service before that.
   std::uint32_t timeout_ms = 10'000;
-  // Deadline of each call with its retries, and of a get up to its last layer. Past it the call is
-  // kTimedOut, naming what it waited for. 0: none. Client::with_deadline() sets it for some calls.
+  // Deadline of each call with its retries, and of a get up to its last layer. After it the call
+  // fails with kTimedOut and says what it waited for. 0: none. Client::with_deadline() makes a
+  // client with another deadline.
   std::uint32_t deadline_ms = 0;
   // Whether calls are retried. A call that finds the connection lost (for example after a restart
   // of the service) connects again. A call that a busy service refused (kRejected with
-  // retry_after_ms()) is sent again. Retries end at the call's deadline, or without one timeout_ms
-  // after the first failure. A call in flight when the connection is lost is repeated if it is
-  // idempotent: all except fork_session, set_budget, remove_*, and puts of which a layer was
-  // accepted; those must be put again.
+  // retry_after_ms()) is sent again. Retries end at the call's deadline or, without a deadline,
+  // timeout_ms after the first failure. If the connection is lost while a call is in flight, the
+  // call is repeated if it is idempotent. Not repeated are fork_session, set_budget, remove_* and a
+  // put of which the service accepted a layer: begin such a put again.
   bool retry = true;
   std::string client_name;  // name and version, for the service's log; empty: this library's
   // For pages on CUDA devices (pages.h): kernels::make_cuda_page_mover of page_mover.h, in the
@@ -69,35 +70,38 @@ struct PutOptions {
   // The parent. Not set: the longest stored proper prefix that suits a reader at `parent_read`
   // (LookupOptions::keep). A null SegmentId: the root. Otherwise: this segment.
   std::optional<SegmentId> parent;
-  // Provenance: the budget at which the parent was read while this KV was computed; not set: all
-  // that was stored. If that is less than what the parents store, the segment is an approximation,
-  // and only readers at such a budget find it.
+  // Provenance: the budget at which the parent was read while this KV was computed. Not set: all
+  // stored entries were read. If the parents store more, the segment is an approximation: only
+  // lookups with such a `keep`, or without one, find it.
   std::optional<Budget> parent_read;
-  // The number of connections that write the put together, for example tensor-parallel ranks, each
-  // its part of every layer. All of them begin it with the same arguments, push, and commit. A
-  // commit returns once all have asked for it, with the same outcome for all (so give calls a
-  // deadline) and the strongest durability that any asked for. If one aborts or disconnects, the
-  // rest get kUnavailable: put again.
+  // The number of connections that write the put together, for example tensor-parallel ranks. Each
+  // pushes its part of every layer. All of them begin the put with the same arguments, push, and
+  // commit. A commit returns once all writers have committed (so give calls a deadline), with the
+  // same outcome for all and the strongest durability that any of them asked for. If one aborts or
+  // disconnects, the others get kUnavailable: put again.
   std::uint32_t writers = 1;
 };
 
-// Options of a lookup. Without keep and align, the lookup reports what is stored and reads no
-// payload. With either, the service first counts the entries that a get would transfer: `plan` and
-// `bytes` of the match are then exact, so that memory can be reserved, and get() of that match,
-// without a budget, serves exactly that. Cold layers are read for it.
+// Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no
+// payload. With either, the service counts the entries that a get would transfer, and reads layers
+// from the disk for that if they are not in memory. `plan` and `bytes` of the match are then exact,
+// so that memory can be reserved, and get() of that match, without a budget, serves exactly those
+// entries.
 struct LookupOptions {
-  // As get()'s, except that a link that stores less is taken whole, without an error. No quality
-  // target. A reader at a ratio gets no segment that was computed over less of its parents than
-  // that ratio (95% of it is enough); any other budget requires all of them. Without keep and align
-  // no segment is left out, and SegmentInfo::parent_read tells.
+  // As get()'s `keep`, but a segment that stores less is matched whole, without an error. Not a
+  // quality target. With a ratio, no segment is matched that was computed over less of its parents'
+  // entries than that ratio (95% of it is enough); with any other budget, it must have been
+  // computed over all of them. Without keep and align no segment is left out;
+  // SegmentInfo::parent_read says over how much it was computed.
   std::optional<Budget> keep{};
-  // Entries per page of the reader's memory, 1 to 4096. Above 1, every (layer, KV head) gets the
-  // nearest multiple over all links: at least one page, at most the stored whole pages, so nothing
-  // if less than a page is stored. The last link absorbs the difference, then the links before it.
+  // Entries per page of the reader's memory, 1 to 4096. Above 1, the count of every (layer, KV
+  // head) over all segments is rounded to the nearest multiple: at least one page, at most the
+  // whole pages that are stored, and so 0 if less than a page is stored. The last segment absorbs
+  // the difference, then the segments before it.
   std::uint32_t align = 1;
-  // For this long the match can be got, even if its segments are removed, trimmed or replaced
-  // meanwhile. At most 30 s. LookupMatch::lease_ms says what was granted; 0 if the service has no
-  // room for the lease or has restarted since. A negative value is kInvalidArgument.
+  // How long get() can read the match even if its segments are removed, trimmed or replaced
+  // meanwhile. At most 30 s. LookupMatch::lease_ms is the time that the service granted; 0 if it
+  // has no room for the lease. A negative value is kInvalidArgument.
   std::chrono::milliseconds lease{0};
 };
 
@@ -108,21 +112,23 @@ struct LookupOptions {
 // own cache: the last end - begin of them are pushed.
 struct LayerPush {
   HeadsView keys, values;
-  // [num_q_heads of these heads, m, head_dim], the last m tokens; kvzip takes any that repeat them.
+  // [query heads of these KV heads, m, head_dim], of the put's last m tokens; for kvzip, of tokens
+  // that follow the put and repeat it.
   HeadsView queries;
-  std::span<const float> lse;     // [num_q_heads of these heads, m]; needs queries
-  std::span<const float> scores;  // [num_kv_heads of these heads, n], for external scorers
+  std::span<const float> lse;     // [query heads of these KV heads, m]; needs queries
+  std::span<const float> scores;  // [num_kv_heads, n] of these heads, for external scorers
   std::uint32_t head_begin = 0, token_begin = 0;
-  // Statistics of future queries, for expected_attention: [num_q_heads of these heads, head_dim]
-  // and [num_q_heads of these heads, head_dim, head_dim].
+  // Statistics of future queries, for expected_attention: [query heads of these KV heads, head_dim]
+  // and [query heads of these KV heads, head_dim, head_dim].
   std::span<const float> query_mean, query_covariance;
-  // Keys and values in pages, instead of the views. They and the queries are copied before the call
-  // returns, and may be reused then. A service on the same host makes no further copy.
+  // Keys and values in pages, instead of the views. The client copies these rows and the queries
+  // before the call returns; then the caller may reuse them. A service on the same host reads the
+  // client's copy in place.
   std::optional<PagesIn> pages = std::nullopt;
 };
 
 // The caller's memory for K or V of one layer: [num_kv_heads, num_tokens, head_dim] of the model's
-// dtype. A head's rows are contiguous; heads may be apart, as in a HeadsView.
+// dtype. The rows of a head are contiguous; there may be gaps between heads, as in a HeadsView.
 struct RowsOut {
   std::byte* data = nullptr;
   std::uint32_t num_heads = 0;
@@ -140,11 +146,11 @@ struct LayerOut {
 // Selects the part of a prefix that a get transfers, and its destination.
 struct GetOptions {
   // Rows are also written to `out` [num_layers] and to pages. A layer is written by the first
-  // wait_layer() or wait() that returns OK for it, in the calling thread, after its checksums held.
-  // Nothing else touches that memory, so it must live as long as the Prefix is waited for. Memory
-  // past a head's rows is not touched. kInvalidArgument: a shape or dtype that does not fit the
-  // heads asked for, pages that do not exist, or, from those waits, a head with more rows than
-  // there is room for (match.plan has the maximum).
+  // wait_layer() or wait() that returns OK for it, in the calling thread, after its checksums were
+  // verified. Nothing else writes to that memory, so it must live until the last such wait has
+  // returned. Memory after a head's rows is not touched. kInvalidArgument: a shape or dtype that
+  // does not fit the heads asked for, or pages that do not exist; from the waits also a head with
+  // more rows than there is room for (match.plan has the maximum).
   std::span<const LayerOut> out = {};
   // Only KV heads [head_begin, head_begin + head_count) are read, transferred and checked; count 0:
   // all from head_begin on. The prefix then has only those heads, numbered from 0.

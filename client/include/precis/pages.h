@@ -16,22 +16,22 @@ class PageMover;
 // device, at the first get or put with pages there. kUnsupported if there is no such device.
 using MakePageMover = Result<std::shared_ptr<PageMover>> (*)(int device);
 
-// Pages (paged_rows.h) are in host memory or in the memory of one CUDA device; K and V in the same.
-// The client itself has no CUDA: a program with pages on a device gives it a mover, page_mover in
-// ConnectOptions or OpenOptions.
-// On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the client's
-// own stream, which is idle again when the call returns. That stream waits for no other: the
-// caller's work on the pages must have ended when the call begins. The client keeps device memory
-// for the rows of one layer per direction. kUnsupported: a build without CUDA, or a machine without
-// the device; kInvalidArgument: memory that is not the device's; kOutOfSpace: no room there for the
-// rows. This part has run only on an emulator, not on a GPU.
+// Pages (paged_rows.h) are in host memory or in the memory of one CUDA device; K and V are in the
+// same memory. The client itself does not use CUDA: a program with pages on a device sets
+// page_mover in ConnectOptions or OpenOptions. On a device, a layer's rows cross the bus in one
+// copy, and one kernel moves them, on the client's own stream, which is idle again when the call
+// returns. That stream does not wait for other streams: the caller's work on the pages must have
+// ended before the call. The client keeps device memory for the rows of one layer per direction.
+// kUnsupported: a build without CUDA, or a machine without the device; kInvalidArgument: memory
+// that is not the device's; kOutOfSpace: the device has no room for the rows. This part has run
+// only on an emulator, not on a GPU.
 
 // The destination of a get's rows. The rows of (layer l, KV head h), in the order of
 // Prefix::head(), go to rows 0 to page_rows - 1 of the page of `keys` and of `values` that
-// table[starts[l * num_kv_heads + h]] names, then to the next page, up to
-// starts[l * num_kv_heads + h + 1]. `starts` has num_layers * num_kv_heads + 1 values that never
-// descend; the last is at most table.size(). A page that is twice in the table holds the rows that
-// were written last; on a device, any of them.
+// table[starts[l * num_kv_heads + h]] names, then to the next page, up to starts[l * num_kv_heads +
+// h + 1]. `starts` has num_layers * num_kv_heads + 1 values that never descend; the last is at most
+// table.size(). If a page is in the table twice, it holds the rows that were written last; on a
+// device, either rows.
 struct PagesOut {
   PagedRows keys, values;  // with the same page_rows
   std::span<const std::uint32_t> table, starts;

@@ -1,18 +1,18 @@
 // The C interface (C99): libprecis.so stores the KV cache of a prompt and reads it back, in a
 // service that runs elsewhere (precis_client_connect) or inside this process (precis_client_open).
 //
-// Status: every function that can fail returns a precis_status. The first argument keeps a message
-// for people about its last failure (precis_client_error, ...), until its next failing call or its
-// free. A null handle, or a null pointer that may not be null, gives PRECIS_INVALID_ARGUMENT. If a
-// function fails, the things that it would have returned are set to null or to zero.
+// Status: every function that can fail returns a precis_status. The handle in the first argument
+// keeps a message for people about its last failure (precis_client_error, ...), until its next
+// failing call or until it is freed. A null handle, or a null pointer that may not be null, gives
+// PRECIS_INVALID_ARGUMENT. If a function fails, its results are set to null or to zero.
 //
 // Ownership: the caller frees each handle that a function returns with the handle's own free
 // function, in any order; freeing null does nothing. Strings and arrays that the caller passes are
 // not used after the call. Strings and arrays that a function returns belong to the handle that was
 // asked, and are valid until that handle is freed.
 //
-// Threads: one handle is for one thread at a time. Different handles may be used at the same time,
-// also those that came from one client. Calls wait for the service; see timeout_ms.
+// Threads: only one thread at a time may use a handle. Different handles may be used at the same
+// time, also those that came from one client. Calls wait for the service; see timeout_ms.
 //
 // Shapes: an array [a, b, c] is contiguous, and its last index runs fastest. Elements are of the
 // model's dtype, in the byte order of this machine. Keys have their RoPE.
@@ -68,7 +68,7 @@ typedef struct precis_segment_id {
 
 // A client without a service: connect or open it. Null if there is no memory.
 precis_client* precis_client_new(void);
-// Disconnects; an opened service ends once the puts, matches and prefixes are freed, too.
+// Disconnects once the client's puts and prefixes are freed, too; then an opened service ends.
 void precis_client_free(precis_client* client);
 const char* precis_client_error(const precis_client* client);
 
@@ -76,7 +76,7 @@ typedef struct precis_connect_options {
   const char* tenant;   // null: the service's default tenant
   const char* token;    // null: none. It is never sent.
   const char* tls_ca;   // a PEM file or "system"; null: no TLS
-  uint32_t timeout_ms;  // of connecting and of each request; 0: 10 000
+  uint32_t timeout_ms;  // of connecting and of each request, in milliseconds; 0: 10 000
 } precis_connect_options;
 // `address`: "host:port" of a running precisd. `options` may be null.
 precis_status precis_client_connect(precis_client* client, const char* address,
@@ -88,7 +88,7 @@ precis_status precis_client_open(precis_client* client, const char* directory,
 
 // ---- models -------------------------------------------------------------------------------
 
-// Set everything to zero first. Other values make another model.
+// Set the whole struct to zero first. A model with other values is another model.
 typedef struct precis_model_spec {
   const char* name;
   const char* revision;  // null: ""
@@ -104,9 +104,10 @@ void precis_model_free(precis_model* model);
 
 // ---- put ----------------------------------------------------------------------------------
 
-// Begins to store the KV of a prompt. `tokens` [num_tokens]: the whole prompt; the put continues
-// the longest stored part of it. `recipe`: how to compress, for example "global_kvdiff"; null: the
-// service's. `keep`: the share of entries to keep, in (0, 1]; 0: the service's.
+// Begins to store the KV of a prompt. `tokens` [num_tokens]: the whole prompt; the put covers the
+// tokens after its longest stored prefix (precis_put_range). `recipe`: how to compress, for example
+// "global_kvdiff"; null: the service's default. `keep`: the share of entries to keep, in (0, 1]; 0:
+// the service's default.
 precis_status precis_put_begin(precis_client* client, const precis_model* model,
                                const uint32_t* tokens, size_t num_tokens, const char* recipe,
                                double keep, precis_put** put);
@@ -116,11 +117,11 @@ const char* precis_put_error(const precis_put* put);
 // The tokens [begin, end) whose KV is to be pushed.
 precis_status precis_put_range(const precis_put* put, uint32_t* begin, uint32_t* end);
 
-// One layer, or a piece of it. Set everything to zero first.
+// One layer, or a piece of it. Set the whole struct to zero first.
 typedef struct precis_layer {
   const void *keys, *values;  // [num_heads, num_tokens, head_dim]
-  // The KV heads and the tokens of this piece; tokens count from `begin` of the put. A number that
-  // is 0 means: all from head_begin, or token_begin, on.
+  // The KV heads and the tokens of this piece; tokens count from `begin` of the put. num_heads 0:
+  // all heads from head_begin on. num_tokens 0: all tokens from token_begin on.
   uint32_t head_begin, num_heads, token_begin, num_tokens;
   // For recipes that need queries: [query heads of these KV heads, num_queries, head_dim], of the
   // last num_queries tokens of the put; else null. Recipes that need more than queries cannot be
@@ -132,9 +133,9 @@ typedef struct precis_layer {
 // the put may have ended: abort it and begin again.
 precis_status precis_put_layer(precis_put* put, uint32_t layer, const precis_layer* push);
 
-// Once it returns PRECIS_OK, all of it is stored and visible. `segment` gets its id, `stored_bytes`
-// its size in bytes; both may be null. After PRECIS_UNAVAILABLE begin again: storing the same twice
-// is storing it once.
+// Once it returns PRECIS_OK, the whole put is stored and visible. `segment` gets its id,
+// `stored_bytes` its size in bytes; both may be null. After PRECIS_UNAVAILABLE begin the put again:
+// the same put twice is stored once.
 precis_status precis_put_commit(precis_put* put, precis_durability durability,
                                 precis_segment_id* segment, uint64_t* stored_bytes);
 // Ends the put; nothing of it is stored.
@@ -142,23 +143,24 @@ precis_status precis_put_abort(precis_put* put);
 
 // ---- get ----------------------------------------------------------------------------------
 
-// Finds the longest stored prefix of `tokens` [num_tokens]. If there is none, the call is fine and
-// the match has 0 tokens.
+// Finds the longest stored prefix of `tokens` [num_tokens]. If there is none, the call returns
+// PRECIS_OK and the match has 0 tokens.
 precis_status precis_lookup(precis_client* client, const precis_model* model,
                             const uint32_t* tokens, size_t num_tokens, precis_match** match);
 void precis_match_free(precis_match* match);
 uint32_t precis_match_tokens(const precis_match* match);  // 0 for null
-uint64_t precis_match_bytes(const precis_match* match);   // that a get of everything moves
+uint64_t precis_match_bytes(const precis_match* match);   // that a get with keep 0 transfers
 
 // Reads all layers of the match and checks them. `keep`: the share of entries to read, in (0, 1];
-// 0: everything that is stored. PRECIS_NOT_FOUND if it was removed since the lookup.
+// 0: all stored entries. PRECIS_NOT_FOUND if a segment of the match was removed since the lookup;
+// PRECIS_INVALID_ARGUMENT if a segment stores less than `keep`.
 precis_status precis_get(precis_client* client, const precis_match* match, double keep,
                          precis_prefix** prefix);
 void precis_prefix_free(precis_prefix* prefix);
 const char* precis_prefix_error(const precis_prefix* prefix);
 
-// The kept entries of one KV head of one layer. A prefix of several segments has them segment by
-// segment, and in each in the order in which smaller budgets keep them.
+// The kept entries of one KV head of one layer. If the prefix has several segments, the entries
+// stand segment by segment, and within a segment in the order in which growing budgets add them.
 typedef struct precis_head {
   uint32_t count;
   const uint32_t* positions;  // [count] in the prompt
@@ -170,18 +172,18 @@ precis_status precis_prefix_head(precis_prefix* prefix, uint32_t layer, uint32_t
 
 // ---- sessions and removal -----------------------------------------------------------------
 
-// A session is a name for the end of a conversation: its tip, a segment. Opening one that exists
-// renews it. `ttl_seconds`: how long it lives after its last use; 0: for ever.
+// A session is a named pointer to the last segment of a conversation, its tip. Opening an existing
+// session renews it. `ttl_seconds`: how long it lives after its last use; 0: for ever.
 precis_status precis_session_open(precis_client* client, const char* name, uint64_t ttl_seconds);
-// The segment must continue the session's tip.
+// Makes `segment` the session's tip. It must be or continue the present tip.
 precis_status precis_session_advance(precis_client* client, const char* name,
                                      const precis_segment_id* segment);
 // `num_tokens`, which may be null: the length of the path up to the tip.
 precis_status precis_session_tip(precis_client* client, const char* name,
                                  precis_segment_id* segment, uint32_t* num_tokens);
 
-// Removes a segment; `recursive` not 0: with all that continues it, without which a segment that is
-// continued is PRECIS_INVALID_ARGUMENT.
+// Removes a segment. `recursive` not 0: also all segments that continue it. `recursive` 0:
+// PRECIS_INVALID_ARGUMENT if there are such segments.
 precis_status precis_remove(precis_client* client, const precis_segment_id* segment, int recursive);
 
 #ifdef __cplusplus

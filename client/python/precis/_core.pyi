@@ -1,4 +1,4 @@
-"""The extension module. The package that wraps its parts documents them."""
+"""The extension module. Its parts are documented where the package wraps them."""
 
 from typing import Any
 

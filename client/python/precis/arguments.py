@@ -17,7 +17,7 @@ _Named = TypeVar("_Named", bound=Callable[..., Any])
 
 
 def names_arguments(of: _Named) -> _Named:
-    """Makes a function, or every public method of a class, name the argument of a wrong type.
+    """Decorates a function or a class's public methods: errors name the argument of a wrong type.
 
     A wrong argument usually fails in the extension module, which knows neither its name nor the
     needed type; the signature knows both. The signature is read only after a call has failed: a
@@ -45,11 +45,12 @@ def refuse_wrong(
 ) -> None:
     """Raises InvalidArgument for the first argument that does not fit the signature of `of`.
 
-    `error` is the error of the call. It stays the cause: an odd argument may be harmless.
+    `error` is the error of the call. It is kept as the cause, because this argument may not be the
+    reason why the call failed.
     """
     try:
         given = inspect.signature(of).bind(*args, **kwargs).arguments
-    except TypeError:  # missing, or too many: Python has named it
+    except TypeError:  # a missing or unknown argument, which Python's own error names
         return
     hints = get_type_hints(of)
     for name, value in given.items():
@@ -61,12 +62,12 @@ def refuse_wrong(
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Checks what isinstance can tell; the elements of a sequence are not checked."""
+    """Whether the value is of the hinted type; elements of a sequence are not checked."""
     if hint is Any:
         return True
     origin = get_origin(hint)
     if origin is collections.abc.Sequence and not isinstance(value, str):
-        return hasattr(value, "__getitem__") or hasattr(value, "__iter__")  # as arrays have
+        return hasattr(value, "__getitem__") or hasattr(value, "__iter__")  # arrays too
     if origin in (Union, types.UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     if origin is Literal:

@@ -1,4 +1,4 @@
-"""Arrays in and out: NumPy, PyTorch and any DLPack library, without copies where possible.
+"""Converts arrays of NumPy, PyTorch and any DLPack library, without copies where possible.
 
 In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may be at any
 stride, so a slice [:, a:b] of a larger cache is passed in place. Any other layout is copied once.
@@ -48,7 +48,7 @@ def heads_in(array: Any, field: str) -> Any:
         return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
-            raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
+            raise InvalidArgument(f"{field}: {type(array).__name__} is not an array")
         if _on_host(array):
             return array
         array = _brought(array, field)
@@ -62,9 +62,9 @@ def heads_in(array: Any, field: str) -> Any:
 def exported(array: Any) -> Any:
     """The array in the form that the extension module takes within a call.
 
-    The extension module would ask for the DLPack capsule, which runs Python code in most libraries.
-    C++ code must not call that: if the interpreter ends meanwhile, it ends the thread in a way that
-    C++ cannot handle.
+    Otherwise the extension module would request the DLPack capsule, which runs Python code in most
+    libraries. C++ code must not do that: if the interpreter ends meanwhile, it ends the thread in a
+    way that C++ cannot handle.
     """
     if array is None or isinstance(array, np.ndarray) or not hasattr(array, "__dlpack__"):
         return array
@@ -85,7 +85,7 @@ def rows_in_place(array: Any, field: str) -> Any:
         strides = tuple(stride // max(1, array.itemsize) for stride in array.strides)
     else:
         raise InvalidArgument(
-            f"{field}: {type(array).__name__} is no NumPy array and no torch tensor"
+            f"{field}: {type(array).__name__} is neither a NumPy array nor a PyTorch tensor"
         )
     if not _rows_follow(array.shape, strides):
         raise InvalidArgument(f"{field}: rows of [heads, n, head_dim] must be contiguous")
@@ -103,7 +103,7 @@ def pages_in_place(array: Any, field: str) -> Any:
         return _writable(array, field)
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
-            raise InvalidArgument(f"{field}: {type(array).__name__} is no array")
+            raise InvalidArgument(f"{field}: {type(array).__name__} is not an array")
         if not _on_host(array):
             return array  # the extension module says which devices it knows
         try:
@@ -114,7 +114,10 @@ def pages_in_place(array: Any, field: str) -> Any:
         raise InvalidArgument(f"{field}: the array is read-only")
     array = _numpy_in(array, field)
     if any(stride % array.itemsize for stride in array.strides):
-        raise InvalidArgument(f"{field}: strides of {array.strides} B are no whole elements")
+        raise InvalidArgument(
+            f"{field}: strides are {array.strides} B, must be multiples of an element's "
+            f"{array.itemsize} B"
+        )
     return array
 
 
@@ -136,19 +139,21 @@ def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
 
 
 def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
-    """A NumPy array that the extension module can read: of numbers; bf16 as its bits."""
+    """The array with a dtype that the extension module can read: numbers; bf16 as its bits."""
     array = array.view(np.ndarray)
     if array.dtype.name == "bfloat16":  # ml_dtypes' type
         array = array.view(np.uint16)
     if array.dtype.kind not in "biufc":
-        raise InvalidArgument(f"{field}: dtype {array.dtype} is none of numbers")
+        raise InvalidArgument(f"{field}: dtype {array.dtype} is not a dtype of numbers")
     return array
 
 
 def _writable(tensor: Any, field: str) -> Any:
-    """The tensor, if its memory holds its values."""
+    """The tensor without its gradient; a negative view, whose memory differs, is refused."""
     if tensor.is_neg():
-        raise InvalidArgument(f"{field}: the tensor is the negative of what its memory holds")
+        raise InvalidArgument(
+            f"{field}: the tensor is the negative of what its memory holds; pass its resolve_neg()"
+        )
     return tensor.detach()
 
 
@@ -192,7 +197,7 @@ class _HostCopy:
             raise InvalidArgument(
                 f"{self._field}: the array lies on DLPack device "
                 f"{tuple(self._array.__dlpack_device__())} and {type(self._array).__name__} does "
-                f"not copy it to the host ({error}); bring it there"
+                f"not copy it to host memory ({error}); copy it there first"
             ) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -200,16 +205,16 @@ class _HostCopy:
 
 
 def _brought(array: Any, field: str) -> Any:
-    """An array on another device as one in host memory: NumPy's, if NumPy has its dtype."""
+    """A copy in host memory of an array on another device; NumPy's if NumPy has its dtype."""
     copy = _HostCopy(array, field)
     try:
         return np.from_dlpack(copy)
-    except (BufferError, RuntimeError, TypeError):  # bf16
+    except (BufferError, RuntimeError, TypeError):  # a dtype that NumPy lacks, such as bf16
         return copy
 
 
 def _rows_follow(shape: Any, strides: Any) -> bool:
-    """Whether the extension module can read this layout; for another rank it reports the error."""
+    """Whether the extension module can read this layout, or will report that it is not 3-D."""
     if len(shape) != 3:
         return True
     heads, tokens, dim = shape
@@ -232,12 +237,12 @@ def floats_in(array: Any, field: str, shape: tuple[int, ...] | None) -> np.ndarr
     except (TypeError, ValueError) as error:
         raise InvalidArgument(f"{field}: {error}") from None
     if shape is not None and out.shape != shape:
-        raise InvalidArgument(f"{field}: shape {list(out.shape)} is not {list(shape)}")
+        raise InvalidArgument(f"{field}: shape {list(out.shape)}, must be {list(shape)}")
     return out
 
 
 def _numbers(array: Any, field: str) -> Any:
-    """Small float arrays in any memory, in a form that NumPy takes."""
+    """A small float array from any memory, in a form that NumPy accepts."""
     if _is_torch(array):
         return _to_host(array.detach().float(), field).numpy()
     if not isinstance(array, np.ndarray) and not _on_host(array):
@@ -254,11 +259,13 @@ def tokens_in(tokens: Any) -> np.ndarray:
     except ValueError as error:
         raise InvalidArgument(f"tokens: {error}") from None
     if array.ndim == 0:
-        raise InvalidArgument(f"tokens: {reprlib.repr(tokens)} is no sequence of token ids")
+        raise InvalidArgument(f"tokens: {reprlib.repr(tokens)} is not a sequence of token ids")
     if array.ndim == 2 and array.shape[0] == 1:
         array = array[0]
     if array.ndim != 1:
-        raise InvalidArgument(f"tokens: shape {list(array.shape)} is not one sequence")
+        raise InvalidArgument(
+            f"tokens: shape {list(array.shape)}, must be one sequence, [n] or [1, n]"
+        )
     if array.size and not np.issubdtype(array.dtype, np.integer):
         raise InvalidArgument(f"tokens: the ids are {array.dtype}, not integers")
     if array.size and (int(array.min()) < 0 or int(array.max()) >= 1 << 32):
@@ -274,7 +281,7 @@ def _is_torch(array: Any) -> bool:
 def count_in(value: Any, field: str, maximum: int = 2**31 - 1) -> int:
     """A non-negative whole number, for an index or a size."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InvalidArgument(f"{field}: {value!r} is no whole number")
+        raise InvalidArgument(f"{field}: {value!r} is not a whole number")
     number = value.__index__()
     if not 0 <= number <= maximum:
         raise InvalidArgument(f"{field} is {number}, must be in [0, {maximum}]")
@@ -288,6 +295,6 @@ def statistics_in(value: Any, field: str, dimensions: int) -> np.ndarray | None:
     array = np.asarray(_numbers(value, field))
     if array.ndim != dimensions:
         raise InvalidArgument(
-            f"{field}: has shape {array.shape}, {dimensions} dimensions are needed"
+            f"{field}: shape {list(array.shape)}, must have {dimensions} dimensions"
         )
     return floats_in(array, field, array.shape)

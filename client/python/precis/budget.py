@@ -19,7 +19,8 @@ class Budget:
 
     Attributes:
         kind: "all" (everything stored), "ratio", "entries", "bytes" or "quality".
-        value: a share in (0, 1], entries per head on average, or bytes of the whole segment.
+        value: a share in (0, 1], entries per head on average, or bytes of the whole segment; 0 for
+            "all".
         cap: for "quality", the largest share of entries that may be kept.
     """
 
@@ -71,14 +72,14 @@ ALL = Budget("all", 0)
 
 def _number(field: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidArgument(f"{field} is {value!r}; a number in (0, 1] is needed")
+        raise InvalidArgument(f"{field} is {value!r}, must be a number in (0, 1]")
     return float(value)
 
 
 def _count(field: str, value: float) -> int:
     whole = value.is_integer() if isinstance(value, float) else hasattr(value, "__index__")
     if isinstance(value, bool) or not whole or not 0 < value < 1 << 64:
-        raise InvalidArgument(f"{field} is {value!r}; a positive integer is needed")
+        raise InvalidArgument(f"{field} is {value!r}, must be a positive integer")
     return int(value)
 
 
@@ -102,7 +103,7 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
         return _KINDS.index(keep.kind), value
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
-            f"{field}: {keep!r} is no share in (0, 1], precis.entries(n), precis.bytes_(n), "
+            f"{field}: {keep!r} is not a share in (0, 1], precis.entries(n), precis.bytes_(n), "
             "precis.quality(share), or text such as '128 entries'"
         )
     return _core.ratio_budget(float(keep))

@@ -77,18 +77,18 @@ def connect(
             client's own, if the service asks for them.
         share_memory: whether a service on this host may read and write the library's buffers in
             place, which is faster than a socket.
-        rdma: whether a service on another host may do the same by RDMA: "auto" (if this host has a
-            device and the service offers RDMA; never with TLS, as RDMA is not encrypted), "off", or
-            the permitted devices, separated by commas: "mlx5_0:1". Cache.status().rdma says what
-            the service has.
+        rdma: whether a service on another host may do the same by RDMA. "auto": if this host has a
+            device and the service offers RDMA, but never with TLS, because RDMA is not encrypted.
+            "off": no. Otherwise the permitted devices, separated by commas, for example "mlx5_0:1".
+            Cache.status().rdma names the service's device.
         timeout: seconds, for connecting and for each request; a request that moves or compresses
             bytes times out when the service has been silent this long.
         deadline: seconds, for each call with its retries, and for a get up to its last layer; by
-            default none. Cache.with_deadline() sets it for some calls.
+            default none. Cache.with_deadline() makes a cache with another deadline.
         retry: whether a call that finds the connection lost connects again, and a call that a busy
-            service refused is sent again. Retries end at the deadline, or without one `timeout`
-            after the first failure. A put of which layers were pushed is lost with its connection:
-            put again.
+            service refused is sent again. Retries end at the deadline or, without a deadline,
+            `timeout` after the first failure. If the connection is lost, a put with pushed layers
+            is lost, too: put again.
 
     Raises:
         Unavailable, PermissionDenied, VersionMismatch: the connection failed.
@@ -124,7 +124,7 @@ def _milliseconds(seconds: float, field: str) -> int:
 class Cache:
     """A store of compressed prefixes, made by precis.open or precis.connect. Thread-safe.
 
-    Objects that it returns keep the connection alive; close() ends it once they are gone too.
+    The objects that it returns keep the connection open; after close() it ends when they are gone.
     """
 
     def __init__(self, core: Any) -> None:
@@ -152,10 +152,10 @@ class Cache:
         return Cache(self.core.with_deadline(_deadline_ms(seconds)))
 
     def allocate(self, size_bytes: int) -> np.ndarray:
-        """Host memory to compute KV in, or to copy KV to from a GPU, and to push it from.
+        """Host memory to push KV from. Compute KV in it, or copy KV there from a GPU.
 
         A service on the same host reads it in place, and for any service it is registered once
-        instead of by every push::
+        instead of at every push::
 
             buffer = torch.from_numpy(cache.allocate(2 * keys.nbytes)).view(torch.bfloat16)
             staged_keys, staged_values = buffer.view(2, *keys.shape)
@@ -186,14 +186,14 @@ class Cache:
     def register_model(
         self, spec: ModelSpec, adapter: str = "", o_proj: Projections | None = None
     ) -> Model:
-        """Registers a model; repeating it is fine.
+        """Registers a model. Registering the same model again is allowed.
 
         Args:
             adapter: a LoRA adapter or similar.
-            o_proj: the model's output projections, for recipes that weigh values by what they write
-                (criticalkv, defensivekv): an array [num_q_heads, head_dim, hidden size] per layer,
-                or a safetensors file of the model, or a folder of them. The service keeps them:
-                once is enough.
+            o_proj: the model's output projections, for recipes that use the norms of projected
+                values (criticalkv, defensivekv): an array [num_q_heads, head_dim, hidden size] per
+                layer, or a safetensors file of the model, or a folder of them. The service keeps
+                them, so it needs them only once.
 
         Raises:
             InvalidArgument: a projection has another shape, weights that are not finite, or other
@@ -215,8 +215,8 @@ class Cache:
     ) -> ProfileRow:
         """Loads budgets per head from ``precis profile build``, for recipes such as lukv.
 
-        The profile replaces one with the same model and name. Segments that were put with the old
-        one stay.
+        The profile replaces a profile with the same model and name. Segments that were put with the
+        old profile stay.
 
         Args:
             profile: a file, or its content as a dict.
@@ -225,7 +225,7 @@ class Cache:
 
         Raises:
             NotFound: its model is not registered.
-            InvalidArgument: it is no profile, or has another shape than the model.
+            InvalidArgument: it is not a profile, or has another shape than the model.
         """
         text = json.dumps(profile) if isinstance(profile, dict) else _read_text(profile)
         if model is not None:
@@ -238,7 +238,7 @@ class Cache:
         return [ProfileRow.from_core(row) for row in rows]
 
     def profile(self, model: Model, name: str) -> ProfileRow:
-        """One profile, complete: `content` is what add_profile takes."""
+        """One profile with its tables: `content` can be passed to add_profile."""
         return ProfileRow.from_core(self.core.profile(model.fingerprint, name))
 
     def remove_profile(self, model: Model, name: str) -> None:
@@ -261,23 +261,23 @@ class Cache:
         """Starts to store the KV of `tokens`.
 
         A segment is identified by its tokens, recipe, budget and parent. If it is already stored
-        (`put.already_stored`), its KV is kept: pushes are checked and not moved.
+        (`put.already_stored`), pushes are checked and not moved, and the stored KV stays.
 
         Args:
             tokens: the whole path from its root, as a sequence, an array or a tensor.
             recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
-                JSON; by default that of the budget in force.
+                JSON; by default the recipe in force (Cache.budgets).
             keep: a share in (0, 1], precis.entries(n), precis.bytes_(n) or precis.quality(share),
-                or text as for precisctl: "128 entries", "64 MiB"; by default as above.
+                or text as for precisctl: "128 entries", "64 MiB"; by default the budget in force.
             parent: the segment at whose end the new tokens begin: the longest stored proper prefix
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
             parent_read: the budget at which the parent was read while this KV was computed; by
-                default all that was stored. If that is less than what the parents store, the
-                segment is an approximation, and only lookups at such a `keep` find it.
+                default all stored entries were read. If the parents store more, the segment is an
+                approximation: only lookups with such a `keep`, or without one, find it.
             writers: the number of connections that write the put together, for example
                 tensor-parallel ranks. All of them begin it with the same arguments, push their
-                heads (`head_begin`), and commit; commit returns to all once the last one has called
-                it. If one aborts or disconnects, the others get Unavailable. Use a deadline.
+                heads (`head_begin`), and commit. A commit returns once all of them have called it,
+                so use a deadline. If one aborts or disconnects, the others get Unavailable.
         """
         if isinstance(parent, Segment):
             parent = parent.id
@@ -305,23 +305,25 @@ class Cache:
         A path that ends inside a segment matches that segment up to the last whole block of
         `ModelSpec.block_tokens` tokens.
 
-        With `keep` or `align`, ``match.plan`` and ``match.bytes`` are exactly what a get transfers,
-        so that pages can be reserved before it. The service reads cold records for that.
-        ``cache.get(match)``, without a budget, then serves exactly that. Without both, `plan` is
-        what is stored.
+        With `keep` or `align`, ``match.plan`` and ``match.bytes`` are exactly what
+        ``cache.get(match)``, without a budget, transfers, so that pages can be reserved before it.
+        The service reads records from the disk for that if they are not in memory. Without both,
+        `plan` counts the stored entries.
 
-        With `keep` or `align`, the lookup skips segments that were computed over less of their
-        parents (``parent_read``) than this reader gets: a share requires as much, any other budget
-        all that is stored. 95% of that is enough. Without both, no segment is skipped.
+        With `keep` or `align`, the lookup skips segments that were computed over fewer entries of
+        their parents (``parent_read``) than this reader gets. A `keep` that is a share requires 95%
+        of that share; any other budget requires 95% of all stored entries. Without both, no segment
+        is skipped.
 
         Args:
-            keep: as in begin_put, except a quality target; a segment that stores less is taken
-                whole. precis.ALL for everything stored of the match.
-            align: entries per page, 1 to 4096. Each (layer, KV head) gets the nearest multiple over
-                all segments: at least one page, at most the stored whole pages, so nothing if less
-                than a page is stored. The last segment absorbs the difference.
-            lease: seconds, up to 30, for which the match can be got even if its segments are
-                removed, trimmed or replaced; ``match.lease`` says how many were granted.
+            keep: as in begin_put, except a quality target. A segment that stores less is matched
+                whole. precis.ALL for all stored entries.
+            align: entries per page, 1 to 4096. The count of each (layer, KV head) over all segments
+                is rounded to the nearest multiple: at least one page, at most the whole pages that
+                are stored, and so 0 if less than a page is stored. The last segment absorbs the
+                difference.
+            lease: seconds, up to 30, for which get() can read the match even if its segments are
+                removed, trimmed or replaced; ``match.lease`` is the time that the service granted.
         """
         path = tokens_in(tokens)
         return Match.from_core(
@@ -340,8 +342,8 @@ class Cache:
         """Starts to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
-            keep: as in begin_put; by default everything stored. A match that was looked up with
-                `keep` or `align` has its own budget and takes no other.
+            keep: as in begin_put; by default all stored entries. A match that was looked up with
+                `keep` or `align` is read as it was counted, and takes no other budget.
             heads: the KV heads to read, transfer and check, from the first up to, not including,
                 the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]`` then has
                 only these heads, the first of them as ``heads[0]``.
@@ -369,7 +371,12 @@ class Cache:
     # ---- sessions -------------------------------------------------------------------------------
 
     def session(self, name: str, ttl: int | None = None) -> Session:
-        """Finds or makes a session. `ttl`: seconds it outlives its last use, reset if given."""
+        """Finds or makes a session.
+
+        Args:
+            ttl: seconds that it lives after its last use; 0: for ever. By default an existing
+                session keeps its ttl, and a new one lives for ever.
+        """
         seconds = None if ttl is None else count_in(ttl, "ttl")
         return Session(self, self.core.open_session(name, seconds))
 
@@ -390,7 +397,7 @@ class Cache:
         return Segment.from_core(self.core.segment(id))
 
     def remove(self, segment: Segment | str, recursive: bool = False) -> int:
-        """Removes a segment, with `recursive` also its descendants. Returns the count."""
+        """Removes a segment, with `recursive` also its descendants. Returns how many it removed."""
         id = segment.id if isinstance(segment, Segment) else segment
         return self.core.remove_segment(id, recursive).segments
 
@@ -407,10 +414,10 @@ class Cache:
         durability: Literal["memory", "wal", "fsync"] = "wal",
         dry_run: bool = False,
     ) -> Trimmed:
-        """Keeps fewer entries of a segment: exactly those that a put at `keep` would have kept.
+        """Trims a segment to exactly the entries that a put at `keep` would have kept.
 
         Nothing is computed or compressed again. The segment's id, `keep` and children stay, its
-        `trimmed` is the new budget, and putting it again restores the rest.
+        `trimmed` is the new budget, and putting it again restores the removed entries.
 
         Args:
             keep: as in begin_put, at most what is stored.
@@ -430,7 +437,7 @@ class Cache:
     def set_budget(
         self, recipe: str | None = None, keep: Keep | None = None, model: Model | None = None
     ) -> Budgets:
-        """Changes the defaults of puts, live. None leaves a value; "" and precis.ALL unset it.
+        """Changes the defaults of later puts. None leaves a value; "" and precis.ALL unset it.
 
         A recipe that needs a profile can only be set for one model, which must have the profile.
         """
@@ -449,9 +456,9 @@ class Cache:
 def lookup_options(
     keep: Keep | None, align: int, lease: float
 ) -> tuple[tuple[int, int] | None, int, int]:
-    """The arguments of the extension module's lookup, besides the path."""
+    """The arguments of the extension module's lookup that come after the path."""
     if not 0 <= lease < 2**20:
-        raise InvalidArgument(f"lease: {lease} s, must be 0 or more, and is 30 at most")
+        raise InvalidArgument(f"lease: {lease} s, must be 0 or more; 30 s at most are granted")
     return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000)
 
 
@@ -476,9 +483,9 @@ def _heads_in(heads: Any) -> range:
         first, end = (count_in(head, "heads") for head in heads)
         heads = range(first, end)
     if not isinstance(heads, range) or heads.step != 1:
-        raise InvalidArgument(f"heads: {heads!r} is no range of heads, as range(2, 4) or (2, 4) is")
+        raise InvalidArgument(f"heads: {heads!r}, must be a range such as range(2, 4) or (2, 4)")
     if len(heads) == 0 or heads.start < 0:
-        raise InvalidArgument(f"heads: {heads!r} names no heads")
+        raise InvalidArgument(f"heads: {heads!r}, must have at least one head, from 0 on")
     return heads
 
 
@@ -486,13 +493,15 @@ def _out_arrays(out: Any) -> list[tuple[Any, Any]]:
     arrays = []
     for i, layer in enumerate(out):
         if not isinstance(layer, (tuple, list)) or len(layer) != 2:
-            raise InvalidArgument(f"out[{i}]: {type(layer).__name__} is no pair (keys, values)")
+            raise InvalidArgument(
+                f"out[{i}]: {type(layer).__name__}, must be a pair (keys, values)"
+            )
         keys, values = layer
         arrays.append(
             (rows_in_place(keys, f"out[{i}].keys"), rows_in_place(values, f"out[{i}].values"))
         )
     if not arrays:
-        raise InvalidArgument("out: has no layers")
+        raise InvalidArgument("out: has no layers, must have all layers of the model")
     return arrays
 
 

@@ -29,23 +29,23 @@ class Calls:
 
         calls = precis.Calls(cache.with_deadline(1.0))
         ticket = calls.lookup(model, tokens)
-        ...                                       # select.poll() on calls.fileno(), or just go on
+        ...                                       # other work, or select.poll() on calls.fileno()
         for done, outcome in calls.poll():        # a Match, or the exception that lookup raises
 
     Calls start in order and end in any order; at most one call per thread runs at a time. If
-    lookups must not wait for gets and commits, give them a Calls of their own. Thread-safe.
+    lookups must not wait for gets and commits, use a second Calls for them. Thread-safe.
 
     Args:
         threads: 1 to 16.
 
     Raises:
-        Rejected: by each method, if 4096 calls, or calls with paths of 2^28 tokens, have outcomes
-            that were not taken: poll() first.
+        Rejected: by each method, if 4096 calls were not taken by poll() yet, or their paths have
+            more than 2^28 tokens together: poll() first.
     """
 
     def __init__(self, cache: Cache, threads: int = 2) -> None:
         self._core = _core.Calls(cache.core, count_in(threads, "threads"))
-        # Also at exit, before the objects that the threads use are destroyed.
+        # Runs at exit, too, before the objects that the threads use are destroyed.
         self._close = weakref.finalize(self, self._core.close)
 
     def lookup(
@@ -68,7 +68,7 @@ class Calls:
         align: int = 1,
         lease: float = 0,
     ) -> list[int]:
-        """One lookup per path; either all are submitted or none."""
+        """Submits one lookup per path: all of them or, on an error, none."""
         arrays = [tokens_in(path) for path in paths]
         options = lookup_options(keep, align, lease)
         makers = [partial(_match, path) for path in arrays]
@@ -109,7 +109,7 @@ class Calls:
         return ticket
 
     def poll(self) -> list[tuple[int, Any]]:
-        """Takes the outcomes of the calls that are over: (ticket, result or exception) of each."""
+        """Returns and removes the outcomes of ended calls, as (ticket, result or exception)."""
         return [
             (ticket, _outcome(make, result) if error is None else error)
             for ticket, make, result, error in self._core.poll()
@@ -120,15 +120,17 @@ class Calls:
         return self._core.descriptor()
 
     def cancel(self, ticket: int) -> bool:
-        """Drops a call. True: it had not started or was over, and has no outcome.
+        """Drops a call.
 
-        False: it runs, and its outcome (Canceled) comes once it no longer touches any memory; or
-        there is no such call.
+        Returns:
+            True: the call had not started, or had ended and was not taken; poll() does not return
+            it. False: the call is running, and poll() returns its outcome (Canceled) once it no
+            longer touches any memory; or there is no such call.
         """
         return self._core.cancel(count_in(ticket, "ticket", 2**64 - 1))
 
     def close(self) -> None:
-        """Drops all calls; the running ones are ended first."""
+        """Drops all calls, after waiting for the running calls to end."""
         self._close()
 
     def __enter__(self) -> Calls:
@@ -143,7 +145,8 @@ class Calls:
         self.close()
 
 
-# The functions that make outcomes keep alive what their calls use.
+# These functions turn results into outcomes. They are kept with their calls, and keep alive the
+# objects that a call uses.
 
 
 def _match(path: Any, core: Any) -> Match:

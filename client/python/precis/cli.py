@@ -22,7 +22,7 @@ def main() -> int:
             print(f"  {name:8} {what}")
         return 0
     if verb not in _VERBS:
-        print(f"precis: {verb!r} is no verb; choose one of {', '.join(_VERBS)}", file=sys.stderr)
+        print(f"precis: {verb!r} is not a verb; choose one of {', '.join(_VERBS)}", file=sys.stderr)
         return 2
     module = importlib.import_module(f"precis.{verb}.__main__")
     return module.main(sys.argv[2:], prog=f"precis {verb}")

@@ -1,4 +1,4 @@
-"""Compression by itself: only the kernels, over arrays in memory, without a service."""
+"""Compression of arrays in memory by the kernels alone, without a service."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ def compress(
     """Compresses the KV of one segment, as a put would.
 
     Args:
-        model: its spec, or a registered model.
+        model: a spec, or a registered model.
         layers: for each layer (keys, values), or a dict with these and queries, lse, scores,
             query_mean and query_covariance, in the shapes of Put.layer.
         recipe, keep: as in Cache.begin_put.
         o_proj: the output projection [num_q_heads, head_dim, hidden size] of each layer, for
-            recipes that weigh values by it (criticalkv, defensivekv).
-        profile: JSON of a profile, for recipes that take their budgets from one (lukv, headkv).
+            recipes that use the norms of projected values (criticalkv, defensivekv).
+        profile: JSON of a profile, for recipes that take head budgets from a profile (lukv,
+            headkv).
         begin: the absolute position of the segment's first token.
         threads: 0 for one per core.
 
@@ -76,7 +77,9 @@ def compress(
     """
     spec = model.spec if isinstance(model, Model) else model
     if o_proj is not None and len(o_proj) != len(layers):
-        raise InvalidArgument(f"o_proj: {len(o_proj)} given, there are {len(layers)} layers")
+        raise InvalidArgument(
+            f"o_proj: has {len(o_proj)} layers, must have {len(layers)} as `layers`"
+        )
     core = _core.compress(
         spec.to_core(),
         [
@@ -115,7 +118,9 @@ def _layer_in(layer: Any, o_proj: Any, index: int) -> Any:
     )
     unknown = sorted(set(parts) - set(_LAYER_FIELDS))
     if unknown:
-        raise InvalidArgument(f"{where}has {unknown}; the fields are {list(_LAYER_FIELDS)}")
+        raise InvalidArgument(
+            f"{where}has unknown fields {unknown}; the fields are {list(_LAYER_FIELDS)}"
+        )
     for name in ("keys", "values"):
         if parts.get(name) is None:
             raise InvalidArgument(f"{where}{name}: missing")

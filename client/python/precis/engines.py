@@ -1,7 +1,7 @@
 """Shared parts of the plug-ins for engines: settings, and non-blocking access to the service.
 
-An engine's scheduler must not wait, and a dead service must not slow its requests. So a plug-in
-does lookups by tickets, and after a failure does not ask the service for some seconds::
+An engine's scheduler must not wait, and a dead service must not slow its requests. So lookups do
+not block (each is a ticket), and after a failure the service is not asked for some seconds::
 
     settings = engines.read(engines.Settings, {"keep": 0.3}, "config", engines.CONNECTION)
     service = engines.Service(settings, engines.model_spec(config, settings), logger)
@@ -31,7 +31,7 @@ from .model import Model, ModelSpec
 from .rows import Match
 
 RETRY_SECONDS = 5.0  # between attempts to reach a service that failed
-LEASE = 15.0  # seconds from a lookup to a worker's get: a wait for room, and some steps
+LEASE = 15.0  # seconds that a match stays readable: time for the request to be scheduled
 CONNECTION = ("address", "tenant", "token", "tls_ca", "tls_cert", "tls_key")
 
 _Settings = TypeVar("_Settings")
@@ -44,9 +44,10 @@ class Settings:
     Attributes:
         address, tenant, token, tls_ca, tls_cert, tls_key: the service, as for precis.connect.
         keep: the budget at which prefixes are read, unless a request sets another; by default all
-            that is stored.
+            stored entries.
         min_tokens: shorter prompts are not looked up.
-        lookup_timeout: seconds that a request waits for a lookup before it is computed instead.
+        lookup_timeout: seconds that a request waits for its lookup; after that its prompt is
+            computed.
         load_timeout: seconds that a restore or a push may take.
         model, revision: the model's name and the revision of its weights; by default found from its
             files.
@@ -69,7 +70,7 @@ class Settings:
 def read(
     of: type[_Settings], given: Mapping[str, Any], where: str, environment: Sequence[str] = ()
 ) -> _Settings:
-    """Makes a dataclass of settings, and checks each by its type.
+    """Makes a dataclass of settings, and checks each value by its field's type.
 
     Numbers must be 0 or more. Fields of type ``Keep | None`` are budgets; only `store_keep`, the
     budget of stored segments, may be a quality target.
@@ -108,12 +109,12 @@ def _check(name: str, needed: Any, value: Any) -> None:
         except Error as error:
             raise ValueError(f"{name}: {error}") from None
         if quality and not name.lower().endswith("store_keep"):
-            raise ValueError(f"{name}: a quality target is for what is stored")
+            raise ValueError(f"{name}: a quality target is only for store_keep")
     elif needed in (int, float):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ValueError(f"{name} is {value!r}, needs a number, 0 or more")
+            raise ValueError(f"{name} is {value!r}, must be a number, 0 or more")
     elif not isinstance(value, needed):
-        raise ValueError(f"{name} is {value!r}, needs a {getattr(needed, '__name__', needed)}")
+        raise ValueError(f"{name} is {value!r}, must be a {getattr(needed, '__name__', needed)}")
 
 
 class Service:
@@ -175,7 +176,7 @@ class Service:
         self._told = True
 
     def answered(self) -> None:
-        """A call succeeded: the next failure is logged again."""
+        """Notes that a call succeeded, so that the next failure is logged again."""
         self._told = False
 
     def up(self) -> bool:
@@ -229,14 +230,14 @@ class Service:
             return None
 
     def poll(self) -> list[tuple[int, Any]]:
-        """The lookups that are over: tickets with their matches or exceptions."""
+        """The lookups that have ended: tickets with their matches or exceptions."""
         done = [] if self._connected is None else self._connected[2].poll()
         if any(not isinstance(result, Exception) for _, result in done):
             self.answered()
         return done
 
     def forget(self, ticket: int) -> None:
-        """Drops the lookup: its outcome is no longer wanted."""
+        """Drops a lookup whose outcome is no longer needed."""
         self._client()[2].cancel(ticket)
 
 
@@ -261,7 +262,7 @@ def model_spec(config: Any, settings: Settings) -> ModelSpec:
 
 
 def digest_of(match: Match) -> bytes:
-    """A digest of what a match serves: its segments, and the number of entries read of each.
+    """A digest of a match's segments and of the numbers of entries that are read of each.
 
     The match must have been looked up with `keep` or `align`.
     """

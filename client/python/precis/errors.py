@@ -58,7 +58,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class Unavailable(Error, ConnectionError):
-    """The service is gone or was never there, or the put in progress there is lost: put again."""
+    """The service cannot be reached, or a put in progress was lost with it: put again."""
 
     code = "unavailable"
 
@@ -88,7 +88,7 @@ class Canceled(Error):
 
 
 class Internal(Error):
-    """A bug of precis."""
+    """A bug in precis."""
 
     code = "internal"
 

@@ -1,4 +1,4 @@
-"""Reads files named by the user up to a limit, so that an endless one such as /dev/zero is safe."""
+"""Reads files that the user names, up to a limit, because a file such as /dev/zero never ends."""
 
 import os
 

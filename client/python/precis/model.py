@@ -19,16 +19,16 @@ def dtype_name(dtype: str) -> str:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model as the store identifies it; its fingerprint is the SHA-256 of all of it.
+    """A model as the store identifies it; its fingerprint is the SHA-256 of all fields.
 
     Attributes:
         name: for example "HuggingFaceTB/SmolLM2-135M-Instruct".
         num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
         dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and stored; the names
             of NumPy and PyTorch are accepted as well.
-        revision: free text; other weights are another model.
-        rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). A
-            service refuses a rope_type that Transformers does not have, and a factor not above 0.
+        revision: free text that tells weights apart; another revision is another model.
+        rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). The
+            service refuses a rope_type that Transformers does not have, and a factor of 0 or less.
         block_tokens: tokens in one block of a path's digest.
     """
 
@@ -78,7 +78,7 @@ class Model:
     Attributes:
         spec: the registered spec.
         fingerprint: SHA-256 of the spec, in hex.
-        adapter: a LoRA adapter or similar; paths under another adapter are other paths.
+        adapter: a LoRA adapter or similar; two adapters share no paths.
     """
 
     spec: ModelSpec

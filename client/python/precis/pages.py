@@ -26,15 +26,15 @@ class Pages:
             page_rows] is passed as its transposed view.
 
     On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the
-    client's own stream. That stream waits for no other: earlier work of the device on the pages
-    must have ended when a call begins (``torch.cuda.current_stream().synchronize()``), and the
+    client's own stream. That stream does not wait for other streams: earlier work of the device on
+    the pages must have ended before a call (``torch.cuda.current_stream().synchronize()``), and the
     client's work has ended when the call returns. This part has run only on an emulator, not on a
     GPU.
 
     Raises:
         InvalidArgument: not arrays, or arrays of another dtype or shape.
         Unsupported: an array on another kind of device, or on a CUDA device that this build or
-            machine does not reach.
+            machine cannot use.
     """
 
     def __init__(self, keys: Any, values: Any) -> None:

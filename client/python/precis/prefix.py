@@ -74,14 +74,15 @@ class Prefix:
     ``prefix.layers[l].heads[h].positions / seats / scores / keys / values``. Made by Cache.get.
 
     Attributes:
-        match: the match that it was got by.
-        keep: the budget it is read at; a child that is computed over it records this.
-        heads: its KV heads of the model, a range.
+        match: the match that it was read by.
+        keep: the budget at which it is read: `parent_read` for a put of KV that is computed over
+            it.
+        heads: the KV heads that were asked for, as a range of the model's KV heads.
     """
 
     def __init__(self, core: Any, match: Match, keep: Budget, out: Any, heads: range) -> None:
         self._core = core
-        self._out = out  # the caller's memory for rows; must outlive waits here
+        self._out = out  # the caller's memory for rows, kept alive for the waits
         self._layers = _Layers(core, out)
         self.match = match
         self.keep = keep

@@ -37,7 +37,9 @@ def projections_in(o_proj: Projections, spec: ModelSpec) -> list[Any]:
 def _of_files(path: Path, spec: ModelSpec) -> list[Any]:
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files or not all(file.is_file() for file in files):
-        raise InvalidArgument(f"o_proj: {path} is no safetensors file, nor a folder of them")
+        raise InvalidArgument(
+            f"o_proj: {path} is neither a safetensors file nor a folder of such files"
+        )
     try:
         # Through PyTorch, as NumPy has no bf16.
         from safetensors import SafetensorError, safe_open

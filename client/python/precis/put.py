@@ -16,9 +16,10 @@ from .rows import Segment
 
 @names_arguments
 class Put:
-    """Made by Cache.begin_put. Nothing is visible before commit; without one, no trace is left.
+    """A put in progress, made by Cache.begin_put. Nothing of it is visible before commit.
 
-    As a context manager it aborts if the block ends without a commit::
+    A put that is not committed leaves no trace. As a context manager it aborts if the block ends
+    without a commit::
 
         with cache.begin_put(model, tokens, recipe="global_kvdiff", keep=0.3) as put:
             for i, (keys, values) in enumerate(layers):
@@ -97,11 +98,11 @@ class Put:
 
         Args:
             keys, values: [num_kv_heads, n, head_dim] of the model's dtype; keys carry their RoPE.
-                If the put begins past the root, K and V of the whole path are accepted too: their
-                last tokens are taken.
-            queries: observation queries [num_q_heads, m, head_dim] of the last m tokens; for kvzip
-                any queries of a repetition after the put's tokens.
-            lse: natural log-sum-exp of their q.k/sqrt(d), float32 [num_q_heads, m].
+                If the put has a parent, K and V of the whole path are accepted, too: their last
+                tokens are pushed.
+            queries: observation queries [num_q_heads, m, head_dim] of the put's last m tokens; for
+                kvzip, of tokens that follow the put and repeat it.
+            lse: natural log-sum-exp of the queries' q.k/sqrt(d), float32 [num_q_heads, m].
             scores: float32 [num_kv_heads, n], for recipes with external scores.
             query_mean, query_covariance: statistics of future queries, float32 [num_q_heads,
                 head_dim] and [num_q_heads, head_dim, head_dim], for expected_attention.
@@ -145,12 +146,11 @@ class Put:
         token_begin: int = 0,
         wait: bool = True,
     ) -> None:
-        """Pushes one layer, or a piece of it, out of pages.
+        """Pushes one layer, or a piece of it, from pages.
 
-        Rows and queries are gathered into memory that a service on the same host reads in place:
-        there is no other copy, and pages and queries may be reused when this returns. With
-        ``wait=False`` it returns once they are gathered, but waits for the oldest if four pieces
-        are in flight.
+        Rows and queries are copied into memory that a service on the same host reads in place;
+        pages and queries may be reused when this returns. With ``wait=False`` it returns once they
+        are copied, but if four pieces are in flight, it waits for the oldest first.
 
         Args:
             table: uint32 [num_heads, pages]: token t of head h is row ``first_row + t`` of the rows
@@ -183,14 +183,14 @@ class Put:
     def commit(self, durability: Literal["memory", "wal", "fsync"] = "wal") -> Segment:
         """Makes the segment visible, atomically, and durable as asked: "memory", "wal" or "fsync".
 
-        At "memory" nothing is promised: the segment may be evicted for newer ones before it is
+        At "memory" nothing is promised: the segment may be evicted for newer segments before it is
         written. After TimedOut or an interrupt, commit may be called again to learn the outcome.
 
         Raises:
             InvalidArgument: layers are missing (the message names them), or compression found an
                 error.
-            Error: the class of the error that ended the put before. Unavailable if that was a
-                deadline or an interrupt while a layer was waited for: put again.
+            Error: of the class of the error that ended the put before. If that was a deadline or an
+                interrupt while waiting for a layer, it is Unavailable: put again.
         """
         return self._committed(self._core.commit(durability))
 

@@ -90,11 +90,12 @@ class Trimmed:
 
 @dataclass(frozen=True, eq=False)
 class MatchLink:
-    """One segment of a match; for a partial hit, its entries before matched_end.
+    """One segment of a match, of which the entries before matched_end are read.
 
     Attributes:
-        counts: how many first entries of each (layer, KV head) are served, uint32 [num_layers,
-            num_kv_heads]; None for a match that was looked up without `keep` and `align`.
+        counts: how many entries of each (layer, KV head) are served, from its first on, uint32
+            [num_layers, num_kv_heads]; None for a match that was looked up without `keep` and
+            `align`.
     """
 
     segment: Segment
@@ -108,14 +109,16 @@ class Match:
 
     Attributes:
         matched_tokens: its length.
-        bytes: the bytes that reading all of it transfers.
+        bytes: the bytes that a get of all its entries transfers.
         predicted_seconds: how long that should take, from the measured rate of its tier.
         plan: stored entries per (layer, KV head), uint32 [num_layers, num_kv_heads]. For a match
-            looked up with `keep` or `align`, `plan` and `bytes` are exactly those of a get.
+            that was looked up with `keep` or `align`, `plan` and `bytes` are exactly what a get
+            transfers.
         links: its segments, from the root on.
-        tokens: the matched ones, uint32 [matched_tokens]; empty if it came from C++ without them.
+        tokens: the matched tokens, uint32 [matched_tokens]; empty if from_bytes() got none with it.
         keep, align: of the lookup; None and 1 by default.
-        lease: seconds for which it can be got whatever happens to its segments; 0: none granted.
+        lease: seconds for which get() can read it even if its segments are removed, trimmed or
+            replaced; 0: not granted.
     """
 
     matched_tokens: int
@@ -145,7 +148,7 @@ class Match:
             VersionMismatch: a newer version wrote it.
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise InvalidArgument(f"data: {type(data).__name__} is no bytes")
+            raise InvalidArgument(f"data: {type(data).__name__}, must be bytes")
         core, tokens = _core.match_from_bytes(bytes(data))
         return Match.from_core(core, tokens[0])
 
@@ -194,7 +197,7 @@ class ProfileRow:
         name: its name in recipes: lukv(keydiff, profile=NAME).
         kind: "curves" (lukv) or "weights" (headkv).
         model: fingerprint.
-        scorer: canonical recipe of the scores that it was built over.
+        scorer: canonical recipe of the scorer that it was built for.
         digest: SHA-256 of its content; part of the recipe of segments that were put with it.
         num_tokens, text_digest: of the contexts that it was fitted on.
         content: the whole profile, as add_profile takes it; None in listings.

@@ -32,7 +32,7 @@ class Session:
 
     @property
     def tip(self) -> str | None:
-        """The id of the last turn's segment; None before the first, and once it is removed."""
+        """The id of the last turn's segment; None before the first turn or if it was removed."""
         return self._row.tip or None
 
     @property
@@ -42,7 +42,7 @@ class Session:
 
     @property
     def turns(self) -> int:
-        """How often it advanced."""
+        """How often the tip changed."""
         return self._row.turns
 
     @property

@@ -21,8 +21,9 @@ def prune_curves(worth: Sequence[Any], num_tokens: int, protected: int) -> np.nd
     Args:
         worth: for each head (layer * num_kv_heads + head) the oracle importance of its ranked
             entries, float32 [num_tokens - protected], the best-scored first; finite, not negative.
-        num_tokens: of every head, protected ones included.
-        protected: number of entries that no head loses; at least 1% of a head stays as well.
+        num_tokens: entries of every head, including protected entries.
+        protected: entries of every head that are never pruned; at least 1% of a head's entries
+            stay, too.
 
     Returns:
         float32 [99, heads], rising along each head's curve; rows repeat once nothing is left to
@@ -39,7 +40,7 @@ def prune_curves(worth: Sequence[Any], num_tokens: int, protected: int) -> np.nd
 
 
 def head_weights(worth: Sequence[Any], share: float) -> np.ndarray:
-    """How many of each head's entries are among the best `share` of all, as a share of its own.
+    """The share of each head's entries that are among the best `share` of all heads' entries.
 
     A table as HeadKV's, computed from the measured worth of entries.
 

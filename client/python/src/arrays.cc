@@ -84,7 +84,7 @@ HeadsView heads_view(const AnyArray& given, const char* field) {
                  *dtype,
                  0};
   const auto row = static_cast<std::int64_t>(array.shape(2));
-  const bool empty = array.size() == 0;  // then strides mean nothing
+  const bool empty = array.size() == 0;  // then the strides have no meaning
   const bool rows_follow = empty || array.shape(1) == 1 || array.stride(1) == row;
   const bool row_contiguous = empty || row == 1 || array.stride(2) == 1;
   if (!empty && view.num_heads > 1 && array.stride(0) < 0) {
@@ -199,7 +199,8 @@ nb::object as_bfloat16(nb::handle bits) {
     shape[i] = array.shape(i);
     strides[i] = array.stride(i);
   }
-  // DLPack consumers refuse read-only memory, or warn; nothing is meant to write here.
+  // DLPack consumers refuse read-only memory or warn about it, so it is offered as writable;
+  // consumers must not write to it.
   return nb::cast(nb::ndarray<nb::array_api>(const_cast<std::uint16_t*>(array.data()), array.ndim(),
                                              shape.data(), bits, strides.data(),
                                              nb::dlpack::dtype{kBfloat, 16, 1}));

@@ -1,4 +1,4 @@
-// Conversions between Python arrays and our views, by DLPack; nothing is copied here.
+// Converts between Python arrays and views of precis/view.h, by DLPack, without copies.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,8 +20,9 @@ using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 using FloatArray = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
 using TokenArray = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// A view of `array` [num_heads, n, head_dim]: rows contiguous and one after another, heads at any
-// stride. Raises InvalidArgument naming `field` otherwise. uint16 is read as bf16 bits.
+// A view of `array` [num_heads, n, head_dim]. Rows must be contiguous and follow one another; heads
+// may have any stride. Raises InvalidArgument naming `field` otherwise. uint16 is read as the bits
+// of bf16.
 HeadsView heads_view(const AnyArray& array, const char* field);
 
 // The same for an array that is written to.
@@ -31,7 +32,7 @@ RowsOut rows_out(const OutArray& array, const char* field);
 // An array in any memory.
 using PageArray = nb::ndarray<>;
 // A view of `array` [num_pages, page_rows, head_dim], with any strides. Raises InvalidArgument, or
-// Unsupported if it is neither in host memory nor on a CUDA device.
+// Unsupported if the array is neither in host memory nor on a CUDA device.
 PagedRows paged_rows(const PageArray& array, const char* field);
 
 // A view of a contiguous float32 array of any shape; empty for none.

@@ -1,4 +1,4 @@
-// Binds Calls: C++ threads run the calls without the GIL. poll() converts the results to Python, in
+// Binds Calls. C++ threads run the calls without the GIL; poll() converts the results to Python in
 // the thread that calls it.
 
 #include <nanobind/nanobind.h>
@@ -41,15 +41,15 @@ std::vector<TokenId> path_of(const TokenArray& tokens) {
   return {tokens.data(), tokens.data() + tokens.size()};
 }
 
-// A Calls with the Python objects that its calls use: `kept` of each call is returned to the caller
-// with the outcome. All functions need the GIL; the calls' threads do not.
+// A Calls with the Python objects that its calls use: each call's `kept` object is returned with
+// the outcome. All functions need the GIL; the threads that run the calls do not.
 class CallsHandle {
  public:
   CallsHandle(OwnedClient& client, unsigned threads)
       : calls_(unwrap(Calls::make(client.shared(), threads, [waits = waits_] { waits.adopt(); }))) {
   }
   CallsHandle(CallsHandle&&) = default;
-  // Drops the waiting calls; the running calls end soon.
+  // Drops the waiting calls, interrupts the running calls and waits for them.
   ~CallsHandle() {
     if (!calls_) return;
     if (maker_.is_this_process()) {

@@ -45,7 +45,7 @@ std::optional<Digest> to_scope(const std::optional<std::string>& model) {
   return unwrap(parse_digest(*model));
 }
 
-// (positions, seats, scores, keys, values): views of the prefix's memory, which they keep alive.
+// (positions, seats, scores, keys, values): views of the prefix's memory, which keep it alive.
 nb::tuple head_arrays(nb::handle_t<OwnedPrefix> self, std::uint32_t layer, std::uint32_t head) {
   const HeadEntries entries = nb::cast<const OwnedPrefix&>(self).get().head(layer, head);
   return nb::make_tuple(array_over(entries.positions, self), array_over(entries.seats, self),

@@ -1,4 +1,4 @@
-// Binds compress(): only the kernels, over arrays in memory; no service, and nothing is stored.
+// Binds compress(): the kernels alone, over arrays in memory, without a service.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -41,7 +41,7 @@ struct Kept {
   Kept& operator=(Kept&&) = default;
 };
 
-// The same checks that a service makes when a model's projections are pushed.
+// Makes the same checks as a service when a model's projections are pushed.
 Status set_o_proj(const ModelSpec& model, const HeadsView& view, kernels::LayerInput& input,
                   std::vector<float>& gram, bool needs_gram) {
   const std::string where = "layer " + std::to_string(input.layer) + " o_proj: ";

@@ -14,7 +14,8 @@
 
 NB_MODULE(_core, module) {
   namespace python = precis::python;
-  // A tensor that PyTorch made from one of our arrays may outlive the module: that is no leak.
+  // A tensor that PyTorch made from an array of this module may outlive the module; that is not a
+  // leak.
   nanobind::set_leak_warnings(false);
   module.doc() = "The C++ of precis: used through the package precis, not directly.";
   python::bind_messages(module);

@@ -1,5 +1,5 @@
 // The parts of the extension module precis._core. They bind the C++ declarations one to one; the
-// Python package around them adds names, defaults and types for people.
+// Python package adds names, defaults and types for users.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// Small values as Python passes them: ids and digests in hex, a budget as (kind, value).
+// Converts small values to and from Python: ids and digests as hex, a budget as (kind, value).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -68,7 +68,7 @@ inline nb::object to_python(const Plan& plan) { return from_plan(plan); }
 inline nb::object to_python(const std::optional<Plan>& plan) {
   return plan ? from_plan(*plan) : nb::none();
 }
-// In one row.
+// As an array with one row.
 inline nb::object to_python(const std::vector<std::uint32_t>& counts) {
   return array_of(counts, 1, counts.size());
 }

@@ -19,7 +19,7 @@ PyObject* error_of(const char* code, PyObject* message, unsigned retry_after_ms)
 
 nb::object exception_of(const Status& status) {
   const std::string code(status_code_name(status.code()));
-  // A message may quote untrusted bytes: it need not be UTF-8.
+  // A message may quote untrusted bytes that are not UTF-8.
   const nb::object message = nb::steal(PyUnicode_DecodeUTF8(
       status.message().data(), static_cast<Py_ssize_t>(status.message().size()), "replace"));
   nb::object error = nb::steal(error_of(code.c_str(), message.ptr(), status.retry_after_ms()));

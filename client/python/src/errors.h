@@ -1,4 +1,4 @@
-// Status -> Python exception: the only place where an error goes from C++ to Python.
+// Turns a Status into a Python exception: the only place where errors go from C++ to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,7 +17,8 @@ namespace nb = nanobind;
 // The exception that raise() would raise. Needs the GIL.
 nb::object exception_of(const Status& status);
 
-// Raises after a successful call too if a signal handler raised meanwhile: that must not be lost.
+// Also raises after a successful call if a signal handler raised meanwhile, so that its exception
+// is not lost.
 inline void check(const Status& status) {
   if (!status.ok() || PyErr_Occurred() != nullptr) raise(status);
 }

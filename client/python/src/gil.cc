@@ -10,7 +10,7 @@
 namespace precis::python {
 namespace {
 
-// A waiting thread checks every 100 ms whether it has to end (interrupt.h).
+// Long enough for waiting threads to end: they check every 100 ms whether they must (interrupt.cc).
 constexpr std::chrono::seconds kExitWaitMax{2};
 constexpr std::chrono::milliseconds kExitWaitStep{1};
 

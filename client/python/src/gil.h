@@ -9,15 +9,15 @@
 
 namespace precis::python {
 
-// Whether the interpreter is shutting down. Needs no GIL.
+// Whether the interpreter is shutting down. Does not need the GIL.
 bool interpreter_ends();
 
 // Stops this thread for good; the other threads and the end of the process do not wait for it.
 [[noreturn]] void stop_thread();
 
-// Runs `call`, which runs Python code or takes the GIL. If an interpreter that shuts down is asked
-// for the GIL, CPython ends the thread by unwinding its stack, which would terminate a C++ process;
-// instead the thread stops here. `call` has no objects to destroy.
+// Runs `call`, which runs Python code or takes the GIL. If a thread asks for the GIL while the
+// interpreter shuts down, CPython ends the thread by unwinding its stack, which would terminate a
+// C++ process; instead the thread stops here. `call` must not have objects to destroy.
 template <typename Call>
 auto outliving_interpreter(Call&& call) {
   try {
@@ -48,7 +48,7 @@ auto without_gil(Call&& call) {
 }
 
 // Makes the end of the process wait, for at most two seconds, until no thread is in a call, because
-// the objects that calls use are destroyed next. Call it once.
+// the objects that calls use are destroyed after that. Call it once.
 void wait_for_calls_at_exit();
 
 }  // namespace precis::python

@@ -8,10 +8,10 @@
 
 namespace precis::python {
 
-// Lets one call in at a time: the second waits until the first has left.
+// Admits one call at a time: a second call waits until the first has ended.
 class OneCall {
  public:
-  // `what` is named in errors.
+  // `what`: the object's name in errors.
   explicit OneCall(std::string what) : what_(std::move(what)) {}
 
   // While an In exists, its thread is in the call. Needs the GIL, and releases it while it waits.

@@ -9,7 +9,8 @@
 namespace precis::python {
 namespace {
 
-// Registered in the child, so it runs before all handlers that the parent registered.
+// Exit handlers run in reverse order. This one is registered in the child, so it runs before all
+// handlers that the parent registered.
 void end_without_destructors() {
   on_exit(
       [](int status, void*) {

@@ -28,14 +28,14 @@ class Maker {
   pid_t process_ = getpid();
 };
 
-// Called when a client is opened. Children forked after that end, once Python has ended, without
-// running the destructors of static C++ objects: RocksDB's would wait for threads that do not exist
-// in the child.
+// Called when a client is opened. Children that are forked later exit without running the
+// destructors of static C++ objects: RocksDB's would wait for threads that do not exist in the
+// child.
 void expect_forks();
 
 // A shared object for Python. Destroying the last handle may wait for the service or a thread, so
-// it releases the GIL. In a forked child the object is leaked: its destructor would wait for
-// threads that do not exist, or talk to the service in the parent's name.
+// the GIL is released for it. In a forked child the object is leaked: its destructor would wait for
+// threads that do not exist, or send to the service over the parent's sockets.
 template <typename T>
 class Owned {
  public:

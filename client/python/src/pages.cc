@@ -22,7 +22,8 @@ Pages::Pages(PageArray keys, PageArray values)
       values_array_(std::move(values)),
       keys_(paged_rows(keys_array_, "keys")),
       values_(paged_rows(values_array_, "values")) {
-  // An engine gets this error at its start, and not in each request, if its pages are out of reach.
+  // Checked here so that an engine whose pages cannot be used gets the error at its start, not in
+  // each request.
   const auto mover = PageMovers(kernels::make_cuda_page_mover).find(keys_, values_);
   if (!mover.ok()) raise(mover.status());
 }

@@ -60,7 +60,7 @@ Result<msg::SegmentInfo> PutHandle::commit_without_gil(Durability durability) {
 }
 
 void PutHandle::let_go_if_idle() {
-  if (!state_->calls.try_enter()) return;  // the thread in a call releases the arrays
+  if (!state_->calls.try_enter()) return;  // the thread that is in a call releases the arrays
   let_go(0);
   state_->calls.leave();
 }

@@ -28,12 +28,13 @@ struct PushedArrays {
   LayerPush views(std::uint32_t head_begin, std::uint32_t token_begin) const;
 };
 
-// A Put, with the Python arrays that its pieces in flight read. Its threads take turns.
+// A Put, with the Python arrays that its pieces in flight read. Concurrent calls run one by one.
 class PutHandle {
  public:
   explicit PutHandle(Put put) : state_(std::make_unique<State>(std::move(put))) {}
   PutHandle(PutHandle&&) = default;
-  // Cancels the pieces in flight and waits for that. A forked child leaves them to its parent.
+  // Cancels the pieces in flight and waits until they have ended. A forked child leaves them to its
+  // parent.
   ~PutHandle();
 
   const msg::PutBegun& begun() const {
@@ -45,7 +46,7 @@ class PutHandle {
              std::uint32_t token_begin, bool wait);
   // A push that reads no Python memory after it has returned.
   void layer(std::uint32_t layer, const LayerPush& push, bool wait);
-  // For every call that waits for the pieces, or ends them.
+  // Runs a call after which no piece is in flight, and releases the arrays.
   template <typename Call>
   auto settled(Call&& call) {
     maker_.check();
@@ -55,8 +56,8 @@ class PutHandle {
     return outcome;
   }
 
-  // The same in two steps: the call, on a thread without the GIL, whose caller keeps this object
-  // alive by other means; and releasing the arrays, with the GIL.
+  // The same for commit in two steps: the call, on a thread without the GIL, whose caller keeps
+  // this object alive; and, with the GIL, releasing the arrays.
   Result<msg::SegmentInfo> commit_without_gil(Durability durability);
   void let_go_if_idle();
   // Raises Unavailable in a forked child.

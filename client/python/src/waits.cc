@@ -24,11 +24,12 @@ std::atomic<unsigned long> main_thread{0};
 void Waits::adopt() const { adopted = ended_; }
 
 bool is_interrupted() {
-  // Calls of other threads will not return to Python.
+  // At the end of the interpreter, the calls of all threads except the main thread end: they could
+  // not return to Python.
   const bool is_main = PyThread_get_thread_ident() == main_thread.load();
   if (interpreter_ends()) return !is_main;
   if (adopted && adopted->load()) return true;
-  // Other threads do not wait for the interpreter, which may be about to end.
+  // Other threads do not take the GIL here, because the interpreter may be about to end.
   if (!is_main) return false;
   const nb::gil_scoped_acquire held;
   return PyErr_CheckSignals() != 0;

@@ -1,5 +1,5 @@
-// Ends calls that wait for the service: by a signal in Python's main thread, and by a thread's
-// Waits in any other thread.
+// Ends calls that wait for the service: in Python's main thread by a signal, in any other thread by
+// the Waits that the thread has adopted.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace precis::python {
 // The waits of one thread, which other threads may end.
 class Waits {
  public:
-  // Called by the thread that these waits belong to from now on.
+  // Makes these the waits of the calling thread.
   void adopt() const;
   // Ends that thread's waiting calls, and its later ones, with kCanceled.
   void end() const { ended_->store(true); }
@@ -20,12 +20,12 @@ class Waits {
   std::shared_ptr<std::atomic<bool>> ended_ = std::make_shared<std::atomic<bool>>(false);
 };
 
-// Whether the waiting call of this thread has to end; called without the GIL. An exception of a
-// signal handler stays set.
+// Whether the waiting call of this thread must end; called without the GIL. An exception that a
+// signal handler raised stays set.
 bool is_interrupted();
 
-// From now on, Ctrl-C and other signals end waiting calls of Python's main thread, which handles
-// them, and every thread obeys the Waits that it has adopted.
+// From now on, signals such as Ctrl-C end waiting calls of Python's main thread if their handlers
+// raise, and calls of a thread end by the Waits that it has adopted.
 void notice_signals();
 
 }  // namespace precis::python

@@ -27,7 +27,7 @@ class RegionExposure final : public Exposure {
     RegionTable& table = *regions_->table();
     table.retire(region_.id);
     if (has_slot_) regions_->release_slot(region_.slot);
-    table.remove(region_.id);  // a thread may be in a system call
+    table.remove(region_.id);  // waits for a thread that may be in a system call
   }
   RemoteRegion region() const override { return region_; }
 

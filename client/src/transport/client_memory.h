@@ -21,14 +21,15 @@ class ClientMemory final : public Registration {
   ~ClientMemory() override;
   MutableBytes bytes() const override { return bytes_; }
 
-  // Sets the place of `part` for a server that has mapped the memory or reaches it by RDMA;
-  // `buffer` stays 0 and `key` empty otherwise.
+  // Tells in `region` where `part` is for a server that has mapped the memory or reaches it by
+  // RDMA. For any other server `buffer` stays 0 and `key` empty.
   void locate(const std::shared_ptr<ClientRegions>& regions, MutableBytes part,
               RemoteRegion& region);
 
  private:
-  // Registers the memory when a server first needs it, as that takes time and pins the memory.
-  // Empty if it cannot be registered, for example because of a limit on locked memory.
+  // The memory's RDMA key. The first call registers the memory; not earlier, because that takes
+  // time and pins the memory. Empty if it cannot be registered, for example because of a limit on
+  // locked memory.
   std::string rdma_key();
 
   const MutableBytes bytes_;

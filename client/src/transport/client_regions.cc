@@ -13,11 +13,12 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// How long a server may take to map a buffer before the stream is used instead.
+// How long to wait until the server has mapped a buffer. After that the stream is used instead.
 constexpr std::chrono::seconds kShareTimeout{2};
-// How long the end of an Exposure waits for a server that neither releases it nor disconnects.
+// How long an Exposure's destructor waits for a server that neither releases the memory nor
+// disconnects.
 constexpr std::chrono::seconds kReleaseTimeout{10};
-// The same for RDMA, which this side can end by itself.
+// The same with RDMA, where this side can cut off the server.
 constexpr std::chrono::seconds kRdmaReleaseTimeout{1};
 constexpr int kReleaseSpins = 2000;
 constexpr std::chrono::microseconds kReleasePause{50};
@@ -111,8 +112,8 @@ void ClientRegions::serve_pull(const BulkHeader& header) {
   };
   const MutableBytes bytes = place().bytes;
   if (bytes.empty()) return end_transfer(false);
-  // The region may be retired before all of it is sent, so each piece asks for permission to read
-  // it.
+  // The region may be retired before all of it is sent, so the right to read it is asked for again
+  // before each piece.
   auto hold = [place] { return place().hold; };
   data_->send({.header = {BulkKind::kData, header.size_bytes, header.id, 0, 0},
                .data = {bytes},
@@ -129,7 +130,7 @@ bool ClientRegions::share(std::uint64_t id, const Pages& pages) {
     data_->send({.header = {BulkKind::kShare, 0, id, 0, pages.bytes().size()},
                  .data = {},
                  .pass = pages.descriptor()});
-    // This thread waits for the answer; a lent loop would look for it later.
+    // This thread waits for the answer, so a lent loop must look for it at once.
     if (!loop_.on_loop_thread()) loop_.post([&loop = loop_] { loop.expect(); });
     lock.lock();
   }
@@ -172,8 +173,8 @@ void ClientRegions::release_slot(std::uint32_t index) {
     if (spins < kReleaseSpins) continue;
     if (is_cut_off_) return;
     if (has_ended() || loop_.clock().now() > deadline) {
-      cut_off();  // from here on the hardware refuses the server
-      return;     // and the slot is not used again
+      cut_off();  // with RDMA, the hardware refuses the server from now on
+      return;     // the slot is not used again
     }
     loop_.clock().sleep(kReleasePause);
   }

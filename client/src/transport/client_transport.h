@@ -1,5 +1,5 @@
-// The client's half of the transport (the server's: cachesvc/transport/transport.h). The client
-// exposes memory and names it in requests; the server moves the bytes.
+// The client's side of the transport (the server's side: cachesvc/transport/transport.h). The
+// client exposes memory and names it in requests; the server moves the bytes.
 //
 // Threads: every call and every callback happens on the transport's EventLoop thread, except
 // register_memory(), allocate_memory() and expose(), which any thread may call. A callback never
@@ -33,7 +33,7 @@ class Exposure {
 class ClientConnection : public virtual Messages {
  public:
   // Opens `memory`, a part of `registration`, to this connection's server. The first call for
-  // allocated memory waits for the server, except on the loop's thread.
+  // memory of allocate_memory() waits until the server has mapped it, except on the loop's thread.
   virtual Result<std::unique_ptr<Exposure>> expose(Registration& registration,
                                                    MutableBytes memory) = 0;
 };
@@ -50,12 +50,12 @@ class ClientTransport {
   virtual Result<std::unique_ptr<Registration>> allocate_memory(std::size_t size_bytes) = 0;
 
   struct Connected {
-    std::unique_ptr<ClientConnection> connection;  // null: refused, as welcome.status says
+    std::unique_ptr<ClientConnection> connection;  // null if refused; welcome.status says why
     Welcome welcome;
   };
   // Connects to "host:port" or "unix:PATH" and logs in. kUnavailable if nobody answers,
-  // kVersionMismatch for a server of another version, kPermissionDenied for one that does not know
-  // the login's token, kTimedOut past `timeout_ms`.
+  // kVersionMismatch if the server has another version, kPermissionDenied if it does not know the
+  // login's token, kTimedOut after `timeout_ms`.
   virtual void connect(const std::string& address, const Login& login, std::uint32_t timeout_ms,
                        std::function<void(Result<Connected>)> done) = 0;
 };

@@ -17,7 +17,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Unix = asio::local::stream_protocol;
 
-// Awaitable: the host's addresses. Asio calls back even after this object is destroyed.
+// Resolves a host's addresses; awaitable. Asio may call back after this object is destroyed.
 class Resolution {
  public:
   Resolution(EventLoop& loop, const HostPort& where)
@@ -70,8 +70,8 @@ Task<Result<Descriptor>> connect_to(EventLoop& loop, Endpoint endpoint, std::str
 Task<Result<Descriptor>> connect_to_host(EventLoop& loop, HostPort where, std::string name) {
   if (where.number == 0) {
     co_return Status::invalid("address '" + name +
-                              "': nobody listens on port 0; give the port that precisd said when "
-                              "it was ready");
+                              "': no service listens on port 0; give the port that precisd printed "
+                              "when it was ready");
   }
   Resolution resolution(loop, where);
   const auto endpoints = co_await resolution;

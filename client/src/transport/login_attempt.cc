@@ -18,7 +18,7 @@ LoginAttempt::LoginAttempt(EventLoop& loop, Options options, Done done)
 
 Task<void> LoginAttempt::run() { finish(co_await log_in()); }
 
-// In a later turn of the loop, because the caller then destroys this object.
+// Calls `done` in a later turn of the loop, because `done` destroys this object.
 void LoginAttempt::finish(Result<Admitted> result) {
   if (!done_) return;
   // Shared because a posted function must be copyable.
@@ -36,7 +36,7 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
                                   frame.status().message() + "); is the port right?");
   }
   if (!frame.ok() && options_.tls == nullptr && !address.starts_with(kUnixPrefix)) {
-    co_return Status::unavailable(address + " said nothing (" + frame.status().message() +
+    co_return Status::unavailable(address + " does not answer (" + frame.status().message() +
                                   "); if the service wants TLS, give tls_ca");
   }
   PRECIS_CO_TRY(frame.status());
@@ -61,24 +61,25 @@ Task<Result<LoginAttempt::Admitted>> LoginAttempt::log_in() {
   if (options_.use_unix && !welcome.unix_path.empty()) {
     data = co_await bind(kUnixPrefix + welcome.unix_path, welcome.connection);
   }
-  // An unreachable Unix socket is no error: a container has another file system.
+  // An unreachable Unix socket is not an error: a container has a file system of its own.
   if (!data.ok()) data = co_await bind(address, welcome.connection);
   PRECIS_CO_ASSIGN(admitted.data, std::move(data));
   admitted.control = control->release();
   co_return admitted;
 }
 
-// Checks that the server is the one that the token is for.
+// Checks that the server knows the token, so that it is the intended server.
 Status LoginAttempt::check(const Welcome& welcome, const Nonce& challenge, const Hello& hello) {
   const std::string& token = options_.login.token;
   if (!welcome.keyed && !token.empty()) {
     return Status::denied(
-        "the service asks for no token of this tenant, so it can't prove that it "
-        "is the right one; connect without the token if that is meant");
+        "this tenant has no token at the service, so the service cannot prove that it "
+        "is the right one; connect without a token if you trust it");
   }
   const std::string_view key = welcome.keyed ? std::string_view(token) : std::string_view();
   if (!equal_in_constant_time(server_proof(key, challenge, hello, welcome), welcome.proof)) {
-    return Status::denied("the service does not know the token; it is not the one you mean");
+    return Status::denied(
+        "the service cannot prove that it knows the token; is it the right service?");
   }
   bind_key_ = bind_key(key, challenge, hello, welcome);
   return {};

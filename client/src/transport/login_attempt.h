@@ -19,10 +19,10 @@ class LoginAttempt {
     Login login;
     std::uint32_t timeout_ms = 0;
     const TlsContext* tls = nullptr;
-    bool use_unix = true;  // for bulk, if the server names a Unix socket that can be reached
+    bool use_unix = true;  // for bulk bytes, if the server's Unix socket can be reached
   };
   struct Admitted {
-    Welcome welcome;  // the rest is empty if it is a refusal
+    Welcome welcome;  // if it is a refusal, the sockets are null
     std::unique_ptr<Socket> control, data;
   };
   using Done = std::function<void(Result<Admitted>)>;

@@ -1,4 +1,4 @@
-// The client's half of the transport over sockets (client_transport.h).
+// The ClientTransport over sockets.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ struct SocketClientOptions {
   std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; shared with the registered memory
 };
 
-// Destroy it on the loop's thread, or when the loop does not run; before the loop.
+// Destroy it before the loop, on the loop's thread or when the loop does not run.
 std::unique_ptr<ClientTransport> make_socket_client(EventLoop& loop,
                                                     const SocketClientOptions& options = {});
 

@@ -15,7 +15,7 @@ namespace precis {
 
 class SocketClientConnection final : public ClientConnection, public ConnectionEnd {
  public:
-  // `kind`: of its sockets, for example "unix".
+  // `kind`: the kind of its sockets, for example "unix".
   SocketClientConnection(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
                          std::shared_ptr<ClientRegions> regions, std::string kind);
   ~SocketClientConnection() override;

@@ -1,4 +1,4 @@
-// Compression without a service: the layers of a segment in memory become records in memory. In the
+// Compression without a service: turns the layers of a segment into records, in memory. In the
 // library precis_compress.
 #pragma once
 
@@ -26,11 +26,12 @@ struct CompressedLayer {
   MutableBytes bytes() const { return {data.get(), size_bytes}; }
 };
 
-// Compresses a segment as a put does, on the CPU, and gives the same entries: those of a put
-// without a parent if `begin` of the first layer is 0. `layers` [num_layers], all of one length:
-// keys, values and what the recipe needs besides; the rest of a LayerInput follows from the model.
-// `profile` may be null if the recipe needs none. `threads` 0: every core. kInvalidArgument: a
-// shape or dtype that does not fit the model, or what the stages refuse.
+// Compresses a segment on the CPU, with the same result as a put at position `begin` of the first
+// layer. `layers` [num_layers], all with the same number of tokens: keys, values and the other
+// inputs of the recipe, which include the model's rope_frequencies for kvdiff and o_proj with its
+// gram. The numbers of layers and heads are taken from the model. `profile` may be null if the
+// recipe needs none. `threads` 0: every core. kInvalidArgument: a shape or dtype that does not fit
+// the model, or an input that a stage refuses.
 Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
                                               std::span<const LayerInput> layers,
                                               const Recipe& recipe, const Budget& keep,

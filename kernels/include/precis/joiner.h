@@ -1,7 +1,8 @@
-// The Joiner decides across layers which layer's head takes each seat of a segment, and where the
-// budget cuts (policies.md, "The joining order"). Layers may be added in any order. Adding a layer
-// only takes seats away from the layers before it (the cascade). So the staged entries never exceed
-// the budget, except by one entry per head if the budget ends within a step of ada's guarantee.
+// The Joiner decides which layer's head takes each seat of a segment, and where the budget cuts
+// (policies.md, "The joining order"). Layers may be added in any order. Adding a layer only takes
+// entries away from the layers before it (the cascade). So the entries that are kept meanwhile
+// never exceed the budget, except by one entry per head if the budget ends within a step of ada's
+// guarantee.
 #pragma once
 
 #include <cstdint>
@@ -26,22 +27,22 @@ class Joiner {
   // heads.
   static Result<std::unique_ptr<Joiner>> make(const Recipe& recipe, const SegmentDims& dims,
                                               std::uint64_t entries, const Profile* profile);
-  // True if make() takes one step per entry.
+  // Whether the time that make() takes grows with `entries`.
   static bool walks_entries(const Recipe& recipe);
   virtual ~Joiner() = default;
 
-  // The most entries that `layer` may keep, which is the number of turns to ask
-  // LayerCompressor::allocate() for.
+  // The most entries that `layer` may keep: the number of turns to request from
+  // LayerCompressor::select() and allocate().
   virtual std::uint64_t slots_wanted(std::uint32_t layer) const = 0;
 
-  // Adds a layer; each layer is added once. The counts of layers added before may shrink.
+  // Adds a layer, each exactly once. The counts of layers added before may shrink.
   virtual void add(std::uint32_t layer, LayerTurns turns) = 0;
 
   // How many entries of each head's order an added layer keeps, given the layers added so far.
   virtual const std::vector<std::uint32_t>& counts(std::uint32_t layer) const = 0;
 
   // The seats of an added layer, [num_kv_heads][counts]. Empty while the seats depend on layers
-  // still to come, and always empty if the recipe is a cut (place_cut_seats()).
+  // that are not added yet, and always empty if the recipe is a cut (place_cut_seats()).
   virtual std::vector<std::vector<std::uint32_t>> seats(std::uint32_t layer) const = 0;
 };
 

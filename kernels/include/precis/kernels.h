@@ -5,9 +5,9 @@
 //                                   -> encode   (per layer)
 //
 // A policy is a joining order (docs/design/policies.md). `select` orders the entries within each
-// head, `allocate` decides in which order a layer's heads take the layer's seats, and the Joiner
-// decides which layer takes the segment's next seat, and where the budget cuts. allocate reads the
-// k-th largest ranked score of each head, so it runs after select, unlike in a pipeline of budgets.
+// head. `allocate` decides in which order a layer's heads take the layer's seats; it needs the k-th
+// largest ranked score of each head, so it runs after select. The Joiner decides which layer takes
+// the segment's next seat, and where the budget cuts.
 //
 // Given the same scores, everything after `score` is equal bit for bit on every backend (D15).
 #pragma once
@@ -35,9 +35,9 @@ struct OutputProjection {
   bool empty() const { return data == nullptr && gram.empty(); }
 };
 
-// One pushed layer of one segment. All views are host memory, borrowed for the call. A client that
-// pushed rows of K and V may still be able to write to them during the call. If it does, the stored
-// rows are useless, but nothing else goes wrong.
+// One pushed layer of one segment. All views are of host memory, borrowed for the call. A client
+// may still be able to write to the rows of K and V that it pushed. If it does so during the call,
+// the stored rows are useless, but nothing else goes wrong.
 struct LayerInput {
   std::uint32_t layer = 0, num_layers = 1;
   std::uint32_t num_q_heads = 0;  // a multiple of keys.num_heads
@@ -54,8 +54,8 @@ struct LayerInput {
   std::span<const float> query_mean;        // [num_q_heads, head_dim]
   std::span<const float> query_covariance;  // [num_q_heads, head_dim, head_dim]
   OutputProjection o_proj;                  // empty if the model has none registered
-  // For kKvdiff (rope.h): RoPE has turned pair c of a key, its elements c and c + size, by this
-  // many radians per position. If empty, the keys are used as they are.
+  // For kKvdiff (rope.h): RoPE has rotated pair c of a key, its elements c and c + size(), by this
+  // many radians per position. If empty, the keys are used with their RoPE.
   std::span<const double> rope_frequencies;
 
   std::uint32_t num_kv_heads() const { return keys.num_heads; }
@@ -68,7 +68,7 @@ struct LayerScores {
   // [num_kv_heads, n], higher = keep; stored with the entries. Protected tokens without a score of
   // their own (the window of attention scorers; sinks and tail of partitions) have +inf (D16).
   std::vector<float> scores;
-  // [num_kv_heads, n], the ranking of the selector's other stage; any value at protected tokens.
+  // [num_kv_heads, n], the scores of the selector's other stage; undefined at protected tokens.
   // Empty if the selector has one stage. kTwoStage: (s + epsilon) x output norm; kThreshold: mean
   // attention.
   std::vector<float> second;
@@ -77,22 +77,22 @@ struct LayerScores {
 };
 
 // The retention order of every head of a layer. order[h] lists token indices (from the segment's
-// first), each once; the first `protected_count` of them are protected. An order may end once no
-// turn of the layer can need more of the head.
+// first), each once; the first `protected_count` of them are protected. An order may be shorter
+// than the head if no turn of the layer can need its further tokens.
 struct RetentionOrders {
   std::uint32_t protected_count = 0;              // the same in every head
   std::vector<std::vector<std::uint32_t>> order;  // [num_kv_heads][at most n]
 };
 
 // The order in which a layer's heads take the layer's slots; slot i is the layer's (i + 1)-th seat.
-// All protected entries come before any ranked one, and heads take turns for them.
+// All protected entries come before all ranked entries, and heads take turns for them.
 struct LayerTurns {
   std::uint32_t num_tokens = 0, num_kv_heads = 0;
   std::uint32_t protected_count = 0;
-  // The head of each slot, as many as were asked for; empty if the heads of all layers compete.
+  // The head of each slot, as many slots as requested; empty if the heads of all layers compete.
   std::vector<std::uint16_t> heads;
   // If the heads of all layers compete by score (kGlobalFlat): score_rank() of each head's ranked
-  // entries, best first, [num_kv_heads][at most as many as were asked for].
+  // entries, best first, [num_kv_heads][at most the requested number].
   std::vector<std::vector<std::uint32_t>> ranks;
   float weight = 0;  // LayerScores::weight
 };
@@ -106,50 +106,50 @@ struct LayerMass {
 // everywhere.
 LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads);
 
-// Takes one layer at a time through the stages: each stage once, in their order. The results that
-// one stage leaves to the next (on a device, the rows too) stay where the backend computes, in
-// memory that is reused from layer to layer. Not thread-safe; several compressors of one backend
-// may run at the same time.
+// Takes one layer at a time through the stages: each stage once, in this order. The results of a
+// stage stay where the backend computes (on a device, so do the rows), in memory that is reused
+// from layer to layer. Not thread-safe; several compressors of one backend may run at the same
+// time.
 class LayerCompressor {
  public:
   virtual ~LayerCompressor() = default;
 
-  // Begins a layer. `recipe` and the memory that `input` views must stay until encode(), or a stage
-  // that fails, has returned. Checks shapes, dtypes and finiteness of everything pushed, and that
-  // the recipe's inputs were pushed. Errors that only reading the rows can show are reported by the
-  // stage that reads them, at the latest by encode(). kInvalidArgument: "layer 3 keys: NaN at head
-  // 1, token 5".
+  // Begins a layer. `recipe` and the memory that `input` views must stay valid until encode(), or a
+  // stage that fails, has returned. Checks shapes, dtypes and finiteness of all pushed inputs, and
+  // that the recipe's inputs were pushed. A later stage may report values of K and V that are not
+  // finite, at the latest encode(). kInvalidArgument: "layer 3 keys: NaN at head 1, token 5".
   virtual Status check(const Recipe& recipe, const LayerInput& input) = 0;
 
   virtual Status score() = 0;
 
-  // Protected entries first (sinks ascending, then recent from the last backwards), then the
-  // selector's order; D1 ranks: NaN last, ties to the lower position. Orders each head as far as
-  // the layer's first `slots` turns (Joiner::slots_wanted()) can need.
+  // Orders each head: protected entries first (sinks ascending, then recent tokens from the last
+  // backwards), then the others in the selector's order; in each ranking NaN comes last and ties go
+  // to the lower position (D1). Orders only as many entries as the layer's first `slots` turns
+  // (Joiner::slots_wanted()) can need.
   virtual Status select(std::uint64_t slots) = 0;
 
-  // The layer's first `slots` turns.
+  // Computes the layer's first `slots` turns, as many as select() was asked for.
   virtual Status allocate(LayerTurns& turns) = 0;
 
-  // The scores in host memory, between score() and encode(), for callers that read all of them.
+  // The layer's scores in host memory. May be called between score() and encode().
   virtual Result<const LayerScores*> scores() = 0;
 
   // Gathers the rows of the first counts[h] entries of each head's order and writes the layer's
-  // records, head after head, into `out`. `out` is encoded_bytes() long and aligned to 4 bytes.
-  // With `seats`, [num_kv_heads][counts[h]], the records get these seats and are sealed. If `seats`
-  // is empty, place_seats() or place_cut_seats() must follow, then seal(); until then the records
-  // do not verify.
+  // records, head after head, into `out`. `out` has encoded_bytes() bytes and is aligned to 4
+  // bytes. With `seats`, [num_kv_heads][counts[h]], the records get these seats and are sealed with
+  // their checksums. If `seats` is empty, place_seats() or place_cut_seats() must follow, then
+  // seal(); until then the records do not verify.
   virtual Status encode(std::span<const std::uint32_t> counts,
                         const std::vector<std::vector<std::uint32_t>>& seats,
                         const SegmentId& segment, MutableBytes out) = 0;
 };
 
-// The only run-time choice between CPU and CUDA. Thread-safe.
+// The interface of the CPU and CUDA implementations. Thread-safe.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;  // "cpu (avx512)", "cuda:0 (NVIDIA H200)"
-  // How many layers at a time keep the backend busy.
+  // How many layers must be compressed at the same time to keep the backend busy.
   virtual unsigned compressors() const = 0;
   // The compressor must not outlive the backend.
   virtual Result<std::unique_ptr<LayerCompressor>> compressor() = 0;
@@ -158,9 +158,9 @@ class Backend {
   // if a layer does not hold records.
   virtual Status seal(std::span<const MutableBytes> layers) = 0;
 
-  // Announces that layers come from this memory and records go to it, so that a device can reach it
-  // at full speed. The memory must outlive the backend. If the device refuses, copies are slower
-  // and nothing else changes.
+  // Announces that layers are read from this memory and records written to it, so that a device can
+  // access it at full speed. The memory must outlive the backend. If the device refuses, copies are
+  // slower and nothing else changes.
   virtual Status expect_memory(MutableBytes memory) = 0;
   // Whether layers in memory that was not announced are slower to copy.
   virtual bool expects_memory() const = 0;
@@ -170,14 +170,14 @@ class Backend {
 std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
                           Dtype dtype);
 
-// The most bytes that a layer's records of `entries` entries take, however heads share the entries.
+// The most bytes that a layer's records with `entries` entries in total can take.
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
                               std::uint32_t head_dim, Dtype dtype);
 
-// Drops the entries past counts[h] of each of a layer's records, in place; the records are
-// compacted towards the front. Returns their size now, encoded_bytes() of `counts`. For records
-// whose seats are still to be placed. kCorruption if `layer` holds no records, or a record has
-// fewer entries.
+// Drops the entries after the first counts[h] of each of a layer's records, in place; the records
+// are compacted towards the front. Returns their new size, encoded_bytes() of `counts`. Only for
+// records whose seats are not placed yet. kCorruption if `layer` does not hold records, or a record
+// has fewer entries.
 Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32_t> counts);
 
 // Writes the seats of one layer's records, [num_kv_heads][count].
@@ -189,14 +189,15 @@ Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32
 // kCorruption if they are not records.
 Status place_cut_seats(std::span<const MutableBytes> layers);
 
-// Cuts each of a layer's records at `entries` seats, in place as trim_records() does. Returns the
-// size of the records now; `counts` gets the entries that each keeps.
+// Drops the entries of each of a layer's records with a seat above `entries`, in place as
+// trim_records(). Returns the new size of the records; `counts` gets the number of entries that
+// each keeps.
 Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts);
 
 // The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
-// LayerMass::mass. Walks along the seats of `layers`' records; scores count from
-// floors[layer][head]. At most the records' entries, at least one per record.
+// LayerMass::mass. Adds up the scores, minus floors[layer][head], of the records in `layers` in the
+// order of their seats. At most the number of the records' entries, at least one per record.
 Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
                                       const std::vector<std::vector<float>>& floors, double mass,
                                       std::uint32_t share_ppm);
@@ -209,10 +210,10 @@ std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t n
 // threads 0: every core.
 std::unique_ptr<Backend> make_cpu_backend(unsigned threads = 0);
 // kUnsupported if the build has no CUDA or the machine has no device `ordinal`. threads: as above,
-// for the work that has no CUDA implementation. on_retreat: called from any thread with the reason
-// why layers go through the CPU instead: the first time that the device has no room for a layer
-// (kOutOfSpace), and once when the device fails, after which all layers do. Without on_retreat, a
-// failing device fails its layers.
+// for work without a CUDA implementation. on_retreat: called from any thread with the reason why
+// the CPU compresses layers instead: the first time that the device has no room for a layer
+// (kOutOfSpace), and when the device fails, after which the CPU compresses all layers. Without
+// on_retreat, layers fail if the device fails.
 Result<std::unique_ptr<Backend>> make_cuda_backend(
     int ordinal, unsigned threads = 0, std::function<void(const Status&)> on_retreat = {});
 

@@ -1,5 +1,5 @@
-// Moves rows between host memory and pages. The client itself moves rows to and from pages in host
-// memory; a PageMover does so for pages on a CUDA device.
+// Moves rows between host memory and pages. The client has its own PageMover for pages in host
+// memory; make_cuda_page_mover() makes one for pages on a CUDA device.
 #pragma once
 
 #include <memory>
@@ -19,19 +19,19 @@ class PageMover {
   // kInvalidArgument if the pages do not lie wholly in the memory that this mover serves.
   virtual Status check(const PagedRows& pages) const = 0;
 
-  // scatter() copies the runs' rows from `rows` to their pages, gather() from their pages to
-  // `rows`; nothing else of either is written. `keys` and `values` must be valid, have the same
-  // page_rows, and have passed check(). The runs' page tables name enough pages of `keys` and
-  // `values`, and the runs' rows lie within `rows`. All copies are complete on return. kOutOfSpace:
-  // the device has no room for the rows beside the pages; kInternal: the device failed. After an
-  // error, any of the rows may have been moved.
+  // scatter() copies the rows of `runs` from `rows` to their pages, gather() from their pages to
+  // `rows`; no other bytes are written. `keys` and `values` must be valid, have the same page_rows,
+  // and have passed check(). The runs' page tables must name enough pages of `keys` and `values`,
+  // and the runs' rows must lie within `rows`. All copies are complete on return. kOutOfSpace: the
+  // device has no room for the rows beside the pages; kInternal: the device failed. After an error,
+  // any of the rows may have been moved.
   virtual Status scatter(Bytes rows, const PagedRows& keys, const PagedRows& values,
                          std::span<const PageRun> runs) = 0;
   virtual Status gather(const PagedRows& keys, const PagedRows& values,
                         std::span<const PageRun> runs, MutableBytes rows) = 0;
 
-  // Makes moves from and to `memory` fast until the returned pin is destroyed, which must happen
-  // before the memory is freed. Null if pinning is not available, or not needed.
+  // Pins `memory` so that moves from and to it are fast, until the returned object is destroyed,
+  // which must happen before the memory is freed. Null if pinning is not available or not needed.
   virtual std::shared_ptr<void> pin(MutableBytes memory) = 0;
 };
 

@@ -19,12 +19,12 @@ using HeadsWorth = std::span<const std::span<const float>>;
 //
 // A head loses its worst-scored entries first, whatever their worth. The slopes of the lower convex
 // hull of that loss are the isotonic (non-increasing) regression of the worth in the scorer's
-// order. All heads lose by the smallest slope next (ties: the lower head; within a head, from its
-// end). This is optimal for the hulls (LU-KV, Eq. 10), and for the loss itself wherever no head
-// stops within a segment of its hull.
+// order. The next entries are pruned from the head whose hull has the smallest slope there (ties:
+// the lower head; within a head, from its end). This is optimal for the hulls (LU-KV, Eq. 10), and
+// for the loss itself unless a head stops within a segment of its hull.
 //
-// Every head has `num_tokens` entries. `protected_count` of them are never pruned and not in
-// `worth`; at least 1% of a head's entries stays as well. Entries are rounded to the nearest
+// Every head has `num_tokens` entries. `protected_count` of them are never pruned and are not in
+// `worth`; in addition, at least 1% of a head's entries stays. Entries are rounded to the nearest
 // integer, halves upwards. Once nothing is left to prune, rows repeat.
 //
 // kInvalidArgument, naming the field: no heads, no tokens, more protected entries than tokens, a

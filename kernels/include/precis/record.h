@@ -19,7 +19,7 @@ struct RecordView {
   SegmentId segment;
   std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
   Dtype dtype = Dtype::kF32;
-  // [checksum_blocks(count)]; in a cut as served, only of its whole blocks
+  // [checksum_blocks(count)]; in a cut as a get serves it, only those of whole blocks
   std::span<const Checksum> checksums;
   std::span<const std::uint32_t> positions;  // [count] in the original sequence
   std::span<const std::uint32_t> seats;      // [count] ascending, from 1
@@ -27,16 +27,16 @@ struct RecordView {
   Bytes keys, values;                        // [count, head_dim]
 };
 
-// Checks the header (magic, version, checksum, that sizes follow from count) and the padding, and
-// opens the record at the front of `bytes`. kCorruption or kVersionMismatch names the field.
+// Opens the record at the front of `bytes`, after checking its header (magic, version, checksum,
+// sizes against the count) and its padding. kCorruption or kVersionMismatch names the field.
 // `size_bytes` is set to the record's length, so that callers can walk consecutive records. Does
-// not read the sections. `bytes` may hold anything, but must be aligned to 4 bytes: else
-// kInvalidArgument.
+// not read the sections. `bytes` may be untrusted; kInvalidArgument if they are not aligned to 4
+// bytes.
 Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes = nullptr);
 
-// Checks every block of the record against record.checksums. If the checksums cover whole blocks
-// only, as in a cut as served, the last, partial block is checked against `tail`. kCorruption names
-// layer, head and block.
+// Checks every block of the record against record.checksums. If these are only those of whole
+// blocks, as in a cut that a get serves, the last, partial block is checked against `tail`.
+// kCorruption names layer, head and block.
 Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
 
 // The checksum of the last, partial block of the first `count` entries; all zero if count is a
@@ -46,12 +46,12 @@ Status verify_record(const RecordView& record, const Checksum* tail = nullptr);
 // above.
 Result<Checksum> cut_tail_checksum(const RecordView& record, std::uint32_t count);
 
-// The cut: the number of entries whose seat is at most `entries`.
+// The size of the cut at `entries`: the number of entries whose seat is at most that.
 std::uint32_t count_at(const RecordView& record, std::uint64_t entries);
 
 // The byte ranges of the record's cut at `count`, in the order of its sections: checksums of whole
-// blocks, positions, seats, scores, keys, values. The ranges are exact, without padding, and view
-// the record.
+// blocks, positions, seats, scores, keys, values. The ranges have no padding, and view the record's
+// memory.
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count);
 
 // Writes the record's cut at `count` into `out` as a separate record; `out` is as long as

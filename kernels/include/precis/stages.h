@@ -1,6 +1,6 @@
-// The stages of one layer in their order: score() gives a ScoredLayer, its order() an OrderedLayer,
-// whose encode() writes the records. Each type offers only what may follow. Backends implement
-// LayerCompressor (kernels.h), which these call.
+// The stages of one layer as types, so that they can only be called in order: score() gives a
+// ScoredLayer, its order() an OrderedLayer, whose encode() writes the records. They call the
+// LayerCompressor (kernels.h) of a backend.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class OrderedLayer {
 
   // For the joiner, once.
   LayerTurns take_turns() { return std::move(turns_); }
-  // In host memory, until encode(); a device copies them there.
+  // The scores in host memory, valid until encode(). Copied from the device if needed.
   Result<const LayerScores*> scores() const { return compressor_->scores(); }
   // As LayerCompressor::encode(). The last stage.
   Status encode(std::span<const std::uint32_t> counts,

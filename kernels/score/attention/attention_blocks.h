@@ -7,11 +7,12 @@
 
 namespace precis::kernels {
 
-// Tokens whose packed keys are kept while rows pass over them: 16 KiB at a head_dim of 128, so that
-// the keys, a block of rows and two blocks of logits stay in the first levels of cache.
+// The tokens whose packed keys are kept while all rows are multiplied with them: 16 KiB at a
+// head_dim of 128, so that the keys, a block of rows and two blocks of logits stay in the first
+// cache levels.
 inline constexpr std::uint32_t kSpanBlocks = 2;
 inline constexpr std::uint32_t kSpanTokens = kSpanBlocks * kBlockTokens;
-// Rows that pass over a span at once; bounds the memory held per row.
+// The rows that are multiplied with a span at once; limits the memory that is held per row.
 inline constexpr std::size_t kRowsAtOnce = 512;
 
 struct Range {
@@ -58,8 +59,8 @@ inline void mask_turned(const HeadTask& task, std::size_t row, std::size_t token
 }
 
 // Calls use(logits, row, token, piece) for every block from (rows.first, tokens.first) on, and for
-// every piece of it: 8 rows, or 8 tokens if products are turned. rows.first must be a multiple of
-// kBlockRows; logits in rows past the last one are undefined.
+// every piece of it: 8 rows, or 8 tokens if the products are transposed (kTurned). rows.first must
+// be a multiple of kBlockRows; logits in rows after the last row are undefined.
 template <typename Products, typename Use>
 PRECIS_INLINE void for_blocks(const HeadTask& task, Range rows, Range tokens, const Use& use) {
   Products products(task);
@@ -133,7 +134,7 @@ struct SumExps {
   }
 };
 
-// The same two reductions of turned products, where rows are lanes.
+// The same two reductions of transposed products, where rows lie along the lanes.
 struct FindLargestTurned {
   float scale;
   std::size_t first_row;

@@ -1,5 +1,5 @@
-// The work of one work item of attention_columns_cpu.cc: a chunk of tokens of one KV head under its
-// rows. Only for loops that isa.h compiles.
+// One work item of attention_columns_cpu.cc: a chunk of tokens of one KV head and all rows that
+// observe them. Only for loops that isa.h compiles.
 #pragma once
 
 #include "kernels/score/attention/attention_weights.h"

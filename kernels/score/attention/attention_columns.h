@@ -10,7 +10,7 @@
 
 namespace precis::kernels {
 
-// Results wanted besides the reduced columns.
+// Which results to compute besides the reduced columns.
 struct AttentionWants {
   bool mean = false;      // AttentionColumns::mean
   bool moments = false;   // AttentionColumns::entropy and variance

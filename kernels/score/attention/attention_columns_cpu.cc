@@ -1,8 +1,8 @@
 // Two passes over K in chunks of tokens, so that scratch is small for any window and length
 // (policies/scores.md, "Two passes"). Pass 1 finds each row's log-sum-exp (skipped if it was
 // pushed). Pass 2 computes the logits again, reduces the weights of each column over the rows and
-// pools them. Computing the logits twice costs less than storing them: a head's weights do not fit
-// its share of the workspace, let alone a cache. If pooled rows keep their mass, a pass in between
+// pools them. Computing the logits twice costs less than storing them: a head's weights fit neither
+// its share of the workspace nor a cache. If pooled rows keep their mass, a pass in between
 // computes the mass.
 #include "kernels/score/attention/attention_columns.h"
 
@@ -22,7 +22,7 @@ constexpr std::uint32_t kStatsTokens = 2048;
 constexpr std::uint32_t kSumsTokens = 1024;    // halo included, if there is room
 constexpr std::uint32_t kColumnsTokens = 512;  // held as f32 for 128 rows
 
-// The loops of one way to multiply, compiled for one instruction set.
+// The loops for one products class, compiled for one instruction set.
 struct Loops {
   void (*stats)(const HeadTask&, Range, Range, RowStats*);
   void (*masses)(const HeadTask&, std::uint32_t, std::uint32_t, double*);
@@ -251,7 +251,7 @@ class Passes {
   const Loops loops_;
   std::uint32_t num_heads_;
   std::size_t rows_ = 0, padded_rows_ = 0;  // per KV head
-  // Per KV head. As large as the queries that observe; twice that if they are widened.
+  // Per KV head. As large as the observing queries, or twice that if they are widened to f32.
   std::vector<ObservingRows> queries_;
   std::vector<float> reference_, share_;  // [num_kv_heads, padded_rows_], 0 past the rows
   std::vector<float> scales_;             // [num_kv_heads, rows_]

@@ -1,12 +1,13 @@
 // Arithmetic of the attention scorers, shared by CPU and CUDA (policies/scores.md, "Attention of
 // observation queries"; D4, D5, D18).
 //
-// The last `rows` of the m pushed queries observe. A row's weights are a softmax over all keys that
-// it sees. Only the first `columns` tokens are used, without renormalising: their weights are
-// reduced over rows, pooled over tokens and reduced over the group of query heads that share a KV
-// head, in the recipe's order. The scorers differ here only in which columns are used and seen:
-//   window attention and similar  the "past": tokens before those that the rows stand at
-//   h2o, observed_mean            every token; a row adds nothing to the tokens behind it
+// The last `rows` of the m pushed queries are the observing rows. A row's weights are a softmax
+// over all keys that it sees. Only the weights of the first `columns` tokens are used, without
+// renormalising: they are reduced over rows, pooled over tokens and reduced over the group of query
+// heads that share a KV head, in the recipe's order. The scorers differ here only in which columns
+// are used and seen:
+//   window attention and similar  the "past": the tokens before those of the rows
+//   h2o, observed_mean            every token; a row adds nothing to the tokens after its own
 //   kvzip                         every token, and every row sees all of them
 #pragma once
 
@@ -35,7 +36,7 @@ struct AttentionOp {
   std::uint32_t columns = 0;  // tokens scored, from the first on
   std::uint32_t group = 0;    // query heads per KV head
   std::uint32_t num_tokens = 0;
-  bool behind = false;  // the queries stand after the segment
+  bool behind = false;  // whether the queries stand after the segment
   std::uint32_t kernel = 1;
   Pool pool = Pool::kAvg;
   RowReduce row_reduce = RowReduce::kMean;

@@ -52,8 +52,8 @@ PRECIS_INLINE Lanes exp2_lanes(Lanes x) {
   return where_negative(x + 126.0f, Lanes{}, (Lanes)bits);
 }
 
-// With vectors, [row][token]: keys are widened to f32 and transposed, so that tokens lie along the
-// lanes.
+// Products by vectors, laid out [row][token]: keys are widened to f32 and transposed, so that
+// tokens lie along the lanes.
 class VectorProducts {
  public:
   static constexpr bool kTurned = false;
@@ -87,7 +87,7 @@ class VectorProducts {
   std::vector<float> scratch_;
 };
 
-// With tile registers, for bf16 queries and keys, [row][token].
+// Products by tile registers, for bf16 queries and keys, laid out [row][token].
 class TileProducts {
  public:
   static constexpr bool kTurned = false;
@@ -142,7 +142,7 @@ class TileProducts {
   amx::TileScope tiles_;
 };
 
-// The same with layout [token][row]: keys need no transposing, and per-row sums lie along the
+// The same, laid out [token][row]: keys need not be transposed, and sums per row lie along the
 // lanes.
 class TurnedTileProducts {
  public:

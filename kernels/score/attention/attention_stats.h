@@ -13,8 +13,9 @@ struct RowStats {
 };
 
 // Pass 1 over a chunk of tokens: fills stats[rows.last - rows.first] for this chunk alone. The
-// reference is the largest logit of the first few tokens; in most chunks no logit exceeds it by
-// more than an f32 sum can hold. If one does, the true maximum is found and the sum computed again.
+// reference is the largest logit of the first few tokens. In most chunks no logit exceeds it so
+// much that an f32 sum overflows. If one does, the true maximum is found and the sum computed
+// again.
 template <typename Way>
 PRECIS_INLINE void chunk_stats(const HeadTask& task, Range rows, Range tokens, RowStats* stats) {
   constexpr float kLargestSum = 1e37f;

@@ -116,8 +116,8 @@ std::vector<float> linear_terms(const LayerInput& input) {
   return out;
 }
 
-// One KV head after another, each on every core: the logits of all query heads at once would take a
-// sixteenth of K if four query heads share a KV head of 128 channels.
+// Computes one KV head after another, each on all cores: the logits of all query heads together
+// would take a sixteenth of the memory of K if four query heads share a KV head of 128 channels.
 class ExpectedAttention {
  public:
   ExpectedAttention(const CpuContext& context, const Recipe& recipe, const LayerInput& input)

@@ -60,7 +60,7 @@ __global__ void merge_chunks(ExpectedTask task) {
   task.softmax[q_head] = e;
 }
 
-// Input in d.scores: -||v||, if values weigh. grid (blocks, kv heads).
+// If values are weighed, d.scores holds -||v|| on input. grid (blocks, kv heads).
 __global__ void expect(ExpectedTask task) {
   const ExpectedAttentionDevice& d = task.d;
   const std::uint32_t token = blockIdx.x * blockDim.x + threadIdx.x;
@@ -77,7 +77,7 @@ __global__ void expect(ExpectedTask task) {
   if (token < d.sinks) score = -kMinusInfinity;
 }
 
-// As many heads as keep their logits at 8 B per KV head and token of the layer.
+// The number of KV heads whose logits take at most 8 B per KV head and token of the layer.
 std::uint32_t heads_at_once(const ExpectedAttentionDevice& d) {
   return std::clamp(2 * d.num_kv_heads / d.group, 1u, d.num_kv_heads);
 }

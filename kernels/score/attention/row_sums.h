@@ -1,5 +1,5 @@
-// Sums that a chunk of columns collects while rows pass over it: one value or two moments per query
-// head and column. Only for loops that isa.h compiles.
+// Sums over rows of a chunk of columns: one value or two moments per query head and column. Only
+// for loops that isa.h compiles.
 #pragma once
 
 #include <vector>

@@ -182,8 +182,9 @@ std::uint64_t rows_of(const WindowAttentionDevice& task) {
   return std::uint64_t{task.num_kv_heads} * task.op.group * task.op.rows;
 }
 
-// Spans are as short as stats of 4 B per KV head and token allow. If columns are kept per query
-// head, they are computed for as many heads at once as take 8 B per KV head and token.
+// Spans are as short as possible with stats of at most 4 B per KV head and token. If columns are
+// kept per query head, they are computed for as many heads at once as fit in 8 B per KV head and
+// token.
 WindowLaunch launch_of(const WindowAttentionDevice& task) {
   WindowLaunch l{};
   l.task = task;

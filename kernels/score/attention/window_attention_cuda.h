@@ -19,7 +19,7 @@ struct WindowAttentionDevice {
   const void *keys, *queries;
   const float* lse;
   float* scores;
-  // Results wanted besides scores (AttentionWants).
+  // Results to compute besides scores (AttentionWants).
   float* mean;   // output or null, as scores: the mean weight over rows and group, not pooled
   bool claims;   // whether to compute the layer's preference_weight(), with `powers`
   float* claim;  // output, [1], if `claims`
@@ -27,8 +27,8 @@ struct WindowAttentionDevice {
   bool row_mass;  // a pooled row is scaled to the mass it had
 };
 
-// The largest kernel that rows pooled one by one may have: the pooled part of a tile of 64 and its
-// halo must fit in the tile together.
+// The largest pooling kernel for rows that are pooled one by one: the pooled columns and their halo
+// must fit into a tile of 64 tokens.
 inline constexpr std::uint32_t kPooledRowsKernelMax = 33;
 bool takes_window_attention(const AttentionOp& op);
 

@@ -55,7 +55,7 @@ Status launch_window_mma_stats(const WindowLaunch& launch, Stream& stream);    /
 Status launch_window_mma_columns(const WindowLaunch& launch, Stream& stream);  // columns
 
 // Columns whose rows are read one by one (window_rows_cuda.cu): rows are pooled before they are
-// reduced, or reduced to more than one sum, or more is wanted than scores.
+// reduced, or reduced to more than one sum, or other results are needed besides scores.
 bool takes_window_rows(const WindowAttentionDevice& task);
 std::uint32_t window_rows_tiles(const AttentionOp& op);  // of columns
 std::uint32_t window_rows_mass_spans(const WindowLaunch& launch);

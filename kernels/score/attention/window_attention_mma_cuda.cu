@@ -1,6 +1,6 @@
 // The passes of attention scores over K on tensor cores (window_attention_cuda.cu describes each).
-// A block of threads holds a tile of keys in shared memory. A warp takes the rows of one query
-// head, 16 at once, against half of the tile, and keeps the logits in registers.
+// A block of threads holds a tile of keys in shared memory. A warp multiplies rows of one query
+// head, 16 at a time, with half of the tile, and keeps the logits in registers.
 #include "kernels/common/tuning.h"
 #include "kernels/score/attention/window_mma.cuh"
 #include "kernels/score/attention/window_softmax.cuh"
@@ -78,7 +78,7 @@ __device__ void add_tile(const WindowLaunch& l, std::uint32_t head, std::uint32_
   const std::uint32_t steps = (op.rows + 15) / 16, half = item_of(warp).half;
   for (std::uint32_t p0 = 0; p0 < pairs; p0 += kHeadsAtOnce) {
     const std::uint32_t p = p0 + warp / kHalves, row0 = (pair0 + p) % steps * 16;
-    // The same in a whole warp. Later rows see more tokens.
+    // `seen` is the same in all lanes of a warp: row 15 sees the most tokens of the 16 rows.
     const bool seen = p < pairs && first < op.visible(min(row0 + 15, op.rows - 1));
     if (seen) {
       QueryRows<kSteps> queries;

@@ -1,7 +1,7 @@
 // Columns of attention scores whose rows are read one by one: rows are pooled before they are
-// reduced, or reduced to a mean and a variance, or more is wanted of them than scores
-// (AttentionWants). One tile of weights is in shared memory at a time; the columns that a tile
-// pools lie far enough from its ends.
+// reduced, or reduced to a mean and a variance, or other results are needed besides scores
+// (AttentionWants). One tile of weights is in shared memory at a time; a tile pools only the
+// columns that are far enough from its ends.
 //   row_masses   each row's mass before and after pooling, per span of tiles
 //   row_scales   the quotient of the two (both kernels only if pooled rows keep their mass)
 //   row_columns  columns reduced over rows and group, the mean, each tile's moments

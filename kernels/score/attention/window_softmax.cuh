@@ -8,8 +8,7 @@ namespace precis::kernels {
 
 inline constexpr float kMinusInfinity = -__builtin_huge_valf();
 
-// The largest of some logits, and the sum of e^(logit - largest). -infinity and 0 if there are
-// none.
+// The largest of some logits, and the sum of e^(logit - largest). -infinity and 0 for no logits.
 struct Extremes {
   float largest = kMinusInfinity, sum = 0;
 };

@@ -9,7 +9,8 @@
 
 namespace precis::kernels {
 
-// Rows of K from token `first` on, which begins a block of turns.
+// Rows of K from token `first` on, which begins a block of `turns`. A turn is a rotation by RoPE
+// (unrotation.h).
 struct KeyRows {
   RowSpan rows;
   std::size_t first;
@@ -18,12 +19,12 @@ struct KeyRows {
 };
 
 // Layout of sums of keys and of anchors: the pairs' first elements, then their second elements,
-// then the channels that are never turned; each part in whole Channels, padded with zeros.
+// then the channels that RoPE does not rotate; each part in whole Channels, padded with zeros.
 inline std::size_t key_sum_width(const Unrotation& turns, std::size_t dim) {
   return 2 * turns.width() + whole_channels(dim - 2 * turns.pairs());
 }
 
-// sum += `count` rows x inverse[r], for channels from `still` on, which are never turned.
+// sum += `count` rows x inverse[r], for the channels from `still` on, which RoPE does not rotate.
 template <Dtype dtype>
 PRECIS_INLINE void add_still(const RowSpan& rows, std::size_t first, std::size_t count,
                              std::size_t still, const float* inverse, float* sum) {
@@ -40,7 +41,7 @@ PRECIS_INLINE void add_still(const RowSpan& rows, std::size_t first, std::size_t
   }
 }
 
-// The same for pairs, each row turned back by its step.
+// The same for pairs, with each row's pairs rotated back by its step.
 template <Dtype dtype>
 PRECIS_INLINE void add_turned(const KeyRows& keys, std::size_t first, std::size_t count,
                               const float* inverse, float* sum) {
@@ -64,7 +65,7 @@ PRECIS_INLINE void add_turned(const KeyRows& keys, std::size_t first, std::size_
   }
 }
 
-// sum += part, turned back by a block's turn; then clears `part`.
+// sum += part, rotated back by the block's rotation; then clears `part`.
 PRECIS_INLINE void add_block(const Unrotation& turns, const float* turn, float* part, float* sum) {
   const std::size_t width = turns.width();
   for (std::size_t c = 0; c < width; c += kLanes) {
@@ -114,7 +115,7 @@ PRECIS_INLINE Lanes spread_product(const std::byte* row, std::size_t dim, const 
   return a + b;
 }
 
-// The same for the row's pairs, turned back by `step`.
+// The same for the row's pairs, rotated back by `step`.
 template <Dtype dtype>
 PRECIS_INLINE Lanes spread_turned(const std::byte* row, std::size_t pairs, const float* step,
                                   const float* anchor) {
@@ -131,8 +132,8 @@ PRECIS_INLINE Lanes spread_turned(const std::byte* row, std::size_t pairs, const
   return a + b;
 }
 
-// turned = the anchor's pairs, turned forward by a block's turn, so that the block's keys need only
-// be turned by their steps.
+// turned = the anchor's pairs, rotated by the block's rotation, so that the block's keys need only
+// be rotated back by their steps.
 PRECIS_INLINE void turn_anchor(const Unrotation& turns, const float* turn, const float* anchor,
                                float* turned) {
   const std::size_t width = turns.width();

@@ -36,8 +36,8 @@ PRECIS_INLINE void norms_loop(const RowSpan& rows, float sign, float* norms) {
   }
 }
 
-// Runs a pass, with dim and pairs as constants for the keys of most models, which turn wholly or
-// not at all.
+// Runs a pass, with dim and pairs as compile-time constants for the keys of most models, of which
+// RoPE rotates all channels or none.
 template <Dtype dtype, typename Pass>
 PRECIS_INLINE void run_pass(const KeyRows& keys, const Pass& pass) {
   KeyRows known = keys;
@@ -176,8 +176,8 @@ class KeyDifferences {
     }
   }
 
-  // Waits for the anchor. Every chunk of the head's first pass has been started before, each by a
-  // thread that will finish it.
+  // Waits for the anchor. This cannot deadlock: all chunks of the head's first pass were started
+  // before, each by a thread that will finish it.
   void score(const Chunk& chunk) {
     ready_[chunk.head].wait(0, std::memory_order_acquire);
     for_isa<&scores_loop>(context_.isa)(rows(chunk), &anchors_[chunk.head * width_], scores(chunk));

@@ -2,7 +2,7 @@
 //   unit_sums   the sum of a chunk's unit keys, rows of a chunk in a fixed order
 //   anchors     the mean over a head's chunks, in f64 as on the CPU
 //   keydiff     each key against its head's anchor
-// kvdiff is the same over keys turned back, times norms of V.
+// kvdiff is the same over keys without their RoPE, times norms of V.
 #include "kernels/score/keys/key_scores_cuda.h"
 
 #include <cmath>
@@ -37,8 +37,8 @@ struct KeydiffTask {
   float* out;
 };
 
-// Loads the key of `token`, which is row `row`, as it was before RoPE turned it; zeros past the
-// last token. An element's partner is elsewhere in the row, which is in cache by then.
+// Loads the key of `token`, which is row `row`, and undoes its RoPE; zeros after the last token.
+// The other element of a pair is elsewhere in the row, which is in cache by then.
 template <int kEach, int kUnits>
 __device__ void load_key(const KeydiffTask& task, std::uint64_t row, std::uint32_t token,
                          RowPart<kEach, kUnits>& part) {

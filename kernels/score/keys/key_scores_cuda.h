@@ -27,10 +27,10 @@ std::size_t keydiff_workspace_bytes(const HeadRowsDevice& keys);
 // -cos(k, mean of unit keys)
 Status launch_keydiff(const HeadRowsDevice& keys, void* workspace, float* out, Stream& stream);
 
-// The angles by which RoPE has turned the pairs of a key (rope.h): a token's turn is its block's
-// turn followed by its step's turn within the block. Device pointers.
+// The rotations ("turns") of a key's pairs by RoPE (rope.h): a token's rotation is that of its
+// block followed by that of its step within the block. Device pointers.
 struct TurnsDevice {
-  std::uint32_t pairs = 0;  // pairs of a key that are turned
+  std::uint32_t pairs = 0;  // the pairs of a key that RoPE rotates
   std::uint32_t block_tokens = 1;
   const float* blocks =
       nullptr;  // [blocks, 2 * pairs], cosines then sines, of a block's first token
@@ -39,7 +39,7 @@ struct TurnsDevice {
 
 // The workspace of keydiff, and one f32 per token and head.
 std::size_t kvdiff_workspace_bytes(const HeadRowsDevice& keys);
-// (1 - cos(k, mean of unit keys)), keys turned back, x ||v|| / the head's mean ||v||
+// (1 - cos(k, mean of unit keys)) x ||v|| / the head's mean ||v||, for keys without their RoPE
 Status launch_kvdiff(const HeadRowsDevice& keys, const HeadRowsDevice& values,
                      const TurnsDevice& turns, void* workspace, float* out, Stream& stream);
 

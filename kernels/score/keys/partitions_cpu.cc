@@ -18,8 +18,8 @@
 namespace precis::kernels {
 namespace {
 
-// Tokens of one work item: about a quarter of a head, within these bounds. Each item must first
-// find the ranges of a partition of another item.
+// Tokens of one work item: about a quarter of a head, within these bounds. Not fewer, because each
+// item must first find the ranges of a partition that belongs to another item.
 constexpr std::size_t kRunTokensMin = 1024, kRunTokensMax = 8192;
 
 // Maps the bits of an element so that integer comparison orders them as values. The map is its own
@@ -34,8 +34,8 @@ struct ChannelRanges {
   float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
 };
 
-// The lowest and highest value of each channel so far, by integer arithmetic alone: twice the lanes
-// for 16-bit elements, and nothing to widen.
+// The lowest and highest value of each channel so far, by integer arithmetic alone: 16-bit elements
+// use twice as many lanes and need not be widened.
 template <Dtype dtype>
 class Extremes {
  public:
@@ -130,8 +130,8 @@ PRECIS_INLINE void add_distances(const std::byte* row, std::size_t dim, const Ch
 
 // spreads[whole blocks of rows] = each row's unbiased standard deviation over its channels,
 // normalised by `ranges`; 0 for a single channel; undefined past the last row. If `chained`,
-// `ranges` then become those of these rows: when each partition is normalised by the next one, a
-// walk from the last partition to the first reads each row once.
+// `ranges` are then set to those of these rows: if each partition is normalised by the next
+// partition, a walk from the last partition to the first reads each row once.
 template <Dtype dtype, bool chained>
 struct FindSpreads {
   ChannelRanges& ranges;

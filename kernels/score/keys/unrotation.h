@@ -1,4 +1,4 @@
-// Undoes RoPE: recovers a key as it was before RoPE turned it by its position.
+// Undoes RoPE: recovers keys as they were before RoPE rotated them by their positions.
 #pragma once
 
 #include <cmath>
@@ -11,8 +11,9 @@
 
 namespace precis::kernels {
 
-// Transformers' rotate_half: pair c is elements c and c + pairs of a key, and position p has turned
-// the pair by p * frequencies[c] radians. Channels behind the pairs are not turned.
+// As Transformers' rotate_half: pair c is elements c and c + pairs of a key, and at position p RoPE
+// has rotated the pair by p * frequencies[c] radians. Channels after the pairs are not rotated. A
+// "turn" is such a rotation.
 //
 // A token's turn is its block's turn followed by its step's turn within the block, so sums and
 // products over the tokens of a block need the block's turn only once. A turn is cos [width], then
@@ -21,8 +22,9 @@ class Unrotation {
  public:
   static constexpr std::size_t kBlockTokens = 64;
 
-  // For tokens [0, num_tokens). Each turn is the previous one times a fixed factor, in double; the
-  // error at a million tokens is still far below f32's. At most dim / 16 bytes a token.
+  // For tokens [0, num_tokens). Each turn is the previous turn times a fixed factor, in double; at
+  // a million tokens the error is still far below that of f32. Takes at most dim / 16 bytes per
+  // token.
   Unrotation(std::span<const double> frequencies, std::size_t num_tokens, Dtype dtype)
       : pairs_(frequencies.size()), width_(whole_channels(pairs_)) {
     if (pairs_ == 0) return;
@@ -58,7 +60,7 @@ class Unrotation {
   std::vector<float> steps_, blocks_;
 };
 
-// Turn pairs of first and second elements by an angle, forward or back.
+// Rotate pairs of first and second elements by an angle, forward or back.
 PRECIS_INLINE void turn_lanes(Lanes& first, Lanes& second, Lanes cosine, Lanes sine) {
   const Lanes x = first * cosine - second * sine;
   second = second * cosine + first * sine;

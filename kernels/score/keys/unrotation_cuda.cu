@@ -1,4 +1,4 @@
-// Tables of turns on CUDA: one thread per pair of a turn.
+// Computes the tables of turns on CUDA, with one thread per pair and turn.
 #include "kernels/score/keys/unrotation_cuda.h"
 
 #include <cmath>

@@ -11,12 +11,13 @@ namespace precis::kernels {
 namespace {
 
 constexpr std::uint32_t kChunkTokens = 256;  // one work item; its values are held as f32
-// l1_exact with tile registers: the values of one work item, as many as stay in the second-level
-// cache, because W_O is packed once for each item. Together with the columns below, they are a
-// thread's scratch.
+// l1_exact with tile registers: the bytes of values of one work item. As many as stay in the
+// second-level cache, because W_O is packed again for each item. Together with the columns below,
+// they are a thread's scratch memory.
 constexpr std::size_t kTileChunkBytes = std::size_t{1} << 20;
-// Columns of W_O packed at once; its rows lie far apart, each in a page of its own. kHotColumns of
-// them are used at once, as many as stay in the first-level cache: 16 KiB at a head_dim of 128.
+// Columns of W_O that are packed at once: many, because its rows lie far apart, each in another
+// page. kHotColumns of them are used at once, as many as stay in the first-level cache: 16 KiB at a
+// head_dim of 128.
 constexpr std::size_t kPackedColumns = 512;
 constexpr std::size_t kHotColumns = 64;
 static_assert(kPackedColumns % kHotColumns == 0 && kHotColumns % amx::kBlock == 0);
@@ -35,8 +36,8 @@ struct NormTask {
   float* norms;                       // output, [count]
 };
 
-// tile[c * kTileTokens + i] = weights[c][first + i]: columns of W_O take the place that tokens have
-// elsewhere.
+// tile[c * kTileTokens + i] = weights[c][first + i]: columns of W_O are used like tokens in
+// load_tile().
 PRECIS_INLINE void load_weights(const NormTask& task, const std::byte* weights, std::size_t first,
                                 float* tile) {
   const std::size_t count = std::min(kTileTokens, task.width - first);

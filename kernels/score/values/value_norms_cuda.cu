@@ -1,7 +1,7 @@
 // Value norms and forms on CUDA: products of rows with W_O, its Gram matrix or a covariance,
-// reduced while they are in registers, so that no array as wide as a product is ever in memory. A
-// block of threads holds the rows of some tokens, "values" here, and passes over the matrix of each
-// query head in tiles.
+// reduced while they are in registers, so that the products are never in memory. A block of threads
+// holds the rows of some tokens, called "values" here, and multiplies them with the matrix of each
+// query head, tile by tile.
 #include "kernels/score/values/value_norms_cuda.h"
 
 #include <cmath>

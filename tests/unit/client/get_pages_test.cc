@@ -99,7 +99,7 @@ TEST_CASE("a head that kept more rows than its pages hold says which", "[client]
   const Status status = prefix.wait();
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK(status.message() ==
-        "pages: layer 1, head 1 kept 400 rows, there is room for 24 pages of 16");
+        "pages: layer 1, head 1 kept 400 rows, there is room for 24 pages of 16 rows");
   CHECK(prefix.wait_layer(2).ok());
 }
 
@@ -121,7 +121,7 @@ TEST_CASE("pages for a get that do not fit are refused by name", "[client]") {
   CHECK_THAT(refused([](auto& own) { own.table[7] = kPages; }),
              StartsWith("pages: table[7] is 400, there are 400 pages"));
   CHECK_THAT(refused([](auto& own) { own.starts.pop_back(); }),
-             StartsWith("pages: has 6 starts, must be 7"));
+             StartsWith("pages: has 6 starts, must have 7"));
   CHECK_THAT(refused([](auto& own) { own.starts[2] = 0; }),
              StartsWith("pages: starts[2] is 0, less than the one before"));
   CHECK_THAT(refused([](auto& own) { ++own.starts.back(); }),

@@ -107,7 +107,7 @@ TEST_CASE("a get of a counted match asks for its counts and for exactly their me
   const auto refused = plan_get(match, Budget::entries(10)).status();
   CHECK(refused.code() == StatusCode::kInvalidArgument);
   CHECK(refused.message() ==
-        "the match was made at keep 25 entries and align 1: get it without one");
+        "the match was made at keep 25 entries and align 1: get it without a budget");
 }
 
 TEST_CASE("a get of some heads asks for their counts, and for no more than they can hold",

@@ -97,21 +97,22 @@ TEST_CASE("pages that aren't what they are said to be are refused by name", "[cl
   CHECK_THAT(refused([](auto& p) { p.page_rows = 0; }), Contains("pages of 0 rows"));
   CHECK_THAT(refused([](auto& p) { p.page_rows = 3; }),
              Contains("of keys have 3 rows, pages of values 4"));
-  CHECK_THAT(refused([](auto& p) { p.page_rows = 5; }), Contains("so a page reaches over more"));
-  CHECK_THAT(refused([](auto& p) { p.page_stride_bytes = 127; }), Contains("reaches over more"));
+  CHECK_THAT(refused([](auto& p) { p.page_rows = 5; }), Contains("so a page is longer than"));
+  CHECK_THAT(refused([](auto& p) { p.page_stride_bytes = 127; }),
+             Contains("a page is longer than"));
   CHECK_THAT(refused([](auto& p) { p.row_stride_bytes = 28; }), Contains("they overlap"));
   CHECK_THAT(refused([](auto& p) { p.row_stride_bytes = 0; }), Contains("they overlap"));
   CHECK_THAT(refused([](auto& p) { p.dim_stride_bytes = 0; }), Contains("they overlap"));
   CHECK_THAT(refused([](auto& p) { p.dim_stride_bytes = 12; }), Contains("they overlap"));
   // Products that would overflow.
   CHECK_THAT(refused([](auto& p) { p.row_stride_bytes = ~std::uint64_t{0} / 2; }),
-             Contains("reaches over more"));
+             Contains("a page is longer than"));
   CHECK_THAT(refused([](auto& p) { p.dim_stride_bytes = ~std::uint64_t{0}; }),
-             Contains("reaches over more"));
+             Contains("a page is longer than"));
   CHECK_THAT(refused([](auto& p) { p.page_stride_bytes = std::uint64_t{1} << 61; }),
-             Contains("no memory is so large"));
+             Contains("more than any memory has"));
   CHECK_THAT(refused([](auto& p) { p.num_pages = ~std::uint64_t{0}; }),
-             Contains("no memory is so large"));
+             Contains("more than any memory has"));
 
   PagedRows fewer = memory.rows;
   fewer.num_pages = 5;

@@ -135,7 +135,7 @@ TEST_CASE_METHOD(PagesFixture, "a wrong push out of pages is refused here, by na
   };
   using Catch::Matchers::StartsWith;
   CHECK_THAT(refused([&](auto& p) { p.keys = HeadsView::packed(keys.memory.data(), 2, 8, 8, {}); }),
-             StartsWith("layer 1: pages: keys and values are in pages, or else views"));
+             StartsWith("layer 1: pages: give keys and values in pages or as views"));
   CHECK_THAT(refused([](auto& p) { p.pages->keys.head_dim = 7; }),
              StartsWith("layer 1: pages.keys: head_dim 7"));
   CHECK_THAT(refused([](auto& p) { p.pages->num_heads = 3; }),
@@ -153,7 +153,7 @@ TEST_CASE_METHOD(PagesFixture, "a wrong push out of pages is refused here, by na
   CHECK_THAT(refused([](auto& p) { p.pages->first_row = UINT32_MAX; }),
              StartsWith("layer 1: pages: rows [4294967295, 4294967303)"));
   CHECK_THAT(refused([](auto& p) { p.pages->num_tokens = kNew + 1; }),
-             StartsWith("layer 1: keys of 9 tokens from token 0"));
+             StartsWith("layer 1: keys are of 9 tokens from token 0"));
   CHECK_THAT(refused([](auto& p) { p.head_begin = 1; }),
              StartsWith("layer 1: keys are [2, 8, 8] from head 1"));
   CHECK_THAT(refused([](auto& p) { p.pages->values.space = MemorySpace::kDevice; }),

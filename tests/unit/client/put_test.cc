@@ -166,15 +166,15 @@ TEST_CASE_METHOD(PutFixture, "a wrong push is refused here, naming what is wrong
   }
   SECTION("too many tokens") {
     push.keys = push.values = heads(spec.num_kv_heads, kNew + 1);
-    said = "keys of 9 tokens from token 0";
+    said = "keys are of 9 tokens from token 0";
   }
   SECTION("no tokens") {
     push.keys.num_tokens = push.values.num_tokens = 0;
-    said = "keys of 0 tokens";
+    said = "keys are of 0 tokens";
   }
   SECTION("tokens past the last") {
     push.token_begin = 1;
-    said = "keys of 8 tokens from token 1";
+    said = "keys are of 8 tokens from token 1";
   }
   SECTION("heads of queries") {
     push.queries = heads(spec.num_kv_heads, 2);

@@ -282,7 +282,8 @@ TEST_CASE("layers of two puts are not mixed in one get", "[client]") {
   }
   for (const Status& status : {prefix.wait_layer(1), prefix.wait()}) {
     CHECK(status.code() == StatusCode::kUnavailable);
-    CHECK_THAT(status.message(), Catch::EndsWith("put anew while it was read: look it up again"));
+    CHECK_THAT(status.message(),
+               Catch::EndsWith("put again while it was being read: look the match up again"));
   }
   CHECK(prefix.wait_layer(0).ok());
   CHECK(prefix.head(0, 0).positions.size() == before[0].entries[0][0].size());

@@ -1,7 +1,7 @@
 """Precis for SGLang: requests decode over a compressed prefix.
 
-It depends on names of SGLang 0.5.23, the wheel on PyPI, which names no commit. No engine has run
-with it: README.md says what was tried without a GPU, and how.
+It depends on names in SGLang 0.5.23, as in the wheel on PyPI, which names no commit. No engine has
+run with it. README.md says what was tried without a GPU, and how.
 
 SGLang calls register() in every process, by the entry point group ``sglang.srt.plugins``. These
 flags turn it on::
@@ -10,9 +10,9 @@ flags turn it on::
         --radix-cache-backend precis --attention-backend precis \\
         --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled
 
-SGLang's pool keeps K and V of a layer as [slots, H, D]. Viewed as [slots * H, 1, D] it is the cache
-of a model with one KV head, and R requests of H heads are R * H sequences for the stock kernel,
-each with its own table and length.
+SGLang's pool keeps K and V of a layer as [slots, H, D]. Viewed as [slots * H, 1, D], this is the
+cache of a model with one KV head, and R requests of H heads are R * H sequences for SGLang's
+kernels, each with its own table and length.
 
 - plan.py: the slots and places of a prefix, and the tables of a step. Only arithmetic.
 - attention.py: the attention backend, over SGLang's Triton backend or its plain PyTorch one.
@@ -26,7 +26,7 @@ NAME = "precis"
 
 
 def register() -> None:
-    """Registers the radix cache and the attention backend by their name, once per process."""
+    """Registers the radix cache and the attention backend by their names, once per process."""
     from sglang.srt.arg_groups.choices import add_attention_backend_choices
     from sglang.srt.layers.attention.attention_registry import (
         ATTENTION_BACKENDS,

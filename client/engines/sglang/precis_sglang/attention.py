@@ -1,8 +1,8 @@
-"""The attention backend: each KV head of each request is a sequence of its own.
+"""The attention backend: each KV head of each request is a separate sequence.
 
-It is one of SGLang's backends with another forward pass for steps that have a ragged prefix; other
-steps are unchanged. Over Triton it passes the tables to SGLang's own kernels, which take places and
-starts directly. Over plain PyTorch it attends sequence by sequence: slow and simple, a reference.
+It is one of SGLang's backends with another forward pass for steps with a ragged prefix; other steps
+are unchanged. Over Triton it passes the tables to SGLang's own kernels, which take places and
+starts. Over plain PyTorch it attends sequence by sequence, which is slow but simple: a reference.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ragged:
     """A mixin for SGLang's backends: attends over ragged prefixes in steps that have any.
 
     Attributes:
-        standing: the prefix of each request, by request id. The cache sets it.
+        standing: the prefix of each request that has one, by request id. The cache sets it.
     """
 
     standing: Mapping[str, Layout] = {}
@@ -64,7 +64,7 @@ class Ragged:
         raise NotImplementedError
 
     def init_forward_metadata(self, forward_batch: Any) -> None:
-        """As the stock backend's; also computes what all layers of the step share."""
+        """As SGLang's; also computes the data that all layers of the step share."""
         super().init_forward_metadata(forward_batch)
         self.step = None
         layouts = [self.standing.get(rid) for rid in forward_batch.rids or ()]
@@ -130,9 +130,12 @@ def _refuse(layer: Any, k: Any, more: dict[str, Any]) -> None:
     refused = [
         (layer.sliding_window_size > -1, "sliding windows"),
         (layer.logit_cap > 0, "capped logits"),
-        (layer.is_cross_attention or layer.attn_type.value != "decoder", "layers but causal ones"),
+        (
+            layer.is_cross_attention or layer.attn_type.value != "decoder",
+            "attention that is not causal",
+        ),
         (layer.v_head_dim != layer.head_dim, "values of another width than keys"),
-        (k is None, "layers that share another's K and V"),
+        (k is None, "layers that use another layer's K and V"),
         (any(value is not None for value in more.values()), f"{', '.join(more)}"),
     ]
     for is_so, what in refused:
@@ -161,7 +164,7 @@ class OverTriton(Ragged):
         ragged, queries, _ = self.step
         decodes = batch.forward_mode.is_decode()
         index = layer.layer_id - self.token_to_kv_pool.start_layer
-        # In a prefill the kernel takes new tokens from k and v, so the table ends before them.
+        # In a prefill the kernel reads new tokens from k and v, so the table ends before them.
         table = ragged.table(index, batch.seq_lens if decodes else batch.extend_prefix_lens)
         out = torch.empty_like(q)
         if decodes:
@@ -193,15 +196,15 @@ def make_backend(runner: Any) -> Any:
     from sglang.srt.model_executor.cuda_graph_config import cuda_graph_fully_disabled
 
     if runner.use_mla_backend:
-        raise ValueError("precis does not support MLA, which keeps no K and V of heads")
+        raise ValueError("precis does not support MLA, which has no K and V of heads")
     if runner.device == "cpu":
         from sglang.srt.layers.attention.torch_native_backend import TorchNativeAttnBackend
 
         return type("PrecisTorchBackend", (OverTorch, TorchNativeAttnBackend), {})(runner)
     if not cuda_graph_fully_disabled():
         raise ValueError(
-            "precis makes tables for each step, which no CUDA graph has: start the engine with "
-            "--cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled"
+            "precis makes new tables for each step, which CUDA graphs do not allow: start the "
+            "engine with --cuda-graph-backend-decode disabled --cuda-graph-backend-prefill disabled"
         )
     from sglang.srt.layers.attention.triton_backend import TritonAttnBackend
 

@@ -1,10 +1,10 @@
 """The radix cache: SGLang's, extended by stored prefixes.
 
-A prefix of n tokens that takes s slots is a node of its own outside the tree. A request on it has
+A prefix of n tokens that takes s slots is a node outside the tree. A request over the prefix has
 the row [its s slots][slot 0, n - s times][new tokens], so that positions and token ids continue as
-if the prefix were whole. The prefix arrives by SGLang's path for host memory: match_prefix()
+if the prefix were whole. SGLang handles the prefix like tokens in host memory: match_prefix()
 promises the tokens, and init_load_back() is called again until they have arrived. KV that is
-computed over such a prefix never enters the tree, where others would take it for exact.
+computed over such a prefix never enters the tree, where other requests would use it as exact KV.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Prefix:
     """A stored prefix that holds slots of the pool.
 
     Attributes:
-        rows: the rows being fetched; ready: they are in the slots.
+        rows: the fetched rows; ready: whether they are in the slots.
         lock_ref: the number of requests on it; used: the time of its last use.
     """
 
@@ -64,7 +64,7 @@ class Prefix:
 
     @property
     def free(self) -> bool:
-        """No request uses it and no fetch writes into it, so that it can be evicted."""
+        """Whether it can be evicted: no request uses it, and its fetch has ended."""
         return self.lock_ref == 0 and self.rows.done()
 
 
@@ -81,7 +81,7 @@ class Asked:
 
 
 class PrecisCache(RadixCache):
-    """Made by make_cache(). Its calls come from the scheduler's thread; none of them waits.
+    """Made by make_cache(). The scheduler's thread calls it; no call waits for the service.
 
     Attributes:
         standing: the layout of each request's prefix, by request id, for the attention backend.
@@ -97,7 +97,7 @@ class PrecisCache(RadixCache):
         super().__init__(params)
 
     def reset(self) -> None:
-        """Forgets everything; the caller clears the pool."""
+        """Drops everything; the caller clears the pool."""
         super().reset()
         for known in (self.prefixes, self.asked, self.unfetched, self.standing):
             known.clear()
@@ -105,7 +105,7 @@ class PrecisCache(RadixCache):
     # ---- matches --------------------------------------------------------------------------------
 
     def match_prefix(self, params: Any) -> Any:
-        """The tree's match, or a longer stored prefix, resident or promised as a host hit."""
+        """The tree's match or a longer stored prefix, in slots or promised as a host hit."""
         exact, req = super().match_prefix(params), params.req
         if req is None or self.disable:
             return exact
@@ -115,7 +115,8 @@ class PrecisCache(RadixCache):
         if not asked.found.done():
             waits = time.monotonic() - asked.since < self.service.settings.lookup_timeout
             if waits and exact.device_prefix_len < len(params.key):
-                # A promise of one token, which init_load_back() does not fulfil yet.
+                # Promises one token, so that SGLang calls init_load_back() until the lookup has
+                # ended.
                 return exact._replace(host_hit_length=1, best_match_node=asked)
             return exact
         match = asked.match
@@ -143,13 +144,13 @@ class PrecisCache(RadixCache):
             return None
         if wish.off:
             return None
-        # Token ids do not identify such prompts' content, and beams share rows among themselves.
+        # Token ids do not identify the content of such prompts, and beams share rows.
         opaque = (req.multimodal_inputs, req.input_embeds, req.positional_embed_overrides)
         apart = (req.extra_key, req.cache_salt, req.lora_id, req.beam_group)
         if any(one is not None for one in opaque + apart):
             return None
         if req.rid not in self.asked:
-            # The last token has to be computed.
+            # The last token must be computed.
             path = np.asarray([*req.origin_input_ids, *req.output_ids][:-1], np.int64)
             if len(path) < self.service.settings.min_tokens:
                 return None
@@ -191,7 +192,7 @@ class PrecisCache(RadixCache):
         return match.matched_tokens, prefix
 
     def _place(self, layout: Layout, rows: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        """Copies [heads, most, dim] of each layer into the pool, after pending writes there."""
+        """Copies rows [heads, most, dim] of each layer into the pool, after its pending writes."""
         pool = self.token_to_kv_pool_allocator.get_kvcache()
         if self.forward_stream is not None:
             torch.cuda.current_stream().wait_stream(self.forward_stream)
@@ -206,16 +207,16 @@ class PrecisCache(RadixCache):
     # ---- the slots of requests ------------------------------------------------------------------
 
     def checkpoint(self, req: Any, *, up_to: int, **more: Any) -> None:
-        """As the tree's, except for requests on a stored prefix: nothing enters the tree."""
+        """As SGLang's, but KV of requests over a stored prefix does not enter the tree."""
         if not isinstance(req.last_node, Prefix):
             super().checkpoint(req, up_to=up_to, **more)
 
     def path_device_indices(self, node: Any) -> torch.Tensor:
-        """The row that a request on this node begins with."""
+        """The beginning of the row of a request on this node."""
         return node.layout.row() if isinstance(node, Prefix) else super().path_device_indices(node)
 
     def resolve_node_handle(self, node_handle: Any) -> Any:
-        """The tree's node, by which waiting requests are sorted; a prefix counts as the root."""
+        """The node of the tree by which waiting requests are sorted; for a prefix the root."""
         return self.root_node if isinstance(node_handle, Prefix) else node_handle
 
     def inc_lock_ref(self, node: Any) -> Any:
@@ -231,7 +232,7 @@ class PrecisCache(RadixCache):
         return DecLockRefResult(delta=len(node.layout.slots) if node.lock_ref == 0 else 0)
 
     def on_release(self, req: Any, *, checkpointed: bool) -> None:
-        """The request no longer holds slots: it ended, or went back to the waiting queue."""
+        """The request has released its slots: it ended, or went back to the waiting queue."""
         super().on_release(req, checkpointed=checkpointed)
         self._forget(req.rid)
 
@@ -246,11 +247,11 @@ class PrecisCache(RadixCache):
     # ---- room -----------------------------------------------------------------------------------
 
     def evictable_size(self) -> int:
-        """Slots: the tree's, and those of unused prefixes."""
+        """The slots of the tree that can be evicted, and those of unused prefixes."""
         return super().evictable_size() + self._slots(free=True)
 
     def protected_size(self) -> int:
-        """Slots: the tree's, and those of prefixes in use or being fetched."""
+        """The protected slots of the tree, and those of prefixes in use or being fetched."""
         return super().protected_size() + self._slots(free=False)
 
     def total_size(self) -> int:
@@ -260,7 +261,7 @@ class PrecisCache(RadixCache):
         return sum(len(p.layout.slots) for p in self.prefixes.values() if p.free == free)
 
     def evict(self, params: Any) -> Any:
-        """Drops prefixes that are older than all leaves of the tree, then leaves, then prefixes."""
+        """Evicts prefixes older than all leaves of the tree, then leaves, then other prefixes."""
         if self.disable:
             return EvictResult()
         oldest = min((leaf.last_access_time for leaf in self.evictable_leaves), default=math.inf)
@@ -298,8 +299,8 @@ def make_cache(context: Any) -> PrecisCache:
     pool = params.token_to_kv_pool_allocator.get_kvcache()
     refused = [
         (not isinstance(runner.attn_backend, Ragged), "another --attention-backend than precis"),
-        (runner.decode_attn_backend is not None, "an attention backend of its own for decoding"),
-        (get_disagg().disaggregation_mode != "null", "prefill and decode in servers of their own"),
+        (runner.decode_attn_backend is not None, "a separate attention backend for decoding"),
+        (get_disagg().disaggregation_mode != "null", "separate servers for prefill and decode"),
         # Each rank would decide by itself which prefix a request uses; they would have to agree.
         (context.tp_size > 1 or params.pp_size > 1, "tensor and pipeline parallelism"),
         (context.is_hybrid_swa or context.is_hybrid_ssm, "layers of several kinds"),

@@ -26,8 +26,9 @@ class Layout:
 
     Attributes:
         tokens: length of the original sequence.
-        counts: int64 [layers, heads], entries that each head keeps; on the CPU.
-        spans: int64 [2, layers, heads], the same, and the index in `places` of each head's first.
+        counts: int64 [layers, heads], the entries that each head keeps; on the CPU.
+        spans: int64 [2, layers, heads], the counts, and the index in `places` of each head's first
+            place.
         places: int64 [slots * heads], indices into [slots of the pool * heads, 1, dim].
         slots: int64 [slots], numbered as in the pool.
     """
@@ -61,12 +62,13 @@ class Layout:
         return cls(tokens, counts, spans, places.flatten(), slots)
 
     def of_layer(self, layer: int) -> torch.Tensor:
-        """int64 [entries of the layer]: their places, head after head."""
+        """The places of a layer's entries, head after head, int64 [entries of the layer]."""
         return self.places[: int(self.counts[layer].sum())]
 
     def row(self) -> torch.Tensor:
-        """int64 [tokens]: the prefix's part of a request's row: its slots, then the pool's unused
-        slot 0. Only slots of new tokens are read from the row."""
+        """The prefix's part of a request's row, int64 [tokens]: its slots, then the pool's unused
+        slot 0. Only slots of new tokens are read from the row.
+        """
         row = torch.zeros(self.tokens, dtype=torch.int64, device=self.slots.device)
         row[: len(self.slots)] = self.slots
         return row
@@ -87,13 +89,14 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The requests of one step, with prefixes or without. Made by `of`.
+    """The requests of one step, with or without prefixes. Made by `of`.
 
     Attributes:
         row_pool: integers [rows, width], slots of each row's tokens; rows: int64 [R], the row of
             each request.
-        skip: int64 [R], tokens of each request's prefix, 0 if it has none.
-        spans: int64 [2, layers, R, H], as a layout's, into `places` of all prefixes.
+        skip: int64 [R], the tokens of each request's prefix, 0 if it has none.
+        spans: int64 [2, layers, R, H], as in a layout; indices into `places`, the places of all
+            prefixes.
     """
 
     row_pool: torch.Tensor
@@ -130,7 +133,8 @@ class Batch:
         """The cache of a layer up to `totals` tokens of each request.
 
         Args:
-            totals: integers [R], at least `skip`: tokens of the prefix and new ones after it.
+            totals: integers [R], at least `skip`: the tokens of the prefix and the new tokens after
+                it.
         """
         far, begins = self.spans[:, layer]
         heads = far.shape[1]

@@ -35,7 +35,7 @@ class Service(engines.Service):
     """One engine's connection. For some seconds after a failure, lookups are misses.
 
     Attributes:
-        heads, dim, dtype: of the K and V that fetch() returns; a PyTorch dtype.
+        heads, dim, dtype: of the K and V that fetch() returns; dtype is PyTorch's.
     """
 
     def __init__(self, settings: Settings, spec: precis.ModelSpec) -> None:
@@ -57,7 +57,7 @@ class Service(engines.Service):
         return self._lookups.submit(self._call, ask)
 
     def fetch(self, match: precis.Match) -> Future[list[tuple[torch.Tensor, torch.Tensor]] | None]:
-        """Fetches K and V of each layer, [heads, most entries of a head, dim]; None: it failed."""
+        """Fetches K and V of each layer, [heads, most entries of a head, dim]; None on an error."""
 
         def load() -> list[Any]:
             rows = []

@@ -182,7 +182,7 @@ def test_a_step_without_a_prefix_is_the_stock_backends(decodes: bool) -> None:
     [
         ({"sliding_window_size": 128}, "sliding windows"),
         ({"logit_cap": 30.0}, "capped logits"),
-        ({"is_cross_attention": True}, "layers but causal ones"),
+        ({"is_cross_attention": True}, "attention that is not causal"),
         ({"v_head_dim": 8}, "values of another width"),
     ],
 )

@@ -437,10 +437,10 @@ def test_settings_are_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"PRECIS_{name}", text)
     assert Settings.read() == Settings(keep="0.3", min_tokens=64, tenant="t")
     monkeypatch.setenv("PRECIS_LOAD_TIMEOUT", "soon")
-    with pytest.raises(ValueError, match="PRECIS_LOAD_TIMEOUT is 'soon', needs a number"):
+    with pytest.raises(ValueError, match="PRECIS_LOAD_TIMEOUT is 'soon', must be a number"):
         Settings.read()
     monkeypatch.setenv("PRECIS_LOAD_TIMEOUT", "-1")
-    with pytest.raises(ValueError, match=r"PRECIS_LOAD_TIMEOUT is -1\.0, needs a number"):
+    with pytest.raises(ValueError, match=r"PRECIS_LOAD_TIMEOUT is -1\.0, must be a number"):
         Settings.read()
 
 
@@ -571,7 +571,7 @@ def test_the_cache_tells_the_attention_backend_who_stands_on_what(
     ("more", "what"),
     [
         ({"attn_backend": object()}, "another --attention-backend"),
-        ({"decode_attn_backend": object()}, "an attention backend of its own"),
+        ({"decode_attn_backend": object()}, "a separate attention backend"),
         ({"tp_size": 2}, "tensor and pipeline parallelism"),
         ({"pp_size": 2}, "tensor and pipeline parallelism"),
         ({"is_hybrid_swa": True}, "layers of several kinds"),
@@ -591,5 +591,5 @@ def test_engines_of_other_kinds_are_refused(
 
 def test_a_server_that_only_decodes_is_refused(engine: Engine, mode: SimpleNamespace) -> None:
     mode.disaggregation_mode = "decode"
-    with pytest.raises(ValueError, match="prefill and decode in servers of their own"):
+    with pytest.raises(ValueError, match="separate servers for prefill and decode"):
         make_cache(context(engine))

@@ -1,12 +1,12 @@
-"""A router for a prefill and a decode instance: one reads prompts, the other answers them.
+"""A router for two instances: the prefill instance reads prompts, the decode instance answers.
 
     python router.py --prefill http://127.0.0.1:8100 --decode http://127.0.0.1:8200 --port 8000
 
 A request to /v1/completions or /v1/chat/completions goes first to the prefill instance, for one
 token, so that the prompt is stored; then it goes unchanged to the decode instance. Short prompts go
 only to the decode instance. If the prefill instance fails, the decode instance computes the prompt.
-Of OpenAI's API, vLLM passes a connector only kv_transfer_params: the router sets the session in
-them from the request's metadata.session, or else from its user.
+vLLM passes only the request's kv_transfer_params to a connector, so the router sets the session
+there, from the request's metadata.session or else from its user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def make(prefill: str, decode: str) -> FastAPI:
     async def read(path: str, body: dict[str, Any]) -> None:
         """Makes the prefill instance compute and store the prompt."""
         params = {**params_of(body), "store": True}
-        params.pop("session", None)  # the decode instance has the answer
+        params.pop("session", None)  # the decode instance stores the turn, with its answer
         first = {**body, "max_tokens": 1, "stream": False, "kv_transfer_params": params}
         first.pop("stream_options", None)
         first.pop("max_completion_tokens", None)
@@ -59,7 +59,7 @@ def make(prefill: str, decode: str) -> FastAPI:
             prompt = body.get("prompt") or body.get("messages") or ""
             params = params_of(body)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            message = f"the body is no request of OpenAI's API: {error}"
+            message = f"the body is not a request of OpenAI's API: {error}"
             return JSONResponse({"error": {"message": message}}, 400)
         if len(str(prompt)) > SHORT:
             await read(path, body)

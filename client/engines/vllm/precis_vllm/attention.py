@@ -1,8 +1,9 @@
-"""Attention over ragged prefixes, for any backend: each KV head is a sequence of its own.
+"""Attention over ragged prefixes, for any backend: each KV head is a separate sequence.
 
 Viewed as pages of one head, the cache is that of a model with one KV head, and R requests of H
 heads are R*H sequences over it, each with its own pages and length. So a backend's own code
-attends, as for such a model; attention_cpu.py and attention_gpu.py have the differences.
+computes the attention, as for such a model. attention_cpu.py and attention_gpu.py have the
+differences between backends.
 
 Nothing here waits for a device: tensors are computed on their device, sizes on the host.
 """
@@ -33,8 +34,8 @@ class RaggedBackend:
     """A mixin for vLLM's backends: with the connector, it also attends over ragged prefixes."""
 
     impl: type[RaggedImpl]  # calls the kernels
-    # Whether the engine whose layers were made last has the connector; vLLM asks for their specs
-    # next, without a configuration.
+    # Whether the engine whose layers were made last has the connector. vLLM asks for the specs of
+    # these layers next, and passes no configuration.
     connected = False
 
     @classmethod
@@ -44,7 +45,7 @@ class RaggedBackend:
 
     @classmethod
     def customize_spec(cls, spec: Any) -> Any:
-        """Puts layers of full attention under the manager of ragged prefixes."""
+        """Gives layers of full attention the spec of RaggedManager."""
         spec = super().customize_spec(spec)
         if not cls.connected or type(spec) is not FullAttentionSpec:
             return spec
@@ -55,14 +56,14 @@ class RaggedBackend:
 
 @dataclass
 class Prefixes:
-    """The P prefixes of a step's requests, on the device, and an empty one.
+    """The P prefixes of a step's requests, on the device, and last an empty prefix.
 
     Attributes:
         first: [P] the first block of each.
-        skip: [P + 1] the number of blocks that its tokens would fill.
+        skip: [P + 1] the number of blocks that all its tokens would fill.
         pages: [layers, P + 1, heads] the number of pages of each head.
-        tables: [layers, P + 1, heads, most pages of a head] these pages, from the layer's first
-            page.
+        tables: [layers, P + 1, heads, most pages of a head] these pages, counted from the layer's
+            first page.
     """
 
     first: torch.Tensor
@@ -87,10 +88,11 @@ class HeadBatch:
 
     Attributes:
         order: rows of the queries, viewed as [tokens * H, group, dim], in the order of sequences;
-            None if they are already in it (one query token each).
+            None if the rows are already in that order (one query token per request).
         starts: [R*H + 1] the index of each sequence's first query.
-        tables: [layers, R*H, width] its pages.
-        lengths: [layers, R*H] its length: entries of its prefix, and the tokens after it.
+        tables: [layers, R*H, width] the pages of each sequence.
+        lengths: [layers, R*H] the length of each sequence: the entries of its prefix and the tokens
+            after it.
     """
 
     order: torch.Tensor | None
@@ -111,7 +113,8 @@ class HeadBatch:
         skip, counts = prefixes.skip[which], prefixes.pages[:, which]  # [R], [layers, R, H]
         far = prefixes.tables[:, which]  # [layers, R, H, pages]
         near = (totals + size - 1) // size - skip  # [R] blocks after the prefix
-        # Exact if it can be read without waiting; a bound only makes the tables wider.
+        # The exact maximum if it can be read without waiting, else a bound, which only makes the
+        # tables wider.
         columns = int(near.max()) if near.is_cpu else -(-metadata.max_seq_len // size)
         column = arange(max(1, columns))
         source = (skip[:, None] + column).clamp(max=rows.shape[1] - 1)
@@ -144,7 +147,7 @@ class HeadBatch:
 
 
 class RaggedImpl:
-    """A mixin for callers of a backend's kernels: attends head by head if a request needs it."""
+    """A mixin for a backend's implementation: attends head by head if a request has a prefix."""
 
     max_sequences = 2**31 - 1  # the most sequences in one call of the kernels
 
@@ -170,10 +173,11 @@ class RaggedImpl:
         return other
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """Completes the backend's metadata, besides tables, lengths and starts.
+        """Completes the backend's metadata of a batch of heads.
 
         Args:
-            metadata: of one head, with those. heads: of the worker.
+            metadata: already has the sequences' tables, lengths and starts. heads: the worker's KV
+                heads.
         """
         return metadata
 
@@ -192,7 +196,7 @@ class RaggedImpl:
         output: torch.Tensor,
         **kwargs: Any,
     ) -> torch.Tensor:
-        """As vLLM's; vLLM's own if no request of the step has such a prefix."""
+        """As in vLLM; calls vLLM's own if no request of the step has a ragged prefix."""
         connector = get_kv_transfer_group() if has_kv_transfer_group() else None
         worker = getattr(connector, "worker", None)
         prefixes = worker.prefixes() if worker is not None and attn_metadata is not None else None
@@ -217,7 +221,7 @@ class RaggedImpl:
             query_start_loc=batch.starts,
             seq_lens=batch.lengths[index],
             block_table=batch.tables[index],
-            scheduler_metadata=None,  # was for the batch by requests
+            scheduler_metadata=None,  # the given schedule is for requests, not heads
         )
         metadata = self.by_head(metadata, pages.heads, layer, query.dtype)
         super(RaggedImpl, self.one_head).forward(

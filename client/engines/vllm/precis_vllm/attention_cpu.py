@@ -14,7 +14,7 @@ from .attention import RaggedBackend, RaggedImpl
 
 
 class RaggedCpuImpl(RaggedImpl, CPUAttentionBackendImpl):
-    """Its kernels need a schedule, and store a page's keys before its values."""
+    """The CPU kernels need a schedule, and store a page's keys before its values."""
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
         """Adds a schedule of the sequences."""
@@ -34,7 +34,7 @@ class RaggedCpuImpl(RaggedImpl, CPUAttentionBackendImpl):
         return dataclasses.replace(metadata, scheduler_metadata=schedule)
 
     def rows(self, pages: torch.Tensor, layer: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """As the base class's; also if the kernels store the keys as [dim, size]."""
+        """As in the base class; also for kernels that store the keys as [dim, size]."""
         count, size, dim = len(pages), pages.shape[1], self.head_size
         keys, values = pages.view(count, 2, size, dim).unbind(1)
         if keys_are_turned(layer.isa, pages.dtype, size, dim):
@@ -56,7 +56,8 @@ def keys_are_turned(isa: str, dtype: torch.dtype, size: int, dim: int) -> bool:
     """
     cache = torch.zeros(1, 1, 2 * size, dim, dtype=dtype)
     keys, values = cache.chunk(2, dim=2)
-    # Numbers that any dtype represents exactly: the row in one pass, the column in another.
+    # Numbers that any dtype represents exactly: the row's number in one pass, the column's in the
+    # other.
     row = torch.arange(size).to(dtype)[:, None, None].expand(size, 1, dim).contiguous()
     column = torch.arange(dim).to(dtype).expand(size, 1, dim).contiguous()
     found = []

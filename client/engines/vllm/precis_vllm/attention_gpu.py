@@ -13,16 +13,17 @@ from .attention import RaggedBackend, RaggedImpl
 
 
 class RaggedFlashImpl(RaggedImpl, FlashAttentionImpl):
-    """It needs only one head's metadata.
+    """FlashAttention needs no more metadata than any backend.
 
-    No schedule is made before the call, because lengths differ between layers: the kernel makes its
-    own. FlashAttention 2 has one row of CUDA's grid per sequence, and a grid at most 65,535.
+    No schedule is made before the call, because lengths differ between layers; the kernel makes its
+    own. FlashAttention 2 uses one row of the CUDA grid per sequence, and a grid has at most 65,535
+    rows.
     """
 
     max_sequences = 65_535
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """Without vLLM 0.31's cascade over the blocks that all requests share."""
+        """Turns off vLLM 0.31's cascade attention over the blocks that all requests share."""
         if not hasattr(metadata, "use_cascade"):
             return metadata
         return dataclasses.replace(metadata, use_cascade=False)
@@ -35,10 +36,10 @@ class RaggedFlashBackend(RaggedBackend, FlashAttentionBackend):
 
 
 class RaggedTritonImpl(RaggedImpl, TritonAttentionImpl):
-    """Its kernels split a sequence if few are decoded, and store partial results."""
+    """Triton's kernels split sequences if few are decoded, and need memory for partial results."""
 
     def by_head(self, metadata: Any, heads: int, layer: Any, dtype: torch.dtype) -> Any:
-        """Splits as many requests as before, with the same memory for partial results."""
+        """Splits up to as many requests as before, with the same memory for partial results."""
         parts = ("softmax_segm_output", "softmax_segm_max", "softmax_segm_expsum")
         group = self.num_queries_per_kv
         memory = {name: getattr(metadata, name).unflatten(1, (heads, group)).flatten(0, 1)

@@ -1,8 +1,9 @@
 """The scheduler's block manager: the blocks of a request over a stored prefix.
 
-Its block row is [blocks of the prefix][null blocks up to the prefix's length][new tokens], so that
-positions, slot mappings and everything else in vLLM are unchanged. Blocks of a prefix are in vLLM's
-own pool under their own hashes: requests share them, and the pool evicts them like others.
+The request's block row is [blocks of the prefix][null blocks up to the prefix's length][blocks of
+new tokens], so that positions, slot mappings and everything else in vLLM are unchanged. Blocks of a
+prefix are in vLLM's own pool under hashes of their own: requests share them, and the pool evicts
+them like other blocks.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class RaggedManager(FullAttentionManager):
         *args: Any,
         **kwargs: Any,
     ) -> int:
-        """Counts the prefix's and new tokens' blocks when a plan first gets its blocks."""
+        """For a request that gets the blocks of its plan now: those of the prefix and of new
+        tokens.
+        """
         plan = self.plans.get(request_id)
         first = request_id not in self.num_cached_block
         if plan is None or not first or total_computed_tokens != plan.tokens:
@@ -59,9 +62,9 @@ class RaggedManager(FullAttentionManager):
     def add_local_computed_blocks(
         self, request_id: str, new_computed_blocks: Any, local: int, external: int
     ) -> None:
-        """Gives a request with a plan its prefix's blocks, instead of blocks of exact hits."""
+        """Gives a request with a plan the blocks of its prefix, instead of blocks of exact hits."""
         plan = self.plans.get(request_id)
-        if plan is None or local + external != plan.tokens:  # the scheduler took another prefix
+        if plan is None or local + external != plan.tokens:  # the scheduler chose another prefix
             self.plans.pop(request_id, None)
             super().add_local_computed_blocks(request_id, new_computed_blocks, local, external)
             return
@@ -83,8 +86,8 @@ class RaggedManager(FullAttentionManager):
     def cache_blocks(self, request: Any, *args: Any, **kwargs: Any) -> None:
         """Lets other requests find the prefix, once it is loaded.
 
-        KV that is computed over it never goes into vLLM's prefix cache: it is an approximation, and
-        other requests would take it for exact.
+        KV that is computed over the prefix never enters vLLM's prefix cache: it is an
+        approximation, and other requests would use it as exact KV.
         """
         plan = self.plans.get(request.request_id)
         if plan is None:
@@ -103,7 +106,8 @@ class RaggedSpec(FullAttentionSpec):
     """Full attention with the same pages, under another manager."""
 
 
-# At import, so that a process knows the manager before a spec arrives from another process. vLLM
-# registers its own specs only if none is registered yet, so they come first.
+# Registered at import, so that a process knows the manager before a spec arrives from another
+# process. vLLM registers its own specs only if no spec is registered yet, so the first line
+# registers them.
 KVCacheSpecRegistry.check_kv_cache_spec_registry({})
 KVCacheSpecRegistry.register(RaggedSpec, RaggedManager, FullAttentionSpec)

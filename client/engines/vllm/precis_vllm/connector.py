@@ -49,7 +49,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         transfer = self._kv_transfer_config
         settings = Settings.read(transfer.kv_connector_extra_config)
         check_engine(vllm_config, kv_cache_config)
-        # A prefix that cannot be fetched is a miss: its request is computed.
+        # If a prefix cannot be fetched, the request's prompt is computed.
         transfer.kv_load_failure_policy = "recompute"
         spec = engines.model_spec(vllm_config.model_config, settings)
         service = engines.Service(settings, spec, init_logger("vllm.precis"))
@@ -69,17 +69,17 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """A lost push is only a later miss."""
+        """False: a lost push only causes a later miss."""
         return False
 
     @classmethod
     def requires_piecewise_for_cudagraph(cls, extra_config: dict[str, Any]) -> bool:
-        """Attention over ragged prefixes makes new tables for each step."""
+        """True: attention over ragged prefixes makes new tables for each step."""
         return True
 
     @classmethod
     def get_required_kvcache_layout(cls, vllm_config: Any) -> str:
-        """K and V of one head of a block are a page; vLLM asks this if a backend leaves it open."""
+        """K and V of one head of a block are a page. vLLM asks only if a backend has no layout."""
         return "LBHNC"
 
     @classmethod
@@ -114,7 +114,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         self.scheduler.manager = manager
 
     def reset_cache(self) -> bool:
-        return True  # the engine's own reset drops all that it holds
+        return True  # the engine's own reset also drops the blocks of prefixes
 
     # ---- the worker's half ----------------------------------------------------------------------
 

@@ -30,14 +30,14 @@ HELP = {
 
 @dataclass
 class Stats(KVConnectorStats):
-    """Sums since the last interval, by name."""
+    """Sums over one interval, by name."""
 
     def reset(self) -> None:
         """Sets all sums to zero."""
         self.data = {}
 
     def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
-        """Adds another's sums."""
+        """Adds the sums of `other`."""
         self.data = dict(Counter(self.data) + Counter(other.data))
         return self
 
@@ -51,7 +51,7 @@ class Stats(KVConnectorStats):
 
 
 class Counts:
-    """Counts of one half of the connector. Thread-safe."""
+    """The counters of one half of the connector. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -18,20 +18,20 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
     refused = [
         (
             draft is not None and draft.method not in ("ngram", "ngram_gpu", "suffix"),
-            "speculative decoding by a model of its own",
+            "speculative decoding with a draft model",
         ),
-        (model.use_mla, "MLA, which keeps no K and V of heads"),
-        (len(groups) > 1, "layers of several kinds (sliding windows, Mamba), which are not kept"),
+        (model.use_mla, "MLA, which has no K and V of heads"),
+        (len(groups) > 1, "layers of several kinds (sliding windows, Mamba)"),
         (
             cache.cache_dtype not in ("auto", dtype),
-            f"--kv-cache-dtype {cache.cache_dtype}: the store keeps the model's own dtype",
+            f"--kv-cache-dtype {cache.cache_dtype}: the store keeps only the model's own dtype",
         ),
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism"),
         (parallel.decode_context_parallel_size > 1, "decode context parallelism"),
         (parallel.prefill_context_parallel_size > 1, "prefill context parallelism"),
         (
             model.is_mm_prefix_lm or model.is_diffusion or model.rswa_window is not None,
-            "attention that is not causal over all that comes before",
+            "attention that is not causal over all earlier tokens",
         ),
     ]
     for is_so, what in refused:

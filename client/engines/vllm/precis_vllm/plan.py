@@ -1,7 +1,8 @@
 """The pages of a ragged prefix, and their places. Only arithmetic: NumPy, no vLLM.
 
 A page holds `size` rows of K and of V of one (layer, KV head). The cache of a worker is a sequence
-of pages: that of (layer l, block b, head h) has the number (l * num_blocks + b) * num_heads + h.
+of pages: the page of (layer l, block b, head h) has the number (l * num_blocks + b) * num_heads +
+h.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ class Plan:
     """A stored prefix as an engine holds it; made by the scheduler.
 
     Attributes:
-        digest: of its content: segments and the entries that are read of each head. Equal digests
-            mean equal pages.
-        tokens: of the original sequence, a multiple of the block size.
+        digest: a digest of its segments and of the numbers of entries that are read of each head.
+            Equal digests mean equal pages.
+        tokens: length of the original sequence, a multiple of the block size.
         pages: [layers, KV heads of the model] number of pages of each head.
         blocks: enough for the pages of the rank with most of them.
-        match: as bytes, for the worker that fetches it.
+        match: the match as bytes, for the worker that fetches it.
         seconds: the predicted time of the restore.
-        whole: it ends at the end of a stored segment, so that a child can have it as parent.
-        exact: it has every entry of its tokens, which were also computed over every entry.
-        keep: the budget at which it is read; None for all that is stored.
+        whole: whether it ends at the end of a stored segment, so that a child can have it as
+            parent.
+        exact: whether it has every entry of its tokens, and these were computed over every entry.
+        keep: the budget at which it is read; None for all stored entries.
     """
 
     digest: bytes
@@ -52,18 +54,18 @@ class Plan:
         return [hashlib.sha256(b"precis" + self.digest + number).digest() for number in numbers]
 
     def share(self, size: int) -> float:
-        """The share of its tokens' entries that it has, at pages of `size`."""
+        """The share of its tokens' entries that its pages of `size` rows have room for."""
         return float(self.pages.sum() * size / (self.tokens * self.pages.size))
 
 
 def blocks_of(pages: np.ndarray, ranks: Sequence[range]) -> int:
-    """Blocks that the rank with most pages needs; `ranks`: the KV heads of each."""
+    """Blocks that the rank with the most pages needs; `ranks`: the KV heads of each rank."""
     layers = len(pages)
     return max(-(-int(pages[:, r.start : r.stop].sum()) // (layers * len(r))) for r in ranks)
 
 
 def ranks_of(heads: int, tensor_parallel: int) -> list[range]:
-    """The KV heads of each rank. If there are more ranks than heads, several have the same one."""
+    """The KV heads of each rank. If there are more ranks than heads, several have the same head."""
     each = max(1, heads // tensor_parallel)
     copies = max(1, tensor_parallel // heads)
     return [range(r // copies * each, r // copies * each + each) for r in range(tensor_parallel)]
@@ -87,9 +89,9 @@ class Layout:
 
     @classmethod
     def of(cls, tokens: int, pages: np.ndarray, blocks: Sequence[int], num_blocks: int) -> Layout:
-        """Gives each head its own pages of the blocks; larger heads take others' unused pages.
+        """Gives each head its own pages of the blocks; larger heads also get others' unused pages.
 
-        A head that needs only its own pages has adjacent pages, as vLLM's do.
+        A head that needs only its own pages has them in the order of vLLM's.
 
         Args:
             pages: [layers, heads of the worker].
@@ -114,7 +116,7 @@ class Layout:
 
 
 def padded(layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:
-    """The pages of P prefixes, and last of an empty one.
+    """The pages of P prefixes, and last of an empty prefix.
 
     Returns:
         [layers, P + 1, heads, most pages of a head] page numbers, zero past a head's last, and

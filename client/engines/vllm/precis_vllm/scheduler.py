@@ -1,4 +1,4 @@
-"""The scheduler's half of the connector: which requests use a stored prefix, what is stored.
+"""The scheduler's half of the connector: decides which requests use and store prefixes.
 
 Nothing here waits for the service: lookups run in the client's threads, and while a request's
 lookup runs, vLLM asks for the request again in a later step.
@@ -32,12 +32,12 @@ logger = init_logger("vllm.precis")
 
 @dataclass
 class Save:
-    """One push of a worker: the KV of tokens [.., len(tokens)) out of the request's blocks."""
+    """One push of a worker: the KV of tokens [.., len(tokens)) from the request's blocks."""
 
     request: str
     tokens: np.ndarray
     blocks: list[int]
-    exact_from: int  # earlier tokens are not in these blocks as they were computed
+    exact_from: int  # the blocks have the KV of tokens from here on only; before, kept entries
     parent_read: precis.Budget | None
     session: str
     adapter: str
@@ -49,11 +49,11 @@ class Step(KVConnectorMetadata):
 
     Attributes:
         layouts: new prefixes, by number: (tokens, pages, blocks).
-        rows: prefixes of the step's requests: their numbers by first block.
+        rows: the prefixes of the step's requests: numbers by their first block.
         dropped: numbers that no request uses any more.
         fetches: prefixes to be filled, by request: (number, match).
         saves: pushes to start after the step.
-        canceled: requests that lose their blocks: pushes out of them must not be committed.
+        canceled: requests that lose their blocks: pushes from these must not be committed.
     """
 
     layouts: dict[int, tuple[int, np.ndarray, list[int]]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Step(KVConnectorMetadata):
 class Held:
     """Blocks of the pool that hold a prefix, and the number of requests that use them."""
 
-    number: int  # the workers know the prefix's pages by it
+    number: int  # identifies the prefix's pages in messages to the workers
     digest: bytes
     blocks: tuple[int, ...]
     users: int = 0
@@ -79,12 +79,12 @@ class Tracked:
     """The connector's data about one request.
 
     Attributes:
-        ticket: of its running lookup; asked: when that started.
-        again: the time of the next lookup, at once at first; pause: seconds between lookups,
-            doubled each time, until `until`.
+        ticket: of its running lookup; asked: the time at which that started.
+        again: the time of the next lookup; the first is made at once. pause: seconds between
+            lookups, doubled each time; no more lookups after `until`.
         stored: number of its tokens that the service already has.
         plan: the prefix that it may use; held: the prefix's blocks, once it has them.
-        saving: a push out of its blocks was started, and its workers tell when it is over.
+        saving: a push from its blocks was started, and the workers will report its end.
         told: the connector's part of the request's answer.
     """
 
@@ -106,12 +106,12 @@ class Tracked:
 
     @property
     def stands_on(self) -> Plan | None:
-        """The prefix that it has blocks for."""
+        """The prefix whose blocks it has; None if it has none."""
         return self.plan if self.held else None
 
 
 class Scheduler:
-    """Made by the connector in the engine's core. Its calls come from the scheduler's thread."""
+    """Made by the connector in the engine's core, and called by the scheduler's thread."""
 
     def __init__(self, settings: Settings, service: Service, block_size: int, heads: int, tp: int):
         self.settings, self.service, self.size = settings, service, block_size
@@ -120,7 +120,7 @@ class Scheduler:
         self.manager: RaggedManager  # set once the engine has one
         self.requests: dict[str, Tracked] = {}
         self.tickets: dict[int, Tracked] = {}
-        self.next = Step()  # messages for the workers so far
+        self.next = Step()  # the work for the workers in the next step
         self.under_way: dict[bytes, str] = {}  # by digest, the request that fetches it
         self.unfetched: dict[bytes, float] = {}  # by digest, the earliest time of the next attempt
         self.held: dict[tuple[bytes, tuple[int, ...]], Held] = {}  # by digest and blocks
@@ -130,7 +130,7 @@ class Scheduler:
     # ---- lookups --------------------------------------------------------------------------------
 
     def on_new_request(self, request: Any) -> None:
-        """Starts the request's lookup, so that it is over when the request is scheduled."""
+        """Starts the request's lookup early, so that it has ended when the request is scheduled."""
         request_id, told = request.request_id, {}
         try:
             wish = Wish.read(request.kv_transfer_params)
@@ -149,7 +149,7 @@ class Scheduler:
             self._ask(tracked, self._length(request))
 
     def _length(self, request: Any) -> int:
-        """Whole pages, without the last token, which has to be computed."""
+        """The length in whole pages, without the last token, which must be computed."""
         return (request.num_tokens - 1) // self.size * self.size
 
     def _ask(self, tracked: Tracked, length: int) -> None:
@@ -188,10 +188,10 @@ class Scheduler:
             tracked.pause = min(1.0, 2 * tracked.pause)
             tracked.again = now + tracked.pause
         elif matched % self.size:
-            # Its last segment ends inside a page, so the lookup matches up to a block before that.
+            # The last segment ends inside a page: ask for the whole pages before that.
             self._ask(tracked, self._whole(matched))
         elif self._is_turn(tracked) and ends_inside(match) and match.links[-1].segment.begin:
-            # A child cannot begin inside a segment, so a turn uses the segments before.
+            # A child cannot begin inside a segment, so a turn uses only the segments before.
             self._ask(tracked, self._whole(match.links[-1].segment.begin))
         elif match and match.plan.any():
             tracked.plan = self._plan(match)
@@ -227,9 +227,9 @@ class Scheduler:
     # ---- calls from the scheduler ---------------------------------------------------------------
 
     def matched(self, request: Any, computed: int) -> tuple[int | None, bool]:
-        """Tokens past `computed` that a stored prefix has, and whether they have to be fetched.
+        """Tokens after `computed` that a stored prefix has, and whether they must be fetched.
 
-        None: not known yet, call again.
+        None instead of a number: not known yet, call again.
         """
         tracked = self.requests.get(request.request_id)
         if tracked is None:
@@ -263,7 +263,7 @@ class Scheduler:
         return plan.tokens - computed, not resident
 
     def _goes_far(self, tracked: Tracked, plan: Plan) -> bool:
-        """Whether using the prefix is worth more than storing the prompt, computed without it.
+        """Whether it is better to use the prefix than to compute the whole prompt and store it.
 
         KV that is computed over an approximation is not stored for others. So a short prefix that
         many prompts share, for example a system prompt, must not prevent the prompts from being
@@ -283,7 +283,7 @@ class Scheduler:
         return bool(tracked.wish.session) and self._stores(tracked)
 
     def allocated(self, request: Any, blocks: Any, external: int) -> None:
-        """The request has its blocks; its pages have to be fetched, unless they are there."""
+        """The request has its blocks; the pages of its prefix are fetched if they are not there."""
         request_id = request.request_id
         tracked = self.requests.get(request_id)
         if tracked is None:
@@ -332,13 +332,13 @@ class Scheduler:
                 self.next.dropped.append(held.number)
 
     def received(self, output: Any) -> None:
-        """Handles the workers' reports: fetches that failed, and pushes that are over."""
+        """Handles the workers' reports: fetches that failed, and pushes that have ended."""
         for request_id in output.failed_recving or ():
             if tracked := self.requests.get(request_id):
                 # vLLM frees its blocks and computes the prompt.
                 tracked.failed = True
                 tracked.told = {"error": "the stored prefix could not be fetched"}
-                if tracked.plan is not None:  # others need not wait for the same
+                if tracked.plan is not None:  # others do not try it for a while
                     now = time.monotonic()
                     self.unfetched = {d: t for d, t in self.unfetched.items() if t > now}
                     self.unfetched[tracked.plan.digest] = now + RETRY_SECONDS
@@ -371,7 +371,7 @@ class Scheduler:
         return step
 
     def _see_preemption(self, tracked: Tracked) -> None:
-        """Forgets the state of a preempted request; it is looked up again once it is resumed.
+        """Resets the state of a preempted request; it is looked up again once it is resumed.
 
         It may have been preempted and resumed within one step.
         """
@@ -385,7 +385,7 @@ class Scheduler:
         tracked.told.clear()
 
     def _save_prompt(self, tracked: Tracked) -> None:
-        """Stores the prompt, once; a session's prompt is stored with its answer."""
+        """Stores the prompt, once. A session's prompt is stored later, with its answer."""
         if tracked.saved or tracked.wish.off or tracked.wish.session:
             return
         tracked.saved = True
@@ -436,14 +436,14 @@ class Scheduler:
 
 
 class PrefillRate:
-    """The engine's rate in tokens per second, from steps that are long enough to measure."""
+    """Estimates how long a prefill takes, from steps that are long enough to measure."""
 
     def __init__(self) -> None:
         self._each: deque[float] = deque(maxlen=32)  # seconds per token
         self._last = (0.0, 0)
 
     def note(self, tokens: int) -> None:
-        """A step of `tokens` starts now; the one before has ended."""
+        """Notes that a step of `tokens` starts now, and so that the step before has ended."""
         (began, before), now = self._last, time.monotonic()
         if before >= 128:
             self._each.append((now - began) / before)
@@ -470,8 +470,8 @@ def ends_inside(match: precis.Match) -> bool:
 def exact_tokens(match: precis.Match) -> int:
     """The tokens of a match before the first segment that is an approximation.
 
-    A lookup at a small budget also finds approximations that suit it. A segment that was computed
-    over 95% or more of its parents' stored entries counts as exact, as in the service.
+    A lookup at a small budget also finds approximations that suit that budget. A segment that was
+    computed over at least 95% of its parents' stored entries counts as exact, as in the service.
     """
     before: list[tuple[int, int]] = []  # for each link: entries of all its tokens, and kept ones
     for link in match.links:
@@ -484,7 +484,7 @@ def exact_tokens(match: precis.Match) -> int:
 
 
 def adapter_of(request: Any) -> str:
-    """Separates a request's paths from others with the same tokens."""
+    """The adapter of a request's paths: tells requests with a LoRA or a cache salt apart."""
     lora = request.lora_request
     name = f"{lora.lora_name} {lora.lora_path}" if lora else ""
     if name or request.cache_salt:

@@ -13,11 +13,12 @@ from precis import engines
 class Settings(engines.Settings):
     """The connector's settings: kv_connector_extra_config, else the environment, else the defaults.
 
-    From the environment come those of the connection: PRECIS_ADDRESS, PRECIS_TENANT and so on.
+    The environment sets those of the connection: PRECIS_ADDRESS, PRECIS_TENANT and so on.
 
     Attributes:
         store: whether prompts are stored; prompts with fewer than `min_tokens` new tokens are not.
-        store_keep, recipe: of stored prompts; by default the service's budget in force.
+        store_keep, recipe: budget and recipe of stored prompts; by default those in force in the
+            service.
         min_gain: seconds of prefill that a stored prefix must save beyond its restore, to be
             preferred to vLLM's own cached blocks.
     """
@@ -46,9 +47,9 @@ class Wish:
 
     Attributes:
         off: the request is neither served from the store nor stored.
-        keep: the budget at which its prefix is read; None for the connector's.
+        keep: the budget at which its prefix is read; None for the connector's setting.
         store: whether its prompt is stored; None for the connector's setting.
-        session: its conversation's name: prompt and answer are stored as its next turn.
+        session: the name of its conversation; prompt and answer are stored as the next turn.
         wait: seconds to wait until its prompt is stored, for example by a prefill instance.
     """
 
@@ -66,11 +67,13 @@ class Wish:
             ValueError: naming the wrong value.
         """
         if not isinstance(params, dict | None):
-            raise ValueError("kv_transfer_params: no object")
+            raise ValueError("kv_transfer_params: must be an object")
         given = {f.name: params[f.name] for f in fields(cls) if params and f.name in params}
         wish = engines.read(cls, given, "kv_transfer_params")
         if not wish.wait <= WAIT_MAX:
-            raise ValueError(f"kv_transfer_params: wait is {wish.wait!r}, is at most {WAIT_MAX}")
+            raise ValueError(
+                f"kv_transfer_params: wait is {wish.wait!r}, must be at most {WAIT_MAX} s"
+            )
         if len(wish.session.encode(errors="replace")) > 256 or not wish.session.isprintable():
-            raise ValueError("kv_transfer_params: session must be 256 bytes of printable text")
+            raise ValueError("kv_transfer_params: session must be printable text of at most 256 B")
         return wish

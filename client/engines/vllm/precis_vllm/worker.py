@@ -1,4 +1,4 @@
-"""The worker's half of the connector: fills pages with prefixes, pushes prompts out of pages.
+"""The worker's half of the connector: fills pages with prefixes, pushes prompts from pages.
 
 Fetches run in the client's threads; pushes run in one thread here, and the client does the work.
 Both access the engine's own pages. A step waits for neither.
@@ -33,14 +33,14 @@ class Pages:
     """The KV caches of all layers as pages of one KV head (vLLM's layout LBHNC).
 
     Attributes:
-        layers: names, in order; index: their indices.
-        num_blocks, heads, size: of each.
-        cache: [pages, 1, size, content] as a cache of one head.
-        store: the same pages for the store, by keys and values.
+        layers: the layers' names, in order; index: their indices.
+        num_blocks, heads, size: of each layer's cache.
+        cache: [pages, 1, size, content], all caches viewed as one cache of one head.
+        store: the same pages for precis, as keys and values.
 
     Args:
         kv_caches: [num_blocks, heads, size, content] of each layer.
-        rows: the keys and values [pages, size, dim] in pages [pages, size, content].
+        rows: gives the keys and values [pages, size, dim] in pages [pages, size, content].
 
     Raises:
         ValueError: the caches have another layout.
@@ -67,7 +67,7 @@ class Pages:
                 raise ValueError(
                     f"the KV cache of {self.layers[index]} is {list(cache.shape)} with strides "
                     f"{list(cache.stride())}, {offset} elements from the first layer's; Precis "
-                    "needs layers of one shape that follow each other, a page of one head each "
+                    "needs layers of one shape that follow each other, with a page for each head "
                     "(vLLM's layout LBHNC)"
                 )
         count = len(caches) * self.num_blocks * self.heads
@@ -79,17 +79,17 @@ class Pages:
         self.store = precis.Pages(*rows(self.cache.squeeze(1)))
 
     def layer_begins(self) -> np.ndarray:
-        """[layers] the first page of each layer."""
+        """The first page of each layer, [layers]."""
         return np.arange(len(self.layers)) * (self.num_blocks * self.heads)
 
     def of_layer(self, layer: int, blocks: np.ndarray) -> np.ndarray:
-        """[heads, blocks]: the pages of each head of a layer in some blocks."""
+        """The pages of each head of a layer in some blocks, [heads, blocks]."""
         base = self.layer_begins()[layer] + blocks * self.heads
         return (base + np.arange(self.heads)[:, None]).astype(np.uint32)
 
 
 def mark(device: torch.device) -> torch.Event | None:
-    """An event after the device's work so far; None if that is already done."""
+    """An event that occurs when the device's work so far is done; None if it is done already."""
     if device.type == "cpu":
         return None
     event = torch.Event(device)
@@ -102,10 +102,10 @@ class Push:
     """A push in progress.
 
     Attributes:
-        after: its pages are written by then.
-        over: set once it reads nothing any more.
-        canceled: its blocks were taken away, and others may have written them since: the bytes read
-            from them are never committed.
+        after: the event after which its pages are written.
+        over: set once it no longer reads pages.
+        canceled: its request lost the blocks, and other requests may have written to them since:
+            the bytes read from them must not be committed.
     """
 
     save: Save
@@ -115,20 +115,22 @@ class Push:
 
 
 class Worker:
-    """Made by the connector in each worker process. Its calls come from the worker's thread."""
+    """Made by the connector in each worker process, and called by the worker's thread."""
 
     def __init__(
         self, settings: Settings, service: Service, heads: range, writers: int, writes: bool
     ) -> None:
-        """`heads`: the model's KV heads of this rank. `writers`: ranks that push a prompt together;
-        `writes`: whether this is one of them (of ranks with the same heads, one is)."""
+        """`heads`: the model's KV heads of this rank. `writers`: the number of ranks that push a
+        prompt together; `writes`: whether this rank is one of them (one of the ranks with the same
+        heads is).
+        """
         self.settings, self.service = settings, service
         self.heads, self.writers, self.writes = heads, writers, writes
         self.counts = Counts()
         self.pages: Pages  # set once the engine has its caches
         self.layouts: dict[int, Layout] = {}
         self.step: Step | None = None
-        self.rows: dict[int, int] = {}  # of the prefixes made last
+        self.rows: dict[int, int] = {}  # the rows of `made`
         self.made: Prefixes | None = None
         self.due: list[tuple[torch.Event | None, str, Layout, bytes]] = []  # fetches not started
         self.calls: precis.Calls | None = None
@@ -155,14 +157,14 @@ class Worker:
         """The prefixes of the step's requests; None if there are none."""
         if self.step is None or not self.step.rows:
             return None
-        if self.step.rows != self.rows:  # a number never means another layout
+        if self.step.rows != self.rows:  # equal rows mean equal layouts: numbers are not reused
             self.rows = self.step.rows
             layouts = {block: self.layouts[number] for block, number in self.rows.items()}
             self.made = Prefixes.of(layouts, self.pages)
         return self.made
 
     def cancel(self, step: Step) -> None:
-        """Cancels the pushes of requests whose blocks others are about to write."""
+        """Cancels the pushes of requests whose blocks other requests will write to."""
         for request in step.canceled:
             if push := self.pushes.pop(request, None):
                 push.canceled = True
@@ -170,7 +172,7 @@ class Worker:
     # ---- fetches --------------------------------------------------------------------------------
 
     def fetch(self, forward_context: Any, **more: Any) -> None:
-        """Starts to fill the pages of prefixes, once earlier steps no longer use the pages."""
+        """Fills the pages of prefixes, starting once earlier steps no longer use the pages."""
         if self.step.fetches:
             after = mark(self.pages.cache.device)
             for request, (number, match) in self.step.fetches.items():
@@ -198,12 +200,12 @@ class Worker:
         self.lost.add(request)
 
     def results(self, finished: set[str]) -> tuple[set[str], set[str], set[str]]:
-        """Requests that ended with their pushes, those with finished fetches, and failed ones."""
+        """Ended requests whose pushes ended; requests whose fetches ended; which fetches failed."""
         self._begin()
         received: set[str] = set()
         now = time.monotonic()
         for ticket, (request, began) in list(self.fetching.items()):
-            # A fetch may wait for a thread behind slow ones.
+            # A fetch may wait for a thread behind slow fetches.
             if now - began > self.settings.load_timeout and self.calls.cancel(ticket):
                 del self.fetching[ticket]
                 self._lose(request, TimeoutError("the fetch did not begin in time"))
@@ -227,7 +229,7 @@ class Worker:
     # ---- pushes ---------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Starts the step's pushes: its forward pass is over."""
+        """Starts the step's pushes, after its forward pass."""
         after = mark(self.pages.cache.device) if self.step.saves else None
         for save in self.step.saves:
             push = self.pushes.get(save.request)
@@ -246,7 +248,7 @@ class Worker:
                 if push.after is not None:
                     push.after.synchronize()
                 self._push(push)
-            except Exception as error:  # a lost push is only a later miss
+            except Exception as error:  # a lost push only causes a later miss
                 self.service.failed(error)
                 self.counts.add(store_failures=1)
             finally:
@@ -290,11 +292,11 @@ class Worker:
 
 
 def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:
-    """Moves a session to its new turn, even if the conversation has taken another branch."""
+    """Moves a session to its new turn, even if that does not continue the turn before."""
     session = cache.session(name)
     try:
         session.advance(segment)
-    except precis.InvalidArgument:  # no descendant of the tip, for example an edit
+    except precis.InvalidArgument:  # not a descendant of the tip, for example after an edit
         pinned = session.pinned
         session.remove()
         session = cache.session(name).advance(segment)

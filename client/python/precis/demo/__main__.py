@@ -27,15 +27,14 @@ from .service import Precisd, find_precisd
 from .view import View, duration, size
 from .worker import Event, Job, Question, run
 
-# The best recipe on this text among those that need only one prefill.
+# The best recipe on this text that needs only one prefill.
 _RECIPE = "global_kvdiff"
-# The defaults were fixed beforehand, not chosen by their outcome: the seed is the first one, and
-# the budgets are those at which the docs compare recipes. One document says little; try other
-# seeds.
+# The defaults were not chosen by their outcome: the seed is the first seed, and the budgets are
+# those at which the docs compare recipes. One document says little; try other seeds.
 
 
 class Story:
-    """Turns the workers' events into output, and keeps the figures for --json."""
+    """Prints the workers' events, and keeps the figures for --json."""
 
     def __init__(self, view: View) -> None:
         self._view = view

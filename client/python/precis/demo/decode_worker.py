@@ -1,6 +1,6 @@
-"""The decode worker: has never seen the document; finds its prefix by token ids and answers.
+"""The decode worker: finds the prefix of a document that it has never read, and answers.
 
-Then it reads the document itself, only for comparison; then follows a second turn.
+Then it reads the document itself, only for comparison. A second turn follows.
 """
 
 from __future__ import annotations

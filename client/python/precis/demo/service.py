@@ -1,4 +1,4 @@
-"""A precisd that this process starts, stops, kills and starts again over the same data."""
+"""A precisd that this process can start, stop, kill and start again over the same data."""
 
 from __future__ import annotations
 

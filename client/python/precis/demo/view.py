@@ -29,7 +29,7 @@ class View:
     def __init__(self) -> None:
         self._live = sys.stdout.isatty()
         self._start = time.monotonic()
-        self._open = False  # the last line is not finished
+        self._open = False  # whether the last line is unfinished
 
     def step(self, text: str) -> None:
         """Prints the heading of a step."""

@@ -26,12 +26,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Job:
-    """The whole input of a worker. Of the document it has only the token ids.
+    """The whole input of a worker; the document is only its token ids.
 
     Attributes:
-        address: of precisd.
-        tokens: of the document.
-        questions: that the decode worker asks.
+        address: the address of precisd.
+        tokens: the document.
+        questions: the questions that the decode worker asks.
         recipe, keep: for the prefill worker's put.
         reads: the budgets at which the decode worker reads.
         session: the conversation's name.

@@ -32,11 +32,11 @@ _QUICK_RECIPES = (
 )  # fmt: skip
 _CONTEXTS, _QUICK_CONTEXTS = 24, 5
 _TOKENS = 1024
-_TOKENS_MIN = 256  # four needles and some text to hide them in
+_TOKENS_MIN = 256  # room for four needles and some text around them
 
 
 class Meter:
-    """Progress with the remaining time: in place on a terminal, else a line from time to time."""
+    """Shows progress and the remaining time: in place on a terminal, else a line now and then."""
 
     _QUIET_SECONDS = 20
 
@@ -64,14 +64,14 @@ class Meter:
 
 
 def _can_run(preset: str, profiles: Mapping[str, str]) -> bool:
-    """Whether the recipe needs neither scores from a client nor a missing profile."""
+    """Whether the recipe needs no scores from a client, and its profile is among `profiles`."""
     recipe = Recipe.parse(preset)
     scored = recipe.fields["scorer"] != "external"
     return scored and (recipe.profile is None or recipe.profile in profiles)
 
 
 def default_recipes(profiles: Mapping[str, str]) -> list[str]:
-    """Every preset that can run, except those that copy kvpress's arithmetic."""
+    """Every preset that can run, except the parity presets, which copy kvpress's arithmetic."""
     return [
         name
         for name in precis.preset_names()
@@ -142,7 +142,9 @@ def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tu
     except ValueError:
         parser.error(f"--keep {text!r}: shares are needed, such as 0.5,0.2")
     if not all(0 < keep <= 1 for keep in keeps) or len(set(keeps)) < len(keeps):
-        parser.error(f"--keep {text!r}: each share must be above 0 and at most 1, and stand once")
+        parser.error(
+            f"--keep {text!r}: each share must be above 0 and at most 1, and be given once"
+        )
     return tuple(sorted(keeps, reverse=True))
 
 
@@ -155,7 +157,7 @@ def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, st
             text = shipped.text(path) if known else files.read_text(path, files.PROFILE_BYTES_MAX)
             profiles[str(json.loads(text)["name"])] = text
         except (OSError, ValueError, KeyError, TypeError) as error:
-            parser.error(f"--profile {path}: no profile ({error})")
+            parser.error(f"--profile {path}: not a profile ({error})")
     if len(profiles) == 1:
         profiles[""] = next(iter(profiles.values()))
     return profiles

@@ -1,4 +1,4 @@
-"""Checks papers' claims about attention's output on the figures of one evaluation."""
+"""Checks the claims of papers about the attention output on the figures of one evaluation."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .results import Results, Row
 
 Cells = list[str]
 
-# The fields that a two-stage selector adds to its base, with the same scores and budgets.
+# The recipe fields in which a two-stage selector differs from its base policy.
 _STAGES = ("selector", "first_stage", "epsilon", "value_norm")
-# The fields that do not change an entry's score.
+# The recipe fields that do not change an entry's score.
 _BUDGETS = (
     *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "table", "profile", "min_entries",
     "sinks", "recent",
@@ -19,12 +19,12 @@ _BUDGETS = (
 
 
 def selectors(results: Results) -> tuple[Cells, list[Cells]]:
-    """In how many (layer, query head) the output moves less than under the base policy."""
+    """The share of (layer, query head) pairs whose output moves less than under the base policy."""
     return _table(results, ("selector", "base"), _staged(results), _moves_less)
 
 
 def budgets(results: Results) -> tuple[Cells, list[Cells]]:
-    """How much less a layer's output moves under learnt budgets than under those of a rule."""
+    """How much less a layer's output moves under learnt budgets than under uniform heads."""
     return _table(results, ("learnt budgets", "base"), _learnt(results), _moves_by)
 
 
@@ -69,7 +69,7 @@ def _moves_by(one: Row, other: Row) -> str:
 
 
 def _staged(results: Results) -> Iterator[tuple[str, str]]:
-    """Recipes with a two-stage selector, each with a recipe that differs in nothing else."""
+    """Recipes with a two-stage selector, each with its base: a recipe that differs only in that."""
     recipes = results.settings["recipes"]
     for name, fields in recipes.items():
         if fields["selector"] == "two_stage":
@@ -81,7 +81,7 @@ def _staged(results: Results) -> Iterator[tuple[str, str]]:
 
 
 def _learnt(results: Results) -> Iterator[tuple[str, str]]:
-    """Recipes with a profile's budgets, each with a recipe of the same scores under a rule."""
+    """Recipes with a profile's budgets, each with recipes of the same scores and uniform heads."""
     recipes = results.settings["recipes"]
     for name, fields in recipes.items():
         if fields["heads"] == "table" and fields["selector"] == "topk":

@@ -1,7 +1,8 @@
 """One context compressed by one recipe, and cut at any smaller budget.
 
-A budget is a cut of the joining order, so one compression serves all budgets. Recipes whose set is
-defined only at the requested budget (parity presets, ada's blends) are compressed for each.
+A budget is a cut of the joining order, so one compression serves all budgets. Recipes whose entries
+are defined only at the requested budget (parity presets, ada's blends) are compressed for each
+budget.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Recipe:
 
     Attributes:
         text: what the user typed.
-        canonical: as JSON; fields are its parsed content.
+        canonical: its canonical JSON. fields: the parsed JSON.
     """
 
     text: str
@@ -34,13 +35,13 @@ class Recipe:
 
     @classmethod
     def parse(cls, text: str) -> Recipe:
-        """Raises precis.InvalidArgument, with the choices, if `text` is no recipe."""
+        """Raises precis.InvalidArgument, with the choices, if `text` is not a recipe."""
         canonical = precis.canonical_recipe(text)
         return cls(text, canonical, json.loads(canonical))
 
     @property
     def is_cut(self) -> bool:
-        """Whether its set is defined only at the requested budget."""
+        """Whether its entries are defined only at the requested budget."""
         blend = self.fields["heads"] == "ada" and self.fields["ada_mode"].endswith("_blend")
         return blend or self.fields["count_rule"] == "kvpress_double"
 
@@ -71,7 +72,7 @@ class Cut:
 
     @classmethod
     def of(cls, kept: precis.Kept, num_tokens: int, entries: int | None = None) -> Cut:
-        """The entries of seats up to `entries`; all entries if that is None."""
+        """The entries with seats up to `entries`; all entries if that is None."""
         layers = []
         for index, seats in enumerate(kept.seats):
             heads = []
@@ -97,7 +98,7 @@ class Compressed:
     """A context compressed by one recipe.
 
     Attributes:
-        seconds: of the compression at the largest budget.
+        seconds: the time of the compression at the largest budget.
     """
 
     def __init__(
@@ -125,10 +126,10 @@ class Compressed:
         return Cut.of(self._kept, self._num_tokens, self._entries(keep))
 
     def stored_bytes(self, keep: float) -> int:
-        """Size of the records at `keep`, by compressing again; checks that the cut is the same.
+        """The bytes of records at `keep`, by compressing again; checks that the cut is the same.
 
         Raises:
-            RuntimeError: the cut differs, which would be a bug of precis.
+            RuntimeError: the cut differs, which would be a bug in precis.
         """
         if keep == self._largest:
             return self._kept.bytes

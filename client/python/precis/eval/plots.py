@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Distinguishable with colour blindness (Okabe and Ito); the other recipes are grey.
+# Colours that people with colour blindness can tell apart (Okabe and Ito), for the first recipes;
+# the others are grey.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _GREY = "#c4c4c4"
 _PLANS = 6
@@ -67,14 +68,15 @@ def data_url(figure: Figure) -> str:
     import matplotlib
 
     out = io.StringIO()
-    # Text as text is smaller and accessible; the salt makes equal plots equal files.
+    # Text stays text, which is smaller and accessible. The fixed salt makes equal plots equal
+    # files.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "precis"}):
         figure.savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue().encode()).decode()
 
 
 def _rows(results: Results, name: str) -> list[Row]:
-    """The rows of one recipe, the smallest budget first, without failed ones."""
+    """The rows of one recipe that did not fail, the smallest budget first."""
     found = [results.row(name, keep) for keep in reversed(results.keeps)]
     return [row for row in found if row is not None and not row.failed]
 

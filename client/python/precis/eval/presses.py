@@ -1,7 +1,8 @@
 """kvpress's presses on the same contexts, with the same questions, for comparison.
 
 A press decides as it does in kvpress: its own hook runs over the hidden states and the KV of one
-prefill. Head-wise presses remove nothing there; kvpress makes attention skip the entries they name.
+prefill. Head-wise presses do not remove entries; they name entries, and kvpress makes attention
+skip those.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PressSpec:
-    """A press, and our preset for comparison (None if there is none)."""
+    """A press, and the preset of Precis that is compared with it (None if there is none)."""
 
     name: str
     preset: str | None
@@ -45,7 +46,7 @@ def press_specs() -> list[PressSpec]:
         import kvpress as k
     except ModuleNotFoundError:
         raise ModuleNotFoundError("kvpress is not installed: pip install kvpress==0.5.5") from None
-    logging.getLogger("kvpress").setLevel(logging.ERROR)  # their costs are in the table
+    logging.getLogger("kvpress").setLevel(logging.ERROR)  # its warnings are about costs
     return [
         PressSpec("Random", "random", k.RandomPress),
         PressSpec("StreamingLLM", "streaming_llm", k.StreamingLLMPress),
@@ -93,7 +94,7 @@ class PressSubject:
         self._cache = self._prefill(self._keep_calls())
 
     def compress(self, press: BasePress) -> tuple[DynamicCache, float]:
-        """The cache after `press`, and the seconds that its decision took."""
+        """The cache after `press`, and the seconds that the press took."""
         from kvpress import KVzipPress
 
         start = time.perf_counter()
@@ -112,7 +113,7 @@ class PressSubject:
 
     @torch.no_grad()
     def answers(self, cache: DynamicCache) -> list[Answer]:
-        """The model's rating of each answer; positions continue from the document's length."""
+        """How likely the model finds each answer; positions continue from the document's length."""
         encode, dialogue = self._loaded.encode, self._loaded.dialogue
         return [
             self._answer(cache, encode(needle.question(dialogue)), encode(needle.answer))
@@ -168,6 +169,6 @@ class PressSubject:
             hook.remove()
 
     def _forget(self) -> None:
-        """Clears the entries that head-wise presses make attention skip."""
+        """Clears the list of entries that head-wise presses make attention skip."""
         for module in self._modules:
             module.masked_key_indices = None

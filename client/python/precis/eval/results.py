@@ -20,14 +20,16 @@ class Row:
     """One recipe, or one press of kvpress, at one budget.
 
     Attributes:
-        name: as asked for. beside: for a press, our preset that it is compared with.
+        name: as the user gave it. beside: for a press, the preset that it is compared with.
         keep: share of the entries.
-        right, nll: of each question, in the order of Results.full.
+        right, nll: whether each question was answered right, and the NLL of its answer, in the
+            order of Results.full.
         perturbation: relative L2 of each layer's output, mean over contexts; None for a press.
         head_perturbation: L1 distance by [layer, query head]; None for a press.
-        bytes: stored for the first context, with positions, seats and scores; None for a press.
-        compress_seconds: score to encode at the largest budget, median over contexts; for a press,
-            of its decision at this budget.
+        bytes: stored bytes of the first context, with positions, seats and scores; None for a
+            press.
+        compress_seconds: from scoring to encoding at the largest budget, median over contexts; for
+            a press, its time at this budget.
         model_seconds: the model's time for the scorer's inputs, median over contexts.
         plan: entries per [layer, KV head] of the first context; None for a press.
         failed: why there is no result, or None.
@@ -59,7 +61,7 @@ class Row:
 
     @property
     def mean_perturbation(self) -> float:
-        """The mean over layers."""
+        """The mean of `perturbation` over layers."""
         return statistics.fmean(self.perturbation) if self.perturbation else math.nan
 
 
@@ -70,10 +72,10 @@ class Results:
     Attributes:
         model: its name, revision and shape.
         settings: everything needed to repeat it, with seeds and texts.
-        full: the full cache, keep 1.
+        full: the row of the full cache, keep 1.
         rows: every recipe and press at every budget.
-        prefill_seconds: median over contexts.
-        original_bytes: K and V of the first context, uncompressed.
+        prefill_seconds: the model's time to read a context, median over contexts.
+        original_bytes: size of K and V of the first context, uncompressed.
         notes: remarks for readers.
     """
 
@@ -88,7 +90,7 @@ class Results:
     def delta(self, row: Row, other: Row | None = None) -> tuple[float, float]:
         """How much higher the row's mean NLL is than another's, and the standard error.
 
-        Questions of one context are not independent: the error is over contexts.
+        Questions of one context are not independent, so the error is computed over contexts.
 
         Args:
             other: by default the full cache.
@@ -111,7 +113,7 @@ class Results:
         return sorted({row.keep for row in self.rows}, reverse=True)
 
     def names(self, source: str = "precis") -> list[str]:
-        """Recipes or presses, the best at the middle budget first, failed ones last."""
+        """Names of recipes or presses, the best at the middle budget first, failed ones last."""
         keeps = self.keeps
         middle = keeps[len(keeps) // 2] if keeps else 0.0
 
@@ -174,7 +176,7 @@ class Results:
         }
 
     def save(self, path: Path) -> None:
-        """Writes JSON that load() reads, one row per line: small, with readable differences."""
+        """Writes JSON for load(), one row per line, to be small and easy to compare with diff."""
         found = self.to_json()
         rows = ",\n".join(json.dumps(row) for row in found.pop("rows"))
         head = ",\n".join(f"{json.dumps(name)}: {json.dumps(found[name])}" for name in found)
@@ -185,17 +187,17 @@ class Results:
         """Reads a file that save() wrote.
 
         Raises:
-            ValueError: it is no such file.
+            ValueError: the file is not such JSON.
         """
         try:
             found = json.loads(files.read_text(path, files.TEXT_FILE_BYTES_MAX))
             if found["format"] != FORMAT:
-                raise ValueError(f"format {found['format']}, this is {FORMAT}")
+                raise ValueError(f"format {found['format']}, must be {FORMAT}")
             names = ("model", "settings", "prefill_seconds", "original_bytes", "notes")
             rows = [_row(row) for row in found["rows"]]
             return cls(full=_row(found["full"]), rows=rows, **{name: found[name] for name in names})
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: no results of precis eval ({error})") from None
+            raise ValueError(f"{path}: not results of precis eval ({error})") from None
 
 
 def _row(fields: dict[str, Any]) -> Row:
@@ -203,7 +205,7 @@ def _row(fields: dict[str, Any]) -> Row:
 
 
 def mean_lists(lists: Sequence[Any]) -> list[Any]:
-    """The mean of arrays of one shape, to four digits for JSON."""
+    """The mean of arrays of one shape, rounded to four digits for JSON."""
     total = sum(lists[1:], start=lists[0]) / len(lists)
     return [[_digits(x) for x in row] if row.ndim else _digits(row) for row in total]
 

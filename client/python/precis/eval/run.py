@@ -31,9 +31,9 @@ class Settings:
         keeps: shares of the entries.
         contexts: how many documents, of at most `tokens` tokens.
         texts: the sources of the documents.
-        seed: of all documents; the same seed makes the same documents.
-        kvpress: whether to run its presses too.
-        profiles: JSON of profiles by name, for recipes that take their budgets from one.
+        seed: for all documents; the same seed makes the same documents.
+        kvpress: whether to run the presses of kvpress, too.
+        profiles: JSON of profiles by name, for recipes that take head budgets from a profile.
     """
 
     recipes: tuple[str, ...]
@@ -52,7 +52,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass
 class _Gathered:
-    """One recipe's figures over contexts, by budget."""
+    """The figures of one recipe over all contexts, by budget."""
 
     rows: dict[float, Row]
     measured: dict[float, list[Perturbation]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class _Gathered:
         return any(row.failed for row in self.rows.values())
 
     def fail(self, reason: str) -> None:
-        """Replaces the figures at every budget by a reason."""
+        """Replaces the figures at every budget by the reason why there are none."""
         for row in self.rows.values():
             row.failed = reason
             row.right, row.nll = [], []
@@ -105,7 +105,7 @@ class _Run:
         self._full = Row("full", 1.0)
         self._prefill_seconds: list[float] = []
         self._original_bytes = 0
-        # Drawn before any computation: a text that is too short is reported at once.
+        # Drawn before any computation, so that a text that is too short is reported at once.
         self._documents = [self._draw(number) for number in range(settings.contexts)]
         per_context = 1 + len(settings.keeps) * (len(self._recipes) + len(self._presses))
         self._done, self._steps = 0, settings.contexts * per_context
@@ -226,9 +226,9 @@ def _take(row: Row, answers: list) -> None:
 
 
 def evaluate(loaded: Loaded, settings: Settings, progress: Progress) -> Results:
-    """Judges recipes on one model.
+    """Evaluates recipes on one model.
 
-    A failed recipe has the reason in its rows; the others continue.
+    If a recipe fails, its rows say why, and the other recipes go on.
 
     Raises:
         precis.InvalidArgument: a recipe is wrong.

@@ -1,4 +1,4 @@
-"""A context that was read once; every recipe and every budget starts from it."""
+"""A context that the model has read once, for all recipes and budgets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROBE_TOKENS = 32
 
 
 class Judge:
-    """A model, with its data for all contexts."""
+    """A model and its data that all contexts share."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded
@@ -45,7 +45,7 @@ class Reading:
 
     Attributes:
         tokens: of the context.
-        cache: everything the model saw.
+        cache: the KV of all tokens.
         layers: keys, values and queries of every layer, as observers of a RaggedCache see them.
         prefill_seconds: the time to read it.
     """
@@ -67,7 +67,7 @@ class Reading:
         return len(self.tokens)
 
     def inputs(self, needs: hf.Needs) -> tuple[list[dict[str, torch.Tensor]], float]:
-        """The inputs of a scorer, by layer, and the seconds to make them."""
+        """The inputs of a scorer, by layer, and the seconds that the model took for them."""
         scorers = hf.Scorers(self.judge.hf_model, needs, self.judge.spec.dtype, 0)
         if needs.repetition:
             chunks, seconds = self.repetition()
@@ -88,7 +88,7 @@ class Reading:
         return layers, seconds + time.perf_counter() - start
 
     def repetition(self) -> tuple[list[hf.Repetition], float]:
-        """The context's repetition, and its seconds; computed once."""
+        """The repetition of the context, and the seconds that it took; computed once."""
         if self._repeated is None:
             start = time.perf_counter()
             request = self.judge.repeat_request
@@ -98,11 +98,11 @@ class Reading:
 
 
 class Subject(Reading):
-    """A document on which recipes are judged.
+    """A document on which recipes are evaluated.
 
     Attributes:
         document: its tokens, needles and the following text.
-        probe: for the perturbation.
+        probe: measures the perturbation.
     """
 
     def __init__(self, judge: Judge, document: Document) -> None:
@@ -111,7 +111,7 @@ class Subject(Reading):
         self.probe = self._make_probe()
 
     def answers(self, cache: hf.RaggedCache) -> list[hf.Answer]:
-        """The model's rating of the answer to each question, over a cache of this context."""
+        """How likely the model finds the answer to each question, over a cache of this context."""
         encode, dialogue = self.judge.loaded.encode, self.judge.loaded.dialogue
         asked = [
             (encode(needle.question(dialogue)), encode(needle.answer))
@@ -124,7 +124,7 @@ class Subject(Reading):
     ) -> tuple[Compressed, float]:
         """Compresses by one recipe; also the model's seconds for the scorer's inputs.
 
-        `profile`: JSON of one, if the recipe takes its budgets from it.
+        `profile`: JSON of a profile, if the recipe takes head budgets from it.
         """
         layers, seconds = self.inputs(hf.Needs.of(recipe.canonical))
         options: dict[str, Any] = {"profile": profile}

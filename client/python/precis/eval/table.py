@@ -35,14 +35,14 @@ def headline(results: Results) -> str:
 
 
 def delta_text(results: Results, row: Row) -> str:
-    """The NLL above the full cache's, and its standard error."""
+    """The NLL minus that of the full cache, and its standard error."""
     delta, error = results.delta(row)
     text = number(delta, signed=True)
     return text if math.isnan(error) else f"{text} ±{error:.2f}"
 
 
 def summary(results: Results) -> tuple[Cells, list[Cells]]:
-    """Header and rows: per budget accuracy and NLL above the full cache's."""
+    """Header and rows: for each budget, accuracy and NLL minus that of the full cache."""
     keeps = results.keeps
     header = ["recipe"]
     for keep in keeps:
@@ -77,7 +77,7 @@ def _summary_row(results: Results, name: str, source: str) -> Cells:
 
 
 def beside_kvpress(results: Results) -> tuple[Cells, list[Cells]]:
-    """Our presets and the presses compared with them: how much higher our NLL is."""
+    """How much higher the NLL of each preset is than that of the press it is compared with."""
     header = ["preset", "press", *(f"NLL @{percent(keep)}" for keep in results.keeps)]
     rows = []
     for name in results.names("kvpress"):
@@ -89,7 +89,7 @@ def beside_kvpress(results: Results) -> tuple[Cells, list[Cells]]:
 
 
 def _pair(results: Results, press: str, keep: float) -> tuple[Row, Row] | None:
-    """Our row and the press's, if both ran."""
+    """The preset's row and the press's row, if both ran."""
     theirs = results.row(press, keep, "kvpress")
     ours = results.row(theirs.beside, keep) if theirs is not None and theirs.beside else None
     if ours is None or ours.failed or theirs.failed:

@@ -1,7 +1,7 @@
 """Texts to read: those of this machine, or the user's own.
 
-A text that a profile or a parameter was fitted on never serves to judge it. So each text of a
-machine is used either by the evaluation or for fitting, and no sentence by both.
+A profile or parameter is never evaluated on a text that it was fitted on. So each text of this
+machine is used either for evaluation or for fitting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from precis import files
 from .needles import Dialogue, Document, Encode, make_document, split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
-# Long ones first: the demo takes the first that exists.
+# Long texts first: the demo takes the first that exists.
 EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
 _FITTING = ("CC0-1.0", "Artistic")
 
@@ -29,7 +29,7 @@ class Text:
 
 
 def machine_texts(names: tuple[str, ...] = EVALUATION) -> list[Text]:
-    """Licences of this machine: those of `names` that it has.
+    """The licences among `names` that this machine has.
 
     Raises:
         FileNotFoundError: Debian's folder of licences has none of them.

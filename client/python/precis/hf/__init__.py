@@ -2,7 +2,7 @@
 
 * :func:`model_spec` describes a model to the store.
 * :func:`prefill` reads a prompt and pushes its KV layer by layer; :func:`store` does a whole put.
-* :class:`RaggedCache` makes restored prefixes a cache that the model decodes over, exactly;
+* :class:`RaggedCache` is a cache over restored prefixes, with exact attention;
   ``hf_model.generate(prompt, past_key_values=ragged)`` works as with any cache.
 * :func:`generate`, :func:`forward` and :func:`answer_nlls` continue from any cache.
 * :func:`output_projections`, :class:`Needs`, :class:`Scorers` and :func:`repetitions` compute the

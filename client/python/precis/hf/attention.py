@@ -14,7 +14,7 @@ ATTENTION_NAME = "precis_ragged"
 
 
 class AttendedCache(Cache):
-    """A cache whose layers compute the attention, and that is told of each call of the model."""
+    """A cache whose layers compute the attention; hooks tell it the begin and end of each call."""
 
     def begin_call(
         self, mask: Any, shape: tuple[int, int], ids: torch.Tensor | None
@@ -22,12 +22,12 @@ class AttendedCache(Cache):
         """Records the inputs of a call; `shape` is [batch, n].
 
         Returns:
-            Position ids [batch, n]; None if they are the columns.
+            Position ids [batch, n]; None if each column's number is its position.
         """
         raise NotImplementedError
 
     def end_call(self) -> None:
-        """Records that the call is over."""
+        """Records that the call has ended."""
         raise NotImplementedError
 
 
@@ -41,7 +41,7 @@ def _ragged_attention(
     scaling: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """The function that Transformers calls instead of its own attention."""
+    """The function that Transformers calls as attention ATTENTION_NAME."""
     layer = getattr(key, "precis_layer", None)
     if layer is None:
         raise ValueError(f"attention {ATTENTION_NAME!r} needs past_key_values=RaggedCache(...)")
@@ -57,13 +57,13 @@ def _ragged_attention(
 
 AttentionInterface.register(ATTENTION_NAME, _ragged_attention)
 
-# An attribute of a decoder with our hooks: its attention before the current call; None between
-# calls.
+# The attribute of a decoder with these hooks that stores its attention from before the current
+# call; None between calls.
 _BEFORE = "_precis_attention_before"
 
 
 def attend_over_ragged(hf_model: PreTrainedModel) -> torch.nn.Module:
-    """Makes the model's decoder attend over each RaggedCache of a call; once is enough.
+    """Makes the model's decoder attend over a RaggedCache if a call passes one; one call is enough.
 
     Returns the decoder.
     """
@@ -108,7 +108,8 @@ def _after_forward(
 def _restore(decoder: torch.nn.Module) -> None:
     """Restores the attention that the decoder had before a call.
 
-    Called before the next call as well: PyTorch calls no hook after a call that Ctrl-C has ended.
+    Also runs before the next call, because PyTorch calls no hook after a call that Ctrl-C has
+    ended.
     """
     before = getattr(decoder, _BEFORE)
     if before is not None:

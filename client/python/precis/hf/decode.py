@@ -25,7 +25,9 @@ def token_list(tokens: Tokens) -> list[int]:
         if tokens.ndim == 2 and tokens.shape[0] == 1:
             tokens = tokens[0]
         if tokens.ndim != 1:
-            raise ValueError(f"tokens: one sequence is needed, got shape {tuple(tokens.shape)}")
+            raise ValueError(
+                f"tokens: shape {list(tokens.shape)}, must be one sequence, [n] or [1, n]"
+            )
         return tokens.tolist()
     return [int(token) for token in tokens]
 
@@ -37,7 +39,7 @@ def forward(
     """Feeds `tokens`, which follow the tokens in `cache`, and adds them to it.
 
     Returns:
-        Logits in float32, [n, vocabulary], of the last `logits_to_keep` tokens (0: of all).
+        Logits, float32 [n, vocabulary], of the last `logits_to_keep` tokens (0: of all tokens).
     """
     ids = torch.tensor([token_list(tokens)], dtype=torch.long, device=hf_model.device)
     out = hf_model(
@@ -57,8 +59,9 @@ def generate(
 
     Args:
         tokens: the tokens that follow those in `cache`. If empty, generation continues the cached
-            tokens: the last of them is run again, over the cache without it.
-        stop: tokens that end the text and are not yielded; by default the model's end-of-text.
+            tokens: the last cached token is removed from the cache and fed again.
+        stop: tokens that end the text and are not yielded; by default the model's end-of-text
+            tokens.
 
     The cache grows by `tokens` and by every yielded token but the last.
 
@@ -69,8 +72,8 @@ def generate(
     if not tokens:
         if not isinstance(cache, RaggedCache):
             raise ValueError(
-                f"tokens: none, and {type(cache).__name__} does not know its last one: crop it by "
-                "one and give that token"
+                f"tokens: there are none, and {type(cache).__name__} does not know its last token: "
+                "call crop(-1) and give that token"
             )
         tokens = [cache.take_back()]
     if stop is None:
@@ -86,7 +89,7 @@ def generate(
 
 @dataclass(frozen=True)
 class Answer:
-    """The model's rating of a given answer, teacher-forced.
+    """How likely the model finds a given answer, teacher-forced.
 
     Attributes:
         right: every token of the answer was the greedy choice.
@@ -100,7 +103,7 @@ class Answer:
 
 
 def answer_nll(hf_model: PreTrainedModel, question: Tokens, answer: Tokens, cache: Cache) -> Answer:
-    """Feeds a question and computes how likely the answer is. Leaves `cache` unchanged."""
+    """Feeds a question and computes how likely the answer is. `cache` is cropped back after it."""
     question, answer = token_list(question), token_list(answer)
     if not question or not answer:
         raise ValueError("question and answer need at least one token each")
@@ -115,7 +118,7 @@ def answer_nlls(
 ) -> list[Answer]:
     """answer_nll() of several (question, answer) pairs, in one batch if possible.
 
-    That is possible over a RaggedCache with an empty tail: the weights are read only once.
+    A batch is possible over a RaggedCache with an empty tail, and reads the weights only once.
     """
     pairs = [(token_list(question), token_list(answer)) for question, answer in asked]
     alone = isinstance(cache, RaggedCache) and cache.get_seq_length() == cache.prefix_tokens
@@ -123,7 +126,7 @@ def answer_nlls(
         return [answer_nll(hf_model, question, answer, cache) for question, answer in pairs]
     fed = [question + answer[:-1] for question, answer in pairs]
     longest = max(map(len, fed))
-    # Padding follows the tokens that are asked for, so no query sees it.
+    # Padding follows the questions and answers, so none of their queries sees it.
     ids = torch.tensor([row + [0] * (longest - len(row)) for row in fed], device=hf_model.device)
     first = min(len(row) - len(answer) for row, (_, answer) in zip(fed, pairs, strict=True))
     with torch.no_grad():
@@ -139,7 +142,7 @@ def answer_nlls(
 
 
 def _judge(logits: torch.Tensor, answer: list[int]) -> Answer:
-    """`logits`: [len(answer), vocabulary], each before its token."""
+    """`logits`: [len(answer), vocabulary], the model's predictions of the answer's tokens."""
     target = torch.tensor(answer, device=logits.device)
     greedy = logits.argmax(dim=-1)
     return Answer(

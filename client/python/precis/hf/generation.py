@@ -1,7 +1,7 @@
-"""generate() of Transformers over a :class:`RaggedCache`: finds the tokens that it must read.
+"""Lets Transformers' generate() run over a :class:`RaggedCache`: finds the tokens to read.
 
-A prompt is either whole, or only what follows the cached tokens. Transformers reads the columns
-after those that the cache holds. So both kinds are laid out again here before the call: first the
+A prompt is either whole, or only the tokens after the cached tokens. Transformers reads the columns
+after those that the cache holds. So this module rearranges both kinds before the call: first the
 cache's columns, then each row's missing tokens, aligned to the right.
 """
 
@@ -18,7 +18,7 @@ from .ragged import RaggedCache
 if TYPE_CHECKING:
     from transformers import GenerationConfig
 
-# A prompt that begins with this many cached tokens is taken for a whole one.
+# A prompt that begins with this many cached tokens is treated as a whole prompt.
 _SAME_TOKENS = 16
 
 
@@ -27,12 +27,12 @@ def lay_out(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The columns of a call: those that the cache holds, and the tokens that it lacks.
 
-    The cache drops the tokens that a whole prompt does not share, and at least the last token of
-    each whole prompt.
+    The cache drops the tokens that a whole prompt does not share with it, and in any case the whole
+    prompt's last token, so that there is a token to read.
 
     Args:
         input_ids: [batch, n]. Whole prompts begin with the cached tokens. If a prefix's tokens are
-            unknown, prompts that are not shorter than it are taken for whole.
+            unknown, a prompt that is at least as long as the cached tokens is treated as whole.
         attention_mask: [batch, n]; or [batch, held + n], which says that `input_ids` follow the
             cache.
 
@@ -41,7 +41,8 @@ def lay_out(
         read.
 
     Raises:
-        ValueError: the kind of a prompt is unclear, or the rows are not all of one kind.
+        ValueError: a prompt is neither clearly whole nor clearly a continuation, or the rows differ
+            in that.
     """
     batch, width = input_ids.shape
     held = cache.get_seq_length()
@@ -51,8 +52,8 @@ def lay_out(
         return torch.nn.functional.pad(input_ids, (held, 0)), mask
     if mask.shape != (batch, width):
         raise ValueError(
-            f"attention_mask has shape {tuple(mask.shape)}: it is of the {width} columns of the "
-            f"prompt, or of them after the {held} that the cache holds"
+            f"attention_mask has shape {tuple(mask.shape)}, must be {(batch, width)} for the "
+            f"prompt alone, or {(batch, held + width)} with the {held} cached columns before it"
         )
     ids = input_ids.cpu()
     prompts = [row[shown] for row, shown in zip(ids, mask.cpu(), strict=True)]
@@ -68,9 +69,9 @@ def lay_out(
         return torch.nn.functional.pad(input_ids, (held, 0)), torch.cat([before, mask], dim=1)
     if any(follows):
         raise ValueError(
-            f"row {follows.index(True)} of the batch does not begin with the tokens that the cache "
-            f"holds of it, and row {follows.index(False)} does: give whole prompts, or what "
-            "follows, of all rows alike"
+            f"row {follows.index(True)} of the batch does not begin with its cached tokens, and "
+            f"row {follows.index(False)} does: give whole prompts for all rows, or for all rows "
+            "only the tokens after the cached ones"
         )
     kept = cache.rewind(same)
     rest = [prompt[count:] for prompt, count in zip(prompts, kept, strict=True)]
@@ -85,7 +86,7 @@ def lay_out(
 def _tokens_kept(
     prompt: torch.Tensor, tokens: torch.Tensor | None, held: int, prefix: int
 ) -> int | None:
-    """How many of a row's cached tokens its prompt shares; None: the prompt follows all of them.
+    """How many of a row's cached tokens to keep; None if the prompt follows all of them.
 
     `prefix`: how many of the `held` tokens belong to the prefix.
     """
@@ -102,9 +103,9 @@ def _tokens_kept(
         return min(common, len(prompt) - 1)
     if common >= _SAME_TOKENS:
         raise ValueError(
-            f"the prompt of {len(prompt)} tokens begins with {common} of the {prefix} that the "
-            "prefix stands for and not with all of them. A whole prompt goes on from the prefix; "
-            "what follows it, without it, is told by an attention_mask of all columns, "
+            f"the prompt of {len(prompt)} tokens begins with {common} of the prefix's {prefix} "
+            "tokens, not with all of them. Give a whole prompt that begins with the prefix; or, if "
+            "this prompt follows the prefix, an attention_mask of all columns: "
             "torch.cat([ragged.attention_mask(batch), mask], dim=1)"
         )
     return None
@@ -119,10 +120,12 @@ def _begin(
     """Makes generate() start with the tokens that the cache lacks; returns the ids to read."""
     if config.prefill_chunk_size is not None:
         raise ValueError(
-            "prefill_chunk_size: generate() does not read in chunks over a RaggedCache"
+            "prefill_chunk_size: generate() cannot read in chunks over a RaggedCache; unset it"
         )
     if model_kwargs.get("use_cache") is False:
-        raise ValueError("use_cache=False: generate() over a RaggedCache uses it")
+        raise ValueError(
+            "use_cache=False: generate() over a RaggedCache needs a cache; leave it out"
+        )
     embeds = model_kwargs.get("inputs_embeds")
     if embeds is not None:
         if len(cache.prefixes) > 1:
@@ -130,7 +133,7 @@ def _begin(
         cache.leave_a_token(embeds.shape[1])
         return input_ids
     mask = model_kwargs.get("attention_mask")
-    # Newer versions drop a mask that hides nothing, and leave its length.
+    # Newer versions of Transformers drop a mask that hides nothing, and keep its length.
     length = getattr(config, "_mask_length", None)
     if mask is None and length is not None and length > 0:
         mask = input_ids.new_ones(len(input_ids), length)
@@ -170,8 +173,8 @@ def over_ragged_caches() -> None:
         if isinstance(cache, RaggedCache):
             if cache.get_seq_length() and not hasattr(self, "_get_initial_cache_position"):
                 raise ValueError(
-                    "assisted generation of this version of Transformers reads the whole prompt, "
-                    "whatever a cache holds: it does not go on from a RaggedCache"
+                    "assisted generation of this version of Transformers reads the whole prompt "
+                    "again, so it cannot continue from a RaggedCache; use generate() without it"
                 )
             ids, _ = lay_out(cache, input_ids, kwargs.get("attention_mask"))
             if ids.shape != input_ids.shape:

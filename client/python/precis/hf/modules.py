@@ -69,12 +69,12 @@ class Rotation:
     def undo(self, layer: int, queries: torch.Tensor, begin: int) -> torch.Tensor:
         """Queries [heads, n, head_dim] of the positions from `begin` on, without their RoPE."""
         cos, sin = self._angles(layer, begin, queries.shape[1], queries.device)
-        # Some models' rotations scale by s; the inverse then is the transpose scaled by 1/s.
+        # Some models' rotations also scale by s, so cos^2 + sin^2 = s^2.
         square = cos.square() + sin.square()
         return self._rotate(queries.float(), cos / square, -sin / square)
 
     def average(self, layer: int, begin: int, count: int, device: torch.device) -> torch.Tensor:
-        """The mean of the rotations of `count` positions from `begin` on, f32 [head_dim, head_dim].
+        """The mean rotation matrix of `count` positions from `begin` on, f32 [head_dim, head_dim].
 
         x @ average.T is the mean of the rotated x.
         """

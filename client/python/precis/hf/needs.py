@@ -27,9 +27,10 @@ class Needs:
     """The inputs of a recipe's scorer.
 
     Attributes:
-        queries: number of last tokens whose queries are observed; 0 for none, None for all.
-        repetition: queries of a repetition of the segment after it, with their log-sum-exp (KVzip).
-        statistics: mean and covariance of future queries (expected attention).
+        queries: how many of the last tokens' queries are observed; 0 for none, None for all.
+        repetition: whether the model must repeat the segment, for the queries of the repetition and
+            their log-sum-exp (KVzip).
+        statistics: whether mean and covariance of future queries are needed (expected attention).
         sinks: first tokens of the path whose queries the statistics leave out.
     """
 
@@ -51,14 +52,14 @@ class Needs:
         )
 
     def last(self, queries: torch.Tensor) -> torch.Tensor | None:
-        """The observed part of queries [num_q_heads, n, head_dim]."""
+        """The observed queries among queries [num_q_heads, n, head_dim]; None for none."""
         count = queries.shape[1] if self.queries is None else min(self.queries, queries.shape[1])
         return queries[:, queries.shape[1] - count :] if count else None
 
     def held(self, queries: torch.Tensor) -> torch.Tensor | None:
         """The part of a layer's queries to keep for its scorer; None for nothing.
 
-        A part is a copy, because a view would keep the memory of all of them.
+        The part is a copy, because a view would keep the memory of all queries.
         """
         if self.statistics:
             return queries
@@ -67,10 +68,10 @@ class Needs:
 
 
 class QueryStatistics:
-    """Mean and covariance of future queries, as estimated for expected attention.
+    """Estimates the mean and covariance of future queries, for expected attention.
 
-    The past queries, without those of the sinks, have their RoPE removed and are then rotated by
-    the average over the next FUTURE_TOKENS positions.
+    The RoPE of the past queries, except those of sinks, is undone. The statistics of the result are
+    rotated by the mean rotation of the next FUTURE_TOKENS positions.
     """
 
     def __init__(self, hf_model: PreTrainedModel) -> None:
@@ -84,8 +85,8 @@ class QueryStatistics:
 
         Args:
             queries: [num_q_heads, n, head_dim] of positions `begin` and on, as observers see them.
-            sinks: positions below this are left out; if none is left, mean and covariance are zero,
-                and all keys are expected to get equal attention.
+            sinks: positions below this are left out. If no position is left, mean and covariance
+                are zero, so that all keys are expected to get equal attention.
         """
         heads, count, dim = queries.shape
         skip = min(count, max(0, sinks - begin))

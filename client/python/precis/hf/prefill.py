@@ -31,9 +31,9 @@ class Prefilled:
     """A prompt that has been read.
 
     Attributes:
-        cache: everything the model saw, ready for generation.
+        cache: the KV of all tokens, and of `past`, for generation.
         logits: float32 [vocabulary], of the last token.
-        seconds: from the start to the last layer computed, repetitions included.
+        seconds: from the start until the last layer was computed, including repetitions.
         push_seconds: the time after that until the last pushes ended.
     """
 
@@ -58,17 +58,17 @@ def prefill(
     Args:
         tokens: the whole path from its root, as in begin_put. Tokens in `past` are not read again.
         put: begun on the same tokens; it must begin where `past` ends. Commit it afterwards.
-        past: a cache over a restored prefix, for the second turn. It grows. If it holds all of
-            `tokens` and there is no put, the last token is read again, over the cache without it.
-        queries: number of observation queries to push, the last of the segment; by default as the
-            put's recipe needs.
-        lse: push the queries' exact log-sum-exp over the segment as well.
+        past: a cache over a restored prefix, for a later turn; the new tokens are added to it. If
+            it holds all of `tokens` and there is no put, its last token is removed and read again.
+        queries: number of observation queries to push, of the segment's last tokens; by default as
+            many as the put's recipe needs.
+        lse: whether to push the queries' exact log-sum-exp over the segment, too.
         repeat: repeat_request() of the tokenizer, for recipes that make the model repeat its input
-            (kvzip); pushes start only after that.
+            (kvzip). Their pushes start only after the repetition.
         progress: called with each layer's index once its push has started, on the pushing thread.
 
     Raises:
-        ValueError: nothing is left to read, or the put begins elsewhere.
+        ValueError: nothing is left to read, or the put covers other tokens.
         precis.Error: from a push; the put has then ended.
     """
     tokens = token_list(tokens)
@@ -109,7 +109,7 @@ def _offer_repeated(
     request: Tokens,
     pusher: Pusher,
 ) -> None:
-    """Offers every layer with the queries that repeat `tokens`, the last that `cache` holds."""
+    """Offers every layer with the queries of a repetition of `tokens`, the last in `cache`."""
     chunks = list(repetitions(hf_model, tokens, cache, request))
     for index, layer in enumerate(cache.layers):
         keys, values = layer.last(len(tokens))
@@ -132,9 +132,10 @@ def store(
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
     Args:
-        recipe, keep: how to compress; by default as the budget in force says.
-        past: the cache over a restored prefix, if this turn follows one. Only the tokens after it
-            are read and pushed; the segment records its parent and the budget that was read.
+        recipe, keep: how to compress; by default the recipe and budget in force.
+        past: the cache over a restored prefix, if this turn follows one. Only the tokens after the
+            prefix are read and pushed. The segment records its parent and the budget at which that
+            was read.
         repeat: as in prefill.
 
     Raises:
@@ -152,14 +153,16 @@ def store(
 def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
     """The segment that `past` ends with, and the budget at which it was read."""
     if len(past.prefixes) > 1:
-        raise ValueError(f"one prefix is needed to stand on; the cache has {len(past.prefixes)}")
+        raise ValueError(
+            f"past: the cache has {len(past.prefixes)} prefixes, must have one, for the parent"
+        )
     if past.prefix is None:
         return None, None
     end = past.prefix_tokens
     link = next(link for link in past.prefix.match.links if end <= link.matched_end)
     if end != link.segment.end:
         raise ValueError(
-            f"a segment cannot stand on tokens [{link.segment.begin}, {end}) of "
-            f"segment {link.segment.id}, which ends at {link.segment.end}"
+            f"past: it ends at token {end}, inside segment {link.segment.id} of tokens "
+            f"[{link.segment.begin}, {link.segment.end}); a parent must end where a segment ends"
         )
     return link.segment, past.prefix.keep

@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from .needs import Needs
     from .scorers import Scorers
 
-# Enough for pushes to continue while layers take different times. For some recipes each waiting
-# layer keeps the queries of all tokens.
+# Enough to keep pushes going although layers take different times. Not more, because for some
+# recipes each waiting layer keeps the queries of all tokens.
 LAYERS_WAITING_MAX = 4
 
-# How often a wait ends to let Python handle an interrupt. An interrupt that comes just before a
-# wait does not end it: Python checked for signals before, and the wait had not started yet.
+# Waits end after this time, in seconds, so that Python can handle an interrupt. An interrupt that
+# comes just before a wait does not end the wait: Python has checked for signals, and the wait has
+# not started yet.
 HEEDED_S = 0.1
 
 
 class Pusher:
-    """Pushes layers in the order they come; the first error stops it.
+    """Pushes layers in the order in which they are offered, up to the first error.
 
-    A context manager. After its block no thread uses the put any more, however often the exit was
-    interrupted. If the block succeeds, all offered layers are pushed then; if it raises, the
-    waiting layers are dropped.
+    A context manager. After its block no thread uses the put any more, even if the exit was
+    interrupted several times. If the block succeeds, its exit pushes all offered layers; if the
+    block raises, the waiting layers are dropped.
     """
 
     _END = None
@@ -49,8 +50,8 @@ class Pusher:
         self._scorers = scorers
         self._lse = lse
         self._progress = progress
-        # Neither queue.Queue nor threading.Event: they are written in Python, and an interrupt
-        # while they take their lock leaves the lock held.
+        # Not queue.Queue or threading.Event: they are written in Python, and an interrupt while
+        # they take their lock can leave the lock held.
         self._offered: queue.SimpleQueue[tuple | None] = queue.SimpleQueue()
         self._room: queue.SimpleQueue[None] = queue.SimpleQueue()  # one item per free place
         self._ended: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -64,7 +65,7 @@ class Pusher:
     def __enter__(self) -> Pusher:
         try:
             threading.Thread(target=self._run, name="precis-push", daemon=True).start()
-        except BaseException:  # for example an interrupt: the thread may already run
+        except BaseException:  # for example an interrupt; the thread may already be running
             self._given_up = True
             self._offered.put(self._END)
             raise
@@ -76,14 +77,14 @@ class Pusher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raises the pusher's error, if the block raised none, or the interrupt."""
+        """Raises an interrupt of this wait or, if the block raised nothing, the pusher's error."""
         give_up, interrupt = kind is not None, None
         while not self._over:
             try:
                 if give_up:
                     self._given_up = True
                     self._waits.end()
-                self._offered.put(self._END)  # repeated ends do no harm
+                self._offered.put(self._END)  # several of them do no harm
                 _take(self._ended)
             except BaseException as raised:
                 give_up, interrupt = True, interrupt or raised
@@ -122,7 +123,7 @@ class Pusher:
             self._ended.put(None)
 
     def _attempt(self, step: Callable[..., None], *arguments: Any) -> None:
-        """Runs no step after an error or a give-up, so that offer() no longer blocks."""
+        """Runs a step, but none after an error or a give-up: the queue then only empties."""
         if self._error is not None or self._given_up:
             return
         try:

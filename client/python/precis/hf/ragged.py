@@ -1,9 +1,9 @@
 """The ragged KV cache: the number of entries differs between (layer, KV head) pairs.
 
-A :class:`RaggedCache` holds the kept entries of a restored prefix, in place in the prefix's memory,
-and a dense tail of the tokens computed since. For the model it is an ordinary Transformers cache;
-the attention over it is registered with Transformers as ``"precis_ragged"``, and a model uses it
-during each call that passes such a cache.
+A :class:`RaggedCache` consists of the kept entries of a restored prefix, in place in the prefix's
+memory, and a dense tail: the tokens computed since. For the model it is an ordinary Transformers
+cache. The attention over it is registered with Transformers as ``"precis_ragged"``, and a model
+uses that attention during each call that passes such a cache.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class RaggedCache(AttendedCache):
         ragged = precis.hf.RaggedCache(hf_model, cache.get(match, keep=0.2))
         hf_model.generate(prompt_ids, past_key_values=ragged, max_new_tokens=64)
 
-    The prompt is either whole, including the tokens of the prefix, or only what follows them. If
-    the cache holds all of a whole prompt, generation continues it: its last token is run again,
-    over the cache without it. The cache grows, and serves the next turn in the same way.
+    The prompt is either whole, including the tokens of the prefix, or only the tokens after the
+    prefix. If the cache holds all of a whole prompt, its last token is removed from the cache and
+    read again. The new tokens are added to the cache, which serves the next turn in the same way.
 
-    With several prefixes, each belongs to one row of a batch (None: a row without a prefix), or
-    each to the same number of rows: in a batch of 4 over two prefixes, rows 0 and 1 have the first.
+    With several prefixes, each belongs to one row of a batch (None: a row without a prefix), or to
+    the same number of rows: in a batch of 4 over two prefixes, rows 0 and 1 have the first prefix.
     Prompts are padded on the left, with an attention_mask, and each row's positions continue from
-    the length of its own prefix. With one prefix, a batch is a number of continuations of it.
+    the length of its own prefix. With one prefix, all rows of a batch continue it.
 
     The columns of a batch are those of Transformers: the longest prefix takes as many columns as it
     has tokens, shorter prefixes end where it ends, and the tail of all rows follows.
@@ -46,9 +46,9 @@ class RaggedCache(AttendedCache):
     layers still travel. Kept entries are used in place; they are copied only if the model's dtype
     or device differs. A prefix is never written to, so several caches can use the same one.
 
-    The model uses this attention in calls with such a cache, and its own in all other calls. That
-    is a setting of the model during the call, so one model should not be called with two kinds of
-    cache from two threads.
+    The model uses this attention in calls with such a cache, and its own in all other calls. The
+    choice is a setting of the model during the call, so two threads should not call one model with
+    two kinds of cache.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class RaggedCache(AttendedCache):
     ) -> None:
         self.prefixes = tuple(prefix) if isinstance(prefix, (list, tuple)) else (prefix,)
         if not self.prefixes:
-            raise ValueError("no prefixes: one is needed for each row of the batch")
+            raise ValueError("no prefixes: give a prefix, or None, for each row of the batch")
         self._source = Source(hf_model, self.prefixes)
-        # Token ids that were fed: per call, with the column of its first token; None: unknown.
+        # The token ids of each call (None: unknown), with the column of the first token.
         self._fed: list[tuple[int, torch.Tensor | None]] = []
         layers = [RaggedLayer(self._source, i) for i in range(self._source.num_layers)]
         super().__init__(layers=layers)
@@ -75,7 +75,7 @@ class RaggedCache(AttendedCache):
     def prefix_tokens(self) -> int:
         """The length of the original sequence of the prefix, or the length it was cropped to.
 
-        With several prefixes, that of the longest.
+        With several prefixes, the longest of their lengths.
         """
         return self._source.prefix_tokens
 
@@ -84,8 +84,8 @@ class RaggedCache(AttendedCache):
     def crop(self, max_length: int) -> None:
         """Drops all positions from `max_length` on (or the last -`max_length` positions).
 
-        A crop may reach into the prefix: this cache then no longer uses the prefix's entries of
-        those positions, and all others as before. Other caches over the same prefix still use them.
+        A crop may reach into the prefix. Then this cache no longer uses the prefix's entries of the
+        dropped positions. Other caches over the same prefix still use them.
 
         Raises:
             ValueError: the cache holds fewer than -`max_length` tokens, or the crop would reach
@@ -118,13 +118,13 @@ class RaggedCache(AttendedCache):
     def rewind(self, kept: Sequence[int]) -> list[int]:
         """Drops all but the first `kept` tokens of each row of a batch.
 
-        Rows that share a prefix all lose the part of it that any of them loses.
+        If a row loses a part of its prefix, all rows of that prefix lose it.
 
         Returns:
-            How many tokens each row holds then.
+            How many tokens each row now holds.
 
         Raises:
-            ValueError: a row would go back into its prefix while other rows keep tail tokens.
+            ValueError: a row would lose tokens of its prefix while other rows keep tail tokens.
         """
         groups = self._source.rows_of(len(kept))
         lengths = [
@@ -141,8 +141,9 @@ class RaggedCache(AttendedCache):
         if lengths != self._source.lengths:
             if max(ends) > 0:
                 raise ValueError(
-                    f"rows keep {list(kept)} tokens, and prefixes have {self._source.lengths}: "
-                    "a row cannot go back into its prefix while others keep what followed theirs"
+                    f"rows would keep {list(kept)} tokens, and prefixes have "
+                    f"{self._source.lengths}: a row cannot lose tokens of its prefix while others "
+                    "keep tokens after theirs"
                 )
             self._shorten(lengths, 0)
         else:
@@ -155,14 +156,14 @@ class RaggedCache(AttendedCache):
         ]
 
     def take_back(self) -> int:
-        """Crops the last token off and returns its id, so that it can be fed again.
+        """Removes the last token and returns its id, so that it can be fed again.
 
         Raises:
             ValueError: the cache is empty, or does not know the token.
         """
         length = self.get_seq_length()
         if length == 0:
-            raise ValueError("no tokens are given and the cache holds none")
+            raise ValueError("tokens: there are none, and the cache is empty")
         batch = self._batch() or len(self.prefixes)
         if batch != 1:
             raise ValueError(f"one sequence is needed; the cache holds {batch}")
@@ -235,7 +236,7 @@ class RaggedCache(AttendedCache):
         return fed if fed.shape[1] == count else None
 
     def _batch(self) -> int | None:
-        """How many rows the tail has; None while it is empty."""
+        """How many rows the tail has; None if the tail is empty."""
         held = self.get_seq_length() > self.prefix_tokens
         return self.layers[0].keys.shape[0] if held else None
 
@@ -264,12 +265,15 @@ class RaggedCache(AttendedCache):
         """Reorders rows, each within the rows of its prefix, as beam search does.
 
         Raises:
-            ValueError: a row comes from another prefix.
+            ValueError: a row would move to another prefix.
         """
         for rows in self._source.rows_of(len(beam_idx)):
             taken = beam_idx[rows]
             if bool(((taken < rows.start) | (taken >= rows.stop)).any()):
-                raise ValueError("the rows of a ragged cache stay on their prefixes")
+                raise ValueError(
+                    "beam_idx: a row would move to another prefix, which the rows of a ragged "
+                    "cache cannot do"
+                )
         super().reorder_cache(beam_idx)
         self._take_rows(beam_idx)
 
@@ -288,8 +292,8 @@ class RaggedCache(AttendedCache):
         """
         if len(self.prefixes) > 1:
             raise ValueError(
-                f"rows cannot be selected from a cache over {len(self.prefixes)} prefixes: make "
-                "one of the prefixes that remain"
+                f"rows cannot be selected from a cache over {len(self.prefixes)} prefixes: make a "
+                "new cache of the prefixes that remain"
             )
         super().batch_select_indices(indices)
         self._take_rows(indices)
@@ -304,7 +308,7 @@ class RaggedCache(AttendedCache):
 
     @contextlib.contextmanager
     def observed(self, observer: Observer) -> Iterator[None]:
-        """Within the block, shows `observer` the new tokens of every layer as it is computed."""
+        """Within the block, calls `observer` with each layer's new tokens as they are computed."""
         self._source.observer = observer
         try:
             yield
@@ -343,14 +347,14 @@ class RaggedCache(AttendedCache):
         columns = self.prefix_tokens + before.shape[1]
         if mask.shape != (batch, columns + count):
             raise ValueError(
-                f"attention_mask has shape {tuple(mask.shape)}: it is of the {count} new tokens, "
-                f"or of them after the {columns} columns that the cache holds"
+                f"attention_mask has shape {tuple(mask.shape)}, must be {(batch, count)} for the "
+                f"new tokens alone, or {(batch, columns + count)} with the {columns} cached columns"
             )
         prefixes = self.attention_mask(batch)[:, : self.prefix_tokens]
         if not torch.equal(mask[:, : self.prefix_tokens], prefixes):
             raise ValueError(
-                "attention_mask hides tokens of a prefix, or shows more than it has: before the "
-                "new tokens it is the ragged cache's attention_mask(batch)"
+                "attention_mask hides tokens of a prefix, or shows more tokens than it has: its "
+                "cached columns must equal the ragged cache's attention_mask(batch)"
             )
         return mask[:, self.prefix_tokens :]
 

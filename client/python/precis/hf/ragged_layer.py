@@ -1,9 +1,8 @@
-"""One layer of a ragged cache: kept entries per KV head in any number, and a dense tail.
+"""One layer of a ragged cache: the kept entries, any number per KV head, and a dense tail.
 
-Evicted entries do not exist: there is no mask over a full cache. RoPE is already in the keys, and
-positions continue from the length of the original sequence. In a layer with a sliding window a
-query sees only the kept entries in its window; the entries' positions tell which. The positions
-also tell which entries a crop into the prefix hides.
+Evicted entries are absent instead of masked. RoPE is already in the keys, and positions continue
+from the length of the original sequence. The entries' positions tell which of them a query sees in
+a layer with a sliding window, and which a crop into the prefix hides.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from .spec import attention_windows, head_dim, text_config
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Scores computed at a time for one KV head and one block of queries: 16 Mi floats are 64 MiB.
+# The most scores computed at a time for one KV head and one block of queries: 16 Mi floats are 64
+# MiB.
 _BLOCK_SCORES = 1 << 24
 _TAIL_TOKENS_MIN = 64
 
@@ -39,7 +39,7 @@ class Layer(Protocol):
 
 
 class Prefix(Protocol):
-    """The interface that a RaggedCache needs of a prefix; :class:`precis.Prefix` has it."""
+    """The part of a prefix that a RaggedCache uses; :class:`precis.Prefix` has it."""
 
     matched_tokens: int
     layers: Sequence[Layer]
@@ -65,13 +65,13 @@ Observer = Callable[[int, torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 
 class Source:
-    """The state that the layers of one cache share. Not the cache itself: a cycle would outlive it.
+    """The state that the layers of one cache share.
 
     The rows of a batch belong to the prefixes in order, the same number of rows to each.
 
     Attributes:
-        lengths: how many tokens of each prefix count; fewer than it has after a crop.
-        seen: which columns of the tail each row sees, bool [batch, columns]; None: all of them.
+        lengths: how many tokens of each prefix are used; after a crop fewer than it has.
+        seen: which columns of the tail each row sees, bool [batch, columns]; None: all columns.
         attended: whether the model of the current call attends over ragged caches.
     """
 
@@ -94,27 +94,28 @@ class Source:
 
     @property
     def prefix_tokens(self) -> int:
-        """The columns of the prefixes: the length of the longest. The tail follows."""
+        """The number of columns before the tail: the length of the longest prefix."""
         return max(self.lengths)
 
     def rows_of(self, batch: int) -> list[slice]:
         """The rows of a batch that belong to each prefix.
 
         Raises:
-            ValueError: the batch is no multiple of the number of prefixes.
+            ValueError: the batch is not a multiple of the number of prefixes.
         """
         each, rest = divmod(batch, len(self.lengths))
         if rest:
             raise ValueError(
-                f"the batch is {batch}, the ragged cache stands on {len(self.lengths)} prefixes: "
-                "one row of the batch is needed for each, or as many for each as for all others"
+                f"the batch is {batch}, must be a multiple of the ragged cache's "
+                f"{len(self.lengths)} prefixes"
             )
         return [slice(i * each, (i + 1) * each) for i in range(len(self.lengths))]
 
     def places(self, which: int, rows: slice, columns: int) -> torch.Tensor:
-        """Positions in its sequence of the tail's first `columns`, [rows or 1, columns].
+        """The positions of the tail's first `columns` in each row's sequence, [rows or 1, columns].
 
-        `rows` belong to prefix `which`. A column that a row does not see has no own position.
+        `rows` belong to prefix `which`. A column that a row does not see repeats the position
+        before it.
         """
         if self.seen is None:
             places = torch.arange(columns, device=self.device)[None]
@@ -144,10 +145,10 @@ class Source:
             np.asarray(entries.positions).astype(np.int64), device=self.device
         )
         if window is None:
-            # Hidden and not removed: a crop drops few entries, and the rest stay in place.
+            # The entries are hidden instead of removed, so that the others need not be copied.
             hidden = (positions >= length).nonzero()[:, 0]
             return Kept(keys, values, hidden=hidden if len(hidden) else None)
-        # Entries outside are out of the window of every future token.
+        # No future token has the other entries in its window.
         near = (positions > length - window) & (positions < length)
         if not near.all():
             keys, values, positions = keys[near], values[near], positions[near]
@@ -189,7 +190,7 @@ class RaggedLayer(CacheLayerMixin):
         *_args: Any,
         **_kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends to the tail and returns the tail, which carries this layer to the attention."""
+        """Appends to the tail and returns it, with this layer as an attribute for the attention."""
         if not self._source.attended:
             raise ValueError(
                 "this model does not attend over a RaggedCache: make the cache for the model that "
@@ -211,7 +212,7 @@ class RaggedLayer(CacheLayerMixin):
         return keys, values
 
     def get_seq_length(self) -> int:
-        """The length of the original sequence, with evicted tokens: positions continue from it."""
+        """The length of the sequence including evicted tokens; positions continue from it."""
         return self._source.prefix_tokens + self._tail
 
     def get_mask_sizes(self, query: torch.Tensor | int) -> tuple[int, int]:
@@ -226,8 +227,10 @@ class RaggedLayer(CacheLayerMixin):
         return -1
 
     def crop(self, max_length: int) -> None:
-        """Refused: all layers of a cache have one length. RaggedCache.crop() crops them all."""
-        raise ValueError("a layer of a RaggedCache is cropped with all others: RaggedCache.crop()")
+        """Raises ValueError: only RaggedCache.crop() may crop, as all layers have one length."""
+        raise ValueError(
+            "one layer of a RaggedCache cannot be cropped alone; call RaggedCache.crop()"
+        )
 
     def keep_tail(self, tokens: int) -> None:
         """Drops the tail's tokens after the first `tokens`."""
@@ -247,8 +250,8 @@ class RaggedLayer(CacheLayerMixin):
     ) -> torch.Tensor:
         """Softmax attention of query [batch, num_q_heads, n, head_dim], the tail's last n tokens.
 
-        Every query sees the kept entries and its own tail up to itself, both within `window`, the
-        model's own. Returns [batch, n, num_q_heads, head_dim], as Transformers expects.
+        Every query sees the kept entries and the tail up to itself, both within the model's
+        `window`. Returns [batch, n, num_q_heads, head_dim], as Transformers expects.
         """
         if window != self._window:
             raise ValueError(
@@ -272,7 +275,7 @@ class RaggedLayer(CacheLayerMixin):
         return torch.cat(out).transpose(1, 2)
 
     def _causal(self) -> bool:
-        """Whether every query sees exactly the whole tail up to itself."""
+        """Whether every query sees the whole tail up to itself and nothing else."""
         count = len(self._source.lengths)
         return self._source.seen is None and not any(
             len(kept.keys) for which in range(count) for kept in self.kept(which)
@@ -299,7 +302,7 @@ class RaggedLayer(CacheLayerMixin):
 
         Args:
             queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer gets
-                them. Entries outside a sliding window count as well.
+                them. Entries outside a sliding window are included, too.
         """
         scaling = queries.shape[-1] ** -0.5
         blocks = []
@@ -321,7 +324,7 @@ class RaggedLayer(CacheLayerMixin):
         return self._kept[which]
 
     def _blocks(self, query: torch.Tensor, which: int) -> Iterator[tuple[int, torch.Tensor]]:
-        """The queries of the last tokens in blocks, each with the tail index of its first."""
+        """The queries in blocks, each with the index in the tail of its first query."""
         batch, num_q_heads, count, _ = query.shape
         widest = max(len(kept.keys) for kept in self.kept(which)) + self._tail
         block = max(1, _BLOCK_SCORES // (batch * num_q_heads // self.keys.shape[1] * widest))
@@ -339,8 +342,8 @@ class RaggedLayer(CacheLayerMixin):
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
         """For each KV head: f32 scores [batch, group * n, kept + tail], and the values of both.
 
-        `query`: [batch, num_q_heads, n, head_dim], of tail index `first` and on, for the `rows` of
-        prefix `which`. A score of -inf: the query does not see the entry.
+        `query`: [batch, num_q_heads, n, head_dim], from index `first` in the tail on, for the
+        `rows` of prefix `which`. A score is -inf if the query does not see the entry.
         """
         batch, num_q_heads, count, dim = query.shape
         begin = 0
@@ -373,10 +376,10 @@ class RaggedLayer(CacheLayerMixin):
         rows: slice,
         places: torch.Tensor | None,
     ) -> torch.Tensor | None:
-        """What the queries of tail index `first` and on do not see of `tail`, [rows or 1, n, tail].
+        """The entries of `tail` that the queries do not see, bool [rows or 1, n, tail].
 
-        Every query sees its own token, even padding: a softmax over nothing would be NaN. None:
-        they see all of it.
+        The queries are those from index `first` in the tail on. None: they see all of `tail`. Every
+        query sees its own token, even padding: a softmax over nothing would be NaN.
         """
         seen = self._source.seen
         if tail.stop - first == 1 and seen is None:  # `tail` begins with its window
@@ -398,7 +401,7 @@ class RaggedLayer(CacheLayerMixin):
         return weights[..., : len(kept)] @ kept + weights[..., len(kept) :] @ tail
 
     def _reserve(self, tokens: int, like: torch.Tensor) -> None:
-        """Makes room for `tokens` in the tail; doubles, so that each row is copied O(1) times."""
+        """Makes room for `tokens` in the tail; doubles, so that a row is copied O(1) times."""
         fits = self.keys is not None and self.keys.shape[0] == like.shape[0]
         capacity = self.keys.shape[2] if fits else 0
         if tokens <= capacity:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .ragged import RaggedCache
 
 CHUNK_TOKENS = 2048
-# A chunk begins with this many tokens of the one before; otherwise it would have no lead-in.
+# A chunk is fed after this many tokens of the chunk before, so that the model knows where it is.
 _LEAD_TOKENS = 8
 _REQUEST = "\n\nRepeat everything above, word for word."
 
@@ -27,8 +27,8 @@ class Repetition:
 
     Attributes:
         queries: per layer [num_q_heads, m, head_dim], as observers see them.
-        lse: per layer float32 [num_q_heads, m]: the natural log-sum-exp of their q.k/sqrt(d) over
-            everything before and up to each of them.
+        lse: per layer float32 [num_q_heads, m]: the natural log-sum-exp of the queries' q.k/sqrt(d)
+            over all keys up to each query.
     """
 
     queries: list[torch.Tensor]
@@ -38,7 +38,7 @@ class Repetition:
 def repeat_request(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """The tokens that ask for a repetition: the end of a user's turn and the assistant's start.
 
-    For a model without a chat template, only the words.
+    For a model without a chat template, only the request itself.
     """
     text = _REQUEST + "\n"
     if tokenizer.chat_template:
@@ -61,7 +61,7 @@ def repetitions(
     Each chunk follows the whole cache and the request. Costs about two prefills of `tokens`.
 
     Args:
-        request: from repeat_request(). Without a request the model repeats a little less reliably.
+        request: from repeat_request(). Without it the model repeats a little less reliably.
     """
     tokens, request = token_list(tokens), token_list(request)
     length = cache.get_seq_length()

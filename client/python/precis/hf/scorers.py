@@ -17,7 +17,7 @@ class Scorers:
     """Computes the inputs of a recipe's scorer, layer by layer."""
 
     def __init__(self, hf_model: PreTrainedModel, needs: Needs, dtype: str, begin: int) -> None:
-        """`dtype`: of K, V and queries as pushed. `begin`: position of the first new token."""
+        """`dtype`: of pushed K, V and queries. `begin`: the position of the first new token."""
         self._needs = needs
         self._dtype = TORCH_DTYPES[dtype]
         self._begin = begin
@@ -33,11 +33,12 @@ class Scorers:
         lse: torch.Tensor | None = None,
         with_lse: bool = False,
     ) -> dict[str, torch.Tensor]:
-        """The arguments of Put.layer, on the CPU; also a layer of precis.compress.
+        """The arguments of Put.layer, on the CPU; also the fields of a layer for precis.compress.
 
         Args:
-            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them; of
-                the queries only Needs.held() is needed. With `lse`, the queries of the repetition.
+            keys, values, queries: [heads, n, head_dim] of the new tokens, as observers see them. Of
+                the queries, Needs.held() is enough. With `lse`, `queries` are those of the
+                repetition.
             lse: of the repetition's queries.
             with_lse: compute the log-sum-exp of the observed queries over the new tokens.
         """

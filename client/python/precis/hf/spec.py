@@ -29,7 +29,7 @@ def head_dim(config: PretrainedConfig) -> int:
 
 
 def attention_windows(config: PretrainedConfig) -> list[int | None]:
-    """The sliding window of each layer in tokens, the query's own included; None: no limit.
+    """The sliding window of each layer in tokens, including the query's own; None: no window.
 
     Raises:
         ValueError: a layer attends to chunks, to later tokens, or not by softmax attention.
@@ -47,7 +47,9 @@ def attention_windows(config: PretrainedConfig) -> list[int | None]:
             "are all 'full_attention' or 'sliding_attention'"
         )
     if "sliding_attention" in kinds and not window:
-        raise ValueError(f"{config.model_type}: layer_types slide, but there is no sliding_window")
+        raise ValueError(
+            f"{config.model_type}: layer_types has sliding_attention, but sliding_window is not set"
+        )
     if getattr(config, "use_bidirectional_attention", False):
         raise ValueError(
             f"{config.model_type}: use_bidirectional_attention; precis.hf serves causal models"
@@ -76,8 +78,8 @@ def _rope(config: PretrainedConfig) -> tuple[float, str]:
 def model_name(config: PretrainedConfig, default: str) -> str:
     """The hub repository that a model comes from; for other models the architecture, or `default`.
 
-    Never a path of this machine: the same weights have one name at any path, and the store shows
-    names to other tenants' operators.
+    Never a local path: the same weights must have one name at any path, and the store shows names
+    to its operators.
     """
     source = config.name_or_path or ""
     if snapshot := re.search(r"(?:^|[/\\])models--([^/\\]+)[/\\]snapshots[/\\]", source):
@@ -102,8 +104,8 @@ def model_spec(
             window.
         name: by default that of model_name().
         revision: of the weights; other weights of the same name need another revision. By default a
-            digest of the weights themselves, which reads all of them once: call model_spec() again
-            after they were changed.
+            digest of all weights, which is computed once in this call: call model_spec() again
+            after the weights were changed.
         dtype: "bf16", "f16" or "f32", of K, V and queries in the store; the model's by default.
         block_tokens: tokens in one block of the path's digest.
 
@@ -118,7 +120,7 @@ def model_spec(
             raise ValueError(f"dtype: the model is {hf_model.dtype}; name one of bf16, f16, f32")
         dtype = DTYPE_NAMES[hf_model.dtype]
     if dtype_name(dtype) not in TORCH_DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
+        raise ValueError(f"dtype: {dtype!r}, must be bf16, f16 or f32")
     if not revision:
         from .weights import weights_revision
 
@@ -134,12 +136,12 @@ def spec_of_files(
     name: str | None = None,
     revision: str | None = None,
 ) -> ModelSpec:
-    """The same ModelSpec as model_spec() for a model's files, without loading the model.
+    """The ModelSpec that model_spec() would give, from a model's files, without loading the model.
 
     Args:
-        config: of the whole model; its name_or_path says where the files are. decoder: of its
-            decoder, the same for most models.
-        dtype: that the model is loaded in, as PyTorch names it.
+        config: of the whole model; its name_or_path says where the files are. decoder: the
+            configuration of its decoder, for most models the same.
+        dtype: the dtype in which the model is loaded, as PyTorch names it.
         name, revision: as for model_spec().
 
     Raises:
@@ -148,7 +150,7 @@ def spec_of_files(
     attention_windows(decoder)
     short = dtype_name(dtype)
     if short not in TORCH_DTYPES:
-        raise ValueError(f"dtype: {dtype!r} is none that the store keeps: bf16, f16 or f32")
+        raise ValueError(f"dtype: {dtype!r}, must be bf16, f16 or f32")
     if not revision:
         from .weights import files_revision
 

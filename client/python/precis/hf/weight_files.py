@@ -1,4 +1,4 @@
-"""Marks of the parameters in a model's safetensors files, cached beside each file."""
+"""Marks (digests) of the parameters in a model's safetensors files, cached beside each file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def file_marks(config: PretrainedConfig, dtype: torch.dtype | None = None) -> di
     folder cannot be written. They are valid as long as the file has the same inode, size and times.
 
     Args:
-        dtype: that floating-point parameters are converted to first, as loading does; by default
-            they are not converted.
+        dtype: floating-point parameters are first converted to it, as loading does; by default they
+            are not converted.
     """
     marks: dict[str, str] = {}
     for file in files_of(config):
@@ -99,9 +99,9 @@ def _turned(tensor: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor:
 
 
 def _state(file: Path) -> list[int]:
-    """Changes with the file: a replaced file has another inode, and a written one another ctime.
+    """Numbers that change with the file: replacing it changes the inode, writing to it the ctime.
 
-    Size and mtime alone do not identify a file, as any user can set mtime.
+    Size and mtime are not enough, because any user can set the mtime.
     """
     found = file.stat()
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
@@ -120,7 +120,7 @@ def _seal(content: dict[str, Any]) -> str:
 
 
 def _remembered(place: Path, state: list[int]) -> dict[str, str] | None:
-    """None if the record is missing, damaged, or of another state of the file."""
+    """The stored marks; None if the record is missing, damaged, or of another state of the file."""
     try:
         record = json.loads(place.read_text())
         content = {"version": _VERSION, "state": state, "marks": record["marks"]}

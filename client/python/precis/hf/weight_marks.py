@@ -11,17 +11,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 
 PIECE_BYTES = 4 << 20  # hashed by one thread at a time; part of the definition of a mark
-_AHEAD_BYTES = 1 << 30  # read before the first of them is hashed
+_AHEAD_BYTES = 1 << 30  # the most bytes that are read and not hashed yet
 
 
 def marks_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> Iterator[tuple[str, str]]:
-    """Each name with a digest of dtype, shape and all bytes, 32 hex digits, on any device the same.
+    """Each name with a digest of dtype, shape and bytes, 32 hex digits, the same on any device.
 
-    SHA-256 over the SHA-256s of the tensor's pieces of 4 MiB, which all cores hash in parallel: one
-    core does 1.7 GB/s if it has SHA instructions.
+    The digest is a SHA-256 over the SHA-256s of the tensor's pieces of 4 MiB, which all cores hash
+    in parallel: one core hashes 1.7 GB/s if it has SHA instructions.
 
     Raises:
-        ValueError: the bytes of a tensor cannot be read; names it.
+        ValueError: the bytes of a tensor cannot be read; the message names it.
     """
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "precis-marks") as pool:
         waiting: deque[tuple[str, int, str, list[Future[bytes]]]] = deque()

@@ -1,8 +1,8 @@
 """The revision of a model's weights: a digest, so that other weights are another model.
 
-It covers the weights in memory, all of their bytes: merged, tuned or replaced weights count, and no
-file has to be trusted. Files are used only for parameters that are not whole in memory: offloaded
-parameters, and those that ranks hold in parts.
+It covers all bytes of the weights in memory, so merging, tuning or replacing weights changes it,
+and no file has to be trusted. Files are read only for parameters that are not whole in memory:
+offloaded parameters, and parameters that are split over ranks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
 # Settings that affect neither K nor V, or are covered elsewhere: RoPE in the spec, the dtype with
-# each weight. All other settings count, because a list of those that matter would never be
-# complete.
+# each weight. All other settings are part of the digest, because a list of the settings that matter
+# would never be complete.
 _WITHOUT_EFFECT = {
     "_name_or_path",
     "architectures",
@@ -47,14 +47,14 @@ _WITHOUT_EFFECT = {
     "use_cache",
 }
 
-# The fields in which adapter layers (PEFT) store how they are applied.
+# The attributes of adapter layers (PEFT) that say how they are applied.
 _ADAPTER = ("active_adapters", "merged_adapters", "disable_adapters", "scaling")
 
 
 def weights_revision(hf_model: PreTrainedModel) -> str:
     """A digest, "weights-" and 32 hex digits, the same for the same weights from any source.
 
-    The dtype of the loaded weights counts, and adapters with how they are applied.
+    It also covers the dtype of the loaded weights, and adapters and how they are applied.
 
     Raises:
         ValueError: a parameter is neither whole in memory nor in the files of the model.
@@ -66,14 +66,14 @@ def weights_revision(hf_model: PreTrainedModel) -> str:
 def files_revision(config: PretrainedConfig, decoder: PretrainedConfig, dtype: torch.dtype) -> str:
     """The same revision as weights_revision() for a model loaded unchanged from its files.
 
-    For engines, which hold weights fused and in parts.
+    For engines, which hold weights fused or split.
 
     Args:
         config: of the whole model, with name_or_path; decoder: of its decoder.
         dtype: that the model is loaded in.
 
     Raises:
-        ValueError: the files are not at hand.
+        ValueError: the files are not found.
     """
     marks = file_marks(config, dtype)
     if not marks:
@@ -117,7 +117,7 @@ def _weight_lines(hf_model: PreTrainedModel) -> Iterator[str]:
 
 
 def _tensors(hf_model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and persistent buffers; tied ones once."""
+    """Parameters and persistent buffers; tied parameters once."""
     yield from hf_model.named_parameters()
     for prefix, module in hf_model.named_modules():
         for name, buffer in module.named_buffers(prefix, recurse=False):
@@ -126,12 +126,12 @@ def _tensors(hf_model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
-    return not tensor.is_meta and not hasattr(tensor, "full_tensor")  # as a DTensor has
+    return not tensor.is_meta and not hasattr(tensor, "full_tensor")  # a DTensor has that
 
 
 def _setting_lines(config: PretrainedConfig) -> Iterable[str]:
     for name, value in sorted(config.to_dict().items()):
-        # Newer releases set None for settings that a model does not use.
+        # Newer releases of Transformers set None for settings that a model does not use.
         if name not in _WITHOUT_EFFECT and value is not None:
             yield f"{name} {_text(value)}"
 

@@ -1,4 +1,4 @@
-"""Builds a profile: reads contexts, takes, solves and averages their oracles; can be resumed."""
+"""Builds a profile: measures the worth of entries in contexts, solves and averages; resumable."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from precis.eval.texts import Text
 from .oracle import Oracle
 
 VERSION = 1
-# The share of all entries that count as kept, for a table of weights.
+# The share of all entries that is treated as kept, for a table of weights.
 _WEIGHTS_SHARE = 0.2
-# Fields that only allocators and selectors read; a profile's scorer leaves them out.
+# Recipe fields that only allocators and selectors read, and so not part of a profile's scorer.
 _NOT_SCORES = (
     "profile",
     "table",
@@ -42,15 +42,16 @@ class Settings:
     """The parameters of a build.
 
     Attributes:
-        name: of the profile, for recipes.
-        recipe: that will use it, such as "lukv(keydiff)" or "headkv".
+        name: the profile's name in recipes.
+        recipe: the recipe that will use it, such as "lukv(keydiff)" or "headkv".
         contexts: how many, of `tokens` tokens each.
-        texts: the sources of the contexts; never those that recipes are judged on.
-        questions: answered by the model about every context; without any it repeats the context.
+        texts: the sources of the contexts; never texts that recipes are evaluated on.
+        questions: the model answers them about every context; without questions it repeats the
+            context.
         worth: the measure of an entry: "oracle", the model's attention to it while it answers or
             repeats; "scores", its own score, so that the profile holds the mean of the budgets that
             heads get when all of them compete.
-        seed: of the places where contexts begin.
+        seed: for the random places where contexts begin.
     """
 
     name: str
@@ -76,7 +77,7 @@ def scorer_of(recipe: Recipe) -> Recipe:
 
 
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
-    """The tokens of every context, cut from the texts in turn.
+    """The tokens of every context, cut from one text after the other.
 
     Raises:
         ValueError: every text is too short.
@@ -111,7 +112,7 @@ class Builder:
         self._fingerprint = self._judge.spec.fingerprint
 
     def build(self, progress: Callable[[int, int, str], None]) -> dict[str, Any]:
-        """The profile, as in its JSON."""
+        """Builds the profile; returns it as a dict, the content of its JSON file."""
         self._parts.mkdir(parents=True, exist_ok=True)
         tables = []
         for number, tokens in enumerate(self._contexts):

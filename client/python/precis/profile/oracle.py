@@ -3,8 +3,8 @@
 policies/budgets.md, "Building a profile", has the equation.
 
 For one KV head, the worth of a token is the largest share of attention that any query of the
-answers gives it, times the norm of what its value writes into the residual stream. The answers are
-read with the full cache.
+answers gives it, times the norm of its value's contribution to the residual stream. The answers are
+computed over the full cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER_TOKENS = 64
 
 
 class Oracle:
-    """The worth of every token of one context; it grows with every answer.
+    """The worth of every token of one context, a maximum over the answers that were added.
 
     Attributes:
         worth: float32 [num_layers, num_kv_heads, n].
@@ -47,7 +47,7 @@ class Oracle:
                 self._look_back(layer, queries, lse)
 
     def add_answer(self, question: list[int], tokens: int = ANSWER_TOKENS) -> None:
-        """Adds the model's own greedy answer; its steps count, the question's own tokens do not."""
+        """Adds the model's own greedy answer: its queries, not those of the question's tokens."""
         cache, model = self._reading.cache, self._reading.judge.hf_model
 
         def observe(

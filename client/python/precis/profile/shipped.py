@@ -8,12 +8,12 @@ _FOLDER = Path(__file__).parents[1] / "profiles"
 
 
 def names() -> list[str]:
-    """The names of all of them."""
+    """The names of these profiles."""
     return sorted(path.stem for path in _FOLDER.glob("*.json"))
 
 
 def text(name: str) -> str:
-    """The JSON of one, for precis.compress and Cache.add_profile.
+    """The JSON of a profile, for precis.compress and Cache.add_profile.
 
     Raises:
         FileNotFoundError: no profile has that name.
