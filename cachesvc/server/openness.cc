@@ -65,4 +65,17 @@ void warn_of_strangers(Log& log, const Config& config, const Transport& transpor
   }
 }
 
+Status with_next_step(const Status& status, const std::string& dir) {
+  std::string next;
+  if (status.code() == StatusCode::kCorruption) {
+    next = "the store in " + dir +
+           " is damaged: restore a copy of it, or move it away and start with an empty directory; "
+           "clients then put their prefixes again";
+  }
+  if (status.code() == StatusCode::kOutOfSpace) {
+    next = "free space on the disk of " + dir + " and start again";
+  }
+  return next.empty() ? status : Status(status.code(), status.message() + "; " + next);
+}
+
 }  // namespace precis

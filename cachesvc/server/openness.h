@@ -30,4 +30,8 @@ std::string exposed_text(const Config& config, bool open, bool encrypted,
 void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
                        const std::string& address);
 
+// Adds the operator's next step to the error of a data directory that does not open: fsck needs a
+// running service. Errors with other codes name it already.
+Status with_next_step(const Status& status, const std::string& dir);
+
 }  // namespace precis

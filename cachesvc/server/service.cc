@@ -49,21 +49,6 @@ std::size_t connections_for(std::size_t descriptors) {
   return std::clamp<std::size_t>((rest - strangers) / 2, 1, limits::kConnectionsMax);
 }
 
-// Adds the operator's next step to the error of a data directory that does not open: fsck needs a
-// running service. Errors with other codes name it already.
-Status with_next_step(const Status& status, const std::string& dir) {
-  std::string next;
-  if (status.code() == StatusCode::kCorruption) {
-    next = "the store in " + dir +
-           " is damaged: restore a copy of it, or move it away and start with an empty directory; "
-           "clients then put their prefixes again";
-  }
-  if (status.code() == StatusCode::kOutOfSpace) {
-    next = "free space on the disk of " + dir + " and start again";
-  }
-  return next.empty() ? status : Status(status.code(), status.message() + "; " + next);
-}
-
 }  // namespace
 
 struct Service::Impl {

@@ -1,10 +1,6 @@
 #include "cachesvc/store/extent_files.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "cachesvc/store/extent_header.h"
@@ -38,21 +34,21 @@ Status ExtentFiles::load(std::span<const Extent> live) {
     PRECIS_TRY(check_extent_header(*file, name));
     PRECIS_ASSIGN(const std::uint64_t size, file->size());
     sizes[*number] = size;
-    // Also for files without live values.
-    Entry& entry = files_[*number];
+    Entry& entry = files_[*number];  // also for files without live values
     entry.file = std::move(handle);
     entry.size = std::max(entry.size, size);
     PRECIS_ASSIGN(const std::uint64_t taken, file->taken());
     entry.punched = size - std::min(size, taken);
-    // Bytes of an earlier process may still be only in the page cache.
-    entry.dirty = true;
+    entry.dirty = true;  // an earlier process' bytes may still be only in the page cache
   }
   for (const Extent& extent : live) {
     const auto size = sizes.find(extent.file);
-    const bool there = size != sizes.end() && extent.offset <= size->second &&
-                       extent.size <= size->second - extent.offset;
-    if (!there) missing_bytes_ += whole_blocks(extent.size);
-    if (!there) files_.at(extent.file).sound = false;
+    if (size != sizes.end() && extent.offset <= size->second &&
+        extent.size <= size->second - extent.offset) {
+      continue;
+    }
+    missing_bytes_ += whole_blocks(extent.size);
+    files_.at(extent.file).sound = false;
   }
   find_dead(live);
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
@@ -70,12 +66,12 @@ void ExtentFiles::find_dead(std::span<const Extent> live) {
     std::uint64_t& end = ends.try_emplace(extent.file, kFileBlockBytes).first->second;
     if (extent.offset < end || extent.offset % kFileBlockBytes != 0) entry.sound = false;
     if (!entry.sound) continue;
-    if (extent.offset > end) entry.dead.emplace(end, extent.offset - end);
+    if (extent.offset > end) entry.dead.add(end, extent.offset - end);
     end = extent.offset + whole_blocks(extent.size);
   }
   for (auto& [number, entry] : files_) {
     const std::uint64_t end = ends.try_emplace(number, kFileBlockBytes).first->second;
-    if (entry.size > end) entry.dead.emplace(end, entry.size - end);
+    if (entry.size > end) entry.dead.add(end, entry.size - end);
     if (!entry.sound) entry.dead.clear();
   }
 }
@@ -131,7 +127,7 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
     file->hold(true);  // before a sync that finds it dirty can release it
     many_dirty = entry->second.size == kFileBlockBytes + size && have_many_dirty();
   }
-  if (const Status status = write(file, extents.front().offset, values); !status.ok()) {
+  if (const Status status = write(*file, extents.front().offset, values); !status.ok()) {
     for (const Extent& extent : extents) free(extent);
     return status;
   }
@@ -150,9 +146,9 @@ bool ExtentFiles::have_many_dirty() const {
   return static_cast<std::size_t>(dirty) > limits::kOpenPayloadFilesMax / 2;
 }
 
-Status ExtentFiles::write(const std::shared_ptr<FilePool::Handle>& file, std::uint64_t offset,
+Status ExtentFiles::write(FilePool::Handle& file, std::uint64_t offset,
                           std::span<const Bytes> values) {
-  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file->use());
+  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file.use());
   const Status status = opened->write_at(offset, values);
   if (status.code() == StatusCode::kUnavailable) (void)check();
   return status;
@@ -206,95 +202,34 @@ Status ExtentFiles::check() {
     PRECIS_TRY(deleted_);
   }
   Status status = pool_.folder().linked();
-  if (status.ok()) status = check_names();
-  std::lock_guard lock(mutex_);
-  // Another check may have found a deletion meanwhile.
-  if (deleted_.ok()) deleted_ = status;
-  return deleted_;
-}
-
-// Listing many files takes a while, so it is skipped while the folder's stamp is the one at which
-// all files were found. Changes within kStampStep may share a stamp, so a listing counts only if
-// the folder has had its stamp for that long.
-Status ExtentFiles::check_names() {
-  constexpr std::chrono::seconds kStampStep{1};
-  const auto now = SystemClock().now();
-  const std::optional<std::uint64_t> stamp = pool_.folder().stamp();
-  std::vector<std::uint32_t> missing;
-  bool is_settled = false;
-  {
-    std::lock_guard lock(mutex_);
-    if (looked_.stamp != stamp) looked_ = {stamp, now, false};
-    if (looked_.is_whole) return {};
-    is_settled = stamp && now - looked_.since >= kStampStep;
-    for (const auto& [number, entry] : files_) {
-      if (entry.file) missing.push_back(number);
+  if (status.ok()) {
+    std::vector<std::uint32_t> open;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [number, entry] : files_) {
+        if (entry.file) open.push_back(number);
+      }
     }
+    const auto missing = names_.missing(pool_.folder(), open);
+    std::lock_guard lock(mutex_);
+    // This object may have removed files meanwhile.
+    const auto gone = std::ranges::find_if(
+        missing, [&](std::uint32_t number) { return files_.contains(number); });
+    if (gone != missing.end()) status = deleted_extent_file(*gone);
   }
-  const auto all = pool_.folder().names();
-  if (!all.ok()) return {};  // proves nothing about any file
-  const std::set<std::string> names(all->begin(), all->end());
-  std::erase_if(missing, [&](auto number) { return names.contains(extent_file_name(number)); });
   std::lock_guard lock(mutex_);
-  for (const std::uint32_t number : missing) {
-    if (!files_.contains(number)) continue;  // this object removed it meanwhile
-    return Status::unavailable("payload file " + extent_file_name(number) +
-                               " was deleted while the service ran: restore it if there is a copy, "
-                               "and restart the service, which serves the rest");
-  }
-  if (is_settled && looked_.stamp == stamp) looked_.is_whole = true;
-  return {};
+  if (deleted_.ok()) deleted_ = status;  // another check may have found a deletion meanwhile
+  return deleted_;
 }
 
 // ---- reading
 
-ExtentFiles::Pin ExtentFiles::pin(const Extent& extent, Pinning pinning_for) const {
+ExtentPin ExtentFiles::pin(const Extent& extent, Pinning pinning_for) const {
   std::lock_guard lock(mutex_);
   const auto entry = files_.find(extent.file);
   if (entry == files_.end()) return {nullptr, extent, nullptr};
-  const std::tuple place(extent.file, extent.offset, whole_blocks(extent.size));
-  const bool is_kept = pinning_for == Pinning::kKeep;
-  {
-    std::lock_guard pinning(pins_.mutex);
-    pins_.places.insert(place);
-    if (is_kept) pins_.kept.insert(extent.file);
-  }
-  Pin::Pinned pinned(this, [this, place, is_kept](const void*) {
-    std::lock_guard unpinning(pins_.mutex);
-    pins_.places.erase(pins_.places.find(place));
-    if (is_kept) pins_.kept.erase(pins_.kept.find(std::get<0>(place)));
-  });
+  auto pinned = pins_.pin(extent, pinning_for == Pinning::kKeep);
   return {entry->second.file, extent, std::move(pinned)};
-}
-
-Result<std::shared_ptr<File>> ExtentFiles::Pin::file() const {
-  const auto missing = [this] {
-    return Status::corruption("payload file " + extent_file_name(extent_.file) + " is missing");
-  };
-  if (!file_) return missing();
-  auto file = file_->use();
-  if (file.status().code() == StatusCode::kNotFound) return missing();
-  return file;
-}
-
-Status ExtentFiles::Pin::read(MutableBytes into) const {
-  PRECIS_CHECK(into.size() == extent_.size);
-  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file());
-  return opened->read_at(extent_.offset, into);
-}
-
-Result<FileBlocks> ExtentFiles::Pin::read() const {
-  PRECIS_ASSIGN(const std::shared_ptr<File> opened, file());
-  PRECIS_ASSIGN(const std::uint64_t size, opened->size());
-  if (extent_.offset > size || extent_.size > size - extent_.offset) {
-    return Status::corruption("payload file " + extent_file_name(extent_.file) + " of " +
-                              std::to_string(size) + " B has no bytes [" +
-                              std::to_string(extent_.offset) + ", +" +
-                              std::to_string(extent_.size) + ")");
-  }
-  FileBlocks value(extent_.size);
-  PRECIS_TRY(read(value.bytes()));
-  return value;
 }
 
 // ---- freeing
@@ -306,42 +241,18 @@ void ExtentFiles::free(const Extent& extent) {
   const std::uint64_t size = whole_blocks(extent.size);
   PRECIS_CHECK(entry->second.live >= size);
   entry->second.live -= size;
-  if (entry->second.sound) bury(entry->second, extent.offset, size);
-}
-
-// Merges adjacent dead ranges.
-void ExtentFiles::bury(Entry& entry, std::uint64_t offset, std::uint64_t size) {
-  auto next = entry.dead.lower_bound(offset);
-  if (next != entry.dead.end() && next->first == offset + size) {
-    size += next->second;
-    next = entry.dead.erase(next);
-  }
-  if (next != entry.dead.begin()) {
-    auto& [before, length] = *std::prev(next);
-    if (before + length == offset) {
-      length += size;
-      return;
-    }
-  }
-  entry.dead.emplace_hint(next, offset, size);
+  if (entry->second.sound) entry->second.dead.add(extent.offset, size);
 }
 
 std::vector<ExtentFiles::Hole> ExtentFiles::holes() const {
   std::vector<Hole> holes;
   std::lock_guard lock(mutex_);
-  std::lock_guard pinning(pins_.mutex);
   for (const auto& [number, entry] : files_) {
     if (!entry.file || entry.live == 0) continue;  // a file without values is removed as a whole
     for (const auto& [offset, size] : entry.dead) {
-      std::uint64_t begin = offset;  // of the range without pins so far
-      const std::uint64_t end = offset + size;
-      for (auto pinned = pins_.places.lower_bound({number, offset, 0});
-           pinned != pins_.places.end() && *pinned < std::tuple(number, end, 0u); ++pinned) {
-        const auto [file, first, bytes] = *pinned;
-        if (first > begin) holes.push_back({number, begin, first - begin});
-        begin = std::max(begin, first + bytes);
+      for (const auto& [first, bytes] : pins_.without_pins(number, offset, size)) {
+        holes.push_back({number, first, bytes});
       }
-      if (begin < end) holes.push_back({number, begin, end - begin});
     }
   }
   return holes;
@@ -365,14 +276,7 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
     entry->second.punched += std::min(hole.size, before - std::min(before, after));
-    // Adjacent bytes that were freed meanwhile were merged with the hole; they stay dead.
-    const auto dead = --entry->second.dead.upper_bound(hole.offset);
-    const std::uint64_t begin = dead->first, end = dead->first + dead->second;
-    entry->second.dead.erase(dead);
-    if (begin < hole.offset) entry->second.dead.emplace(begin, hole.offset - begin);
-    if (hole.offset + hole.size < end) {
-      entry->second.dead.emplace(hole.offset + hole.size, end - hole.offset - hole.size);
-    }
+    entry->second.dead.remove(hole.offset, hole.size);
   }
   return {};
 }
@@ -383,9 +287,8 @@ std::vector<std::uint32_t> ExtentFiles::empty_files() {
     open_.reset();
   }
   std::vector<std::uint32_t> empty;
-  std::lock_guard pinning(pins_.mutex);
   for (const auto& [number, entry] : files_) {
-    if (entry.live == 0 && number != open_ && !pins_.kept.contains(number)) empty.push_back(number);
+    if (entry.live == 0 && number != open_ && !pins_.keeps(number)) empty.push_back(number);
   }
   return empty;
 }
@@ -406,20 +309,19 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
       handle->hold(true);
       (void)handle->use();
     }
-    const Status removed = pool_.folder().remove(extent_file_name(number));
-    if (!removed.ok() && removed.code() != StatusCode::kNotFound) result = removed;
+    const Status gone = pool_.folder().remove(extent_file_name(number));
+    if (!gone.ok() && gone.code() != StatusCode::kNotFound) result = gone;
   }
   return result;
 }
 
 std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   std::lock_guard lock(mutex_);
-  std::lock_guard pinning(pins_.mutex);
   std::optional<std::uint32_t> found;
   double least = live_share;
   for (const auto& [number, entry] : files_) {
     if (number == open_ || !entry.file || entry.lost || entry.aside || entry.live == 0) continue;
-    if (pins_.kept.contains(number)) continue;  // it could not be removed when empty
+    if (pins_.keeps(number)) continue;  // it could not be removed when empty
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
     if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;

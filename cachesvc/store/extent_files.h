@@ -5,7 +5,6 @@
 // block. Files are numbered. Appends go to one file at a time, and after opening to a new one.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,6 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/store/dead_ranges.h"
+#include "cachesvc/store/extent_names.h"
+#include "cachesvc/store/extent_pin.h"
 #include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/files.h"
 #include "cachesvc/store/payload_store.h"
@@ -46,32 +48,11 @@ class ExtentFiles {
   // the file has live values.
   Status sync();
 
-  // Keeps a value readable, even after free(). Must not outlive the ExtentFiles.
-  class Pin {
-   public:
-    // `into` has the value's size. kCorruption if the file is missing or too short.
-    Status read(MutableBytes into) const;
-    // Reads into newly allocated memory. Checks first that the file has these bytes, because a
-    // damaged row may name any size.
-    Result<FileBlocks> read() const;
-    std::uint64_t size() const { return extent_.size; }  // B
-
-   private:
-    friend class ExtentFiles;
-    // While a copy exists, no byte of the value is punched out.
-    using Pinned = std::shared_ptr<const void>;
-    Pin(std::shared_ptr<FilePool::Handle> file, const Extent& extent, Pinned pinned)
-        : file_(std::move(file)), extent_(extent), pinned_(std::move(pinned)) {}
-    Result<std::shared_ptr<File>> file() const;
-    std::shared_ptr<FilePool::Handle> file_;  // null if the file is missing
-    Extent extent_;
-    Pinned pinned_;
-  };
   // kRead: a file without live values may be removed meanwhile, because readers have it open.
   // kKeep: the file is neither removed nor emptied by moves, because otherwise too many removed
   // files could stay open.
   using Pinning = PayloadStore::Pinning;
-  Pin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
+  ExtentPin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
 
   // Counts the value as no longer live.
   void free(const Extent& extent);
@@ -110,24 +91,16 @@ class ExtentFiles {
 
  private:
   struct Entry {
-    std::shared_ptr<FilePool::Handle> file;       // null if missing
-    std::uint64_t size = 0;                       // end of all appended bytes
-    std::uint64_t live = 0;                       // bytes of live values, in whole blocks
-    std::uint64_t punched = 0;                    // bytes of punched ranges
-    std::map<std::uint64_t, std::uint64_t> dead;  // offset -> size; not the punched ones
-    bool sound = true;                            // no values overlap or end behind the file
-    bool dirty = false;                           // may have unsynced bytes
-    bool named = false;                           // its name is synced
+    std::shared_ptr<FilePool::Handle> file;  // null if missing
+    std::uint64_t size = 0;                  // end of all appended bytes
+    std::uint64_t live = 0;                  // bytes of live values, in whole blocks
+    std::uint64_t punched = 0;               // bytes of punched ranges
+    DeadRanges dead;                         // without the punched ranges
+    bool sound = true;                       // no values overlap or end behind the file
+    bool dirty = false;                      // may have unsynced bytes
+    bool named = false;                      // its name is synced
     bool aside = false;
     std::optional<Status> lost;  // why its values may be lost
-  };
-
-  struct Pins {
-    std::mutex mutex;  // locked after mutex_
-    // Guarded by mutex: pinned ranges as (file, offset, whole blocks in bytes), and files with a
-    // pin of kind kKeep.
-    std::multiset<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> places;
-    std::multiset<std::uint32_t> kept;
   };
 
   ExtentFiles(std::unique_ptr<Folder> folder, std::uint64_t file_bytes, SpaceGuard* guard)
@@ -135,17 +108,13 @@ class ExtentFiles {
         file_bytes_(file_bytes),
         guard_(guard) {}
   Status load(std::span<const Extent> live);
-  Status check_names();
   void find_dead(std::span<const Extent> live);
-  // Callers hold mutex_ for the two functions below.
-  bool have_many_dirty() const;
-  void bury(Entry& entry, std::uint64_t offset, std::uint64_t size);
-  Status write(const std::shared_ptr<FilePool::Handle>& file, std::uint64_t offset,
-               std::span<const Bytes> values);
+  bool have_many_dirty() const;  // callers hold mutex_
+  Status write(FilePool::Handle& file, std::uint64_t offset, std::span<const Bytes> values);
   // Callers hold mutex_. Returns the file to append `size` bytes to.
   Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
 
-  mutable Pins pins_;
+  mutable PinnedPlaces pins_;  // its lock is taken after mutex_
   FilePool pool_;
   const std::uint64_t file_bytes_;
   SpaceGuard* const guard_;          // may be null
@@ -157,13 +126,7 @@ class ExtentFiles {
   std::optional<std::uint32_t> open_;  // the file that is appended to
   std::uint32_t next_ = 1;
   Status deleted_;  // set if something else deleted files while they were open
-  // The folder's stamp at the last look at its names, the time since which it has had that stamp,
-  // and whether a later look found all files.
-  struct Looked {
-    std::optional<std::uint64_t> stamp;
-    std::chrono::steady_clock::time_point since;
-    bool is_whole = false;
-  } looked_;
+  ExtentNames names_;
 };
 
 }  // namespace precis

@@ -19,7 +19,7 @@ constexpr double kTightLiveShare = 0.95;
 // `ended`, if set, is called after the pin has ended.
 class PinnedExtent final : public PinnedValue {
  public:
-  PinnedExtent(ExtentFiles::Pin pin, PayloadOwner* ended) : pin_(std::move(pin)), ended_(ended) {}
+  PinnedExtent(ExtentPin pin, PayloadOwner* ended) : pin_(std::move(pin)), ended_(ended) {}
   ~PinnedExtent() override {
     pin_.reset();
     if (ended_) ended_->freed();
@@ -38,7 +38,7 @@ class PinnedExtent final : public PinnedValue {
   }
 
  private:
-  std::optional<ExtentFiles::Pin> pin_;
+  std::optional<ExtentPin> pin_;
   PayloadOwner* const ended_;
 };
 

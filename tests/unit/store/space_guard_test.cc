@@ -223,7 +223,7 @@ TEST_CASE("what is being read is not punched out", "[unit][store][space]") {
   const Value kept = noise(1, 10'000), freed = noise(2, 10'000);
   const std::vector<Bytes> values = {kept, freed};
   const auto places = files->append(values).value();
-  std::optional<ExtentFiles::Pin> pin = files->pin(places[1]);
+  std::optional<ExtentPin> pin = files->pin(places[1]);
   files->free(places[1]);
   CHECK(files->holes().empty());
   const FileBlocks read = pin->read().value();
