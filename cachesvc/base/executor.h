@@ -1,5 +1,5 @@
-// A fixed-size pool of threads that takes work off the event loop. The service has one each for
-// compute, for changes of the store, for reads and for copies. thread_executor.h implements it for
+// A fixed-size pool of threads that takes work off the event loop. docs/design/threads.md lists
+// those of the service. thread_executor.h implements it for
 // a machine; tests also run it in simulated time.
 #pragma once
 

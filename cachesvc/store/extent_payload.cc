@@ -75,8 +75,8 @@ class ExtentPayload final : public PayloadStore {
   }
 
   bool reclaim(bool tight, const std::stop_token& stop) override {
-    const bool more = tight && punches_ && punch();
-    if (tight && punches_) return more;
+    if (tight && punches_) punch();
+    if (tight && punches_) return false;
     // Without holes, values are moved. If space is short, they are moved from nearly full files
     // too.
     return empty_sparsest(tight ? kTightLiveShare : live_share_, stop);
@@ -89,15 +89,14 @@ class ExtentPayload final : public PayloadStore {
   Status check() override { return files_->check(); }
 
  private:
-  // Returns true if the file system turns out not to punch holes: then values must be moved.
-  bool punch() {
+  // Clears punches_ if the file system turns out not to punch holes: then values must be moved.
+  void punch() {
     const std::vector<std::uint32_t> empty = files_->empty_files();
     const std::vector<ExtentFiles::Hole> holes = files_->holes();
-    if (empty.empty() && holes.empty()) return false;
-    if (!forget_freed()) return false;
+    if (empty.empty() && holes.empty()) return;
+    if (!forget_freed()) return;
     (void)files_->remove(empty);
     punches_ = files_->punch(holes).code() != StatusCode::kUnsupported;
-    return !punches_;
   }
 
   // Returns true if no crash can bring back a row that names a freed value. harden_rows() makes

@@ -201,12 +201,12 @@ void run(const std::string& only, std::size_t runs) {
 }  // namespace precis::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Pull and push by each means, beside this machine's ceiling.");
+  CLI::App app("Measures pull and push by each means, beside this machine's ceiling.");
   std::string only;
   std::size_t runs = 9;
-  app.add_option("means", only, "one of them alone")
+  app.add_option("means", only, "Only these means")
       ->check(CLI::IsMember({"loopback", "shm", "tcp"}));
-  app.add_option("runs", runs, "of each figure")->check(CLI::Range(1, 1000));
+  app.add_option("runs", runs, "The runs of each figure")->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   precis::bench::run(only, runs);
   return 0;

@@ -126,11 +126,11 @@ int run(const std::string& trace, const std::string& json_path) {
 }  // namespace precis::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Which share of a trace's blocks the RAM tier would have had.", "bench eviction");
+  CLI::App app("Measures which share of a trace's blocks the RAM tier would have had.", "bench eviction");
   std::string trace, json_path;
   app.add_option("--trace", trace, "JSON lines with 'hash_ids', the blocks of a prompt by id")
       ->required();
-  app.add_option("--json", json_path, "Write the rows there");
+  app.add_option("--json", json_path, "Write the rows to this file");
   CLI11_PARSE(app, argc, argv);
   return precis::bench::run(trace, json_path);
 }

@@ -81,11 +81,11 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Hostile clients against a precisd of their own", "precis_hostile");
-  app.add_option("--sessions", options.sessions, "mutated sessions");
-  app.add_option("--seconds", options.seconds, "also measures two tenants, one hostile, so long");
-  app.add_option("--seed", options.seed, "of every choice");
-  app.add_option("--json", options.json, "writes a list of what was tried and counted");
-  app.add_option("--only", options.only, "of the attacks those with this in their name");
+  app.add_option("--sessions", options.sessions, "The number of mutated sessions");
+  app.add_option("--seconds", options.seconds, "Also measure two tenants, one of them hostile, for this long");
+  app.add_option("--seed", options.seed, "The seed of every choice");
+  app.add_option("--json", options.json, "Write a list of the attacks and their counts to this file");
+  app.add_option("--only", options.only, "Only attacks with this in their name");
   CLI11_PARSE(app, argc, argv);
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);

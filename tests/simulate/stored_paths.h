@@ -25,6 +25,8 @@ struct Segment {
   Budget keep;
   State state = State::kAbsent;
   bool synced = false;  // a stored one survives a loss of power
+  // At most this many entries are stored, because the last change was a trim; none if unknown.
+  std::optional<std::uint64_t> entries_max;
   std::optional<SegmentId> id;
 };
 
@@ -35,6 +37,9 @@ struct Path {
   bool changing = false;      // one client at a time changes a path
   std::string session;
   std::optional<SegmentId> tip;  // of the session; none if unknown
+  std::size_t tip_segment = 0;   // its index, if known
+  // The session is pinned for certain, not pinned for certain, or unknown.
+  std::optional<bool> pinned = false;
 };
 
 // A path of kSegments segments with random tokens, rows, recipes and budgets.

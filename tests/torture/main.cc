@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
   chaos_options.clients = 0;
   options.seed = std::random_device()();
   std::string dir, json;
-  app.add_option("--kills", options.kills, "How often it is killed")
+  app.add_option("--kills", options.kills, "The number of kills")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--clients", chaos_options.clients, "Client processes, a third of them killed")
@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", chaos_options.log_level,
                  "With --clients: as precisd's; its log goes to stderr")
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "Of every choice (default: another each time)");
+  app.add_option("--seed", options.seed, "The seed of every choice (default: a new one each time)");
   app.add_option("--dir", dir, "An empty folder for the data (default: one in /tmp)");
   app.add_option("--json", json, "Writes the numbers to this file");
   CLI11_PARSE(app, argc, argv);

@@ -1,4 +1,4 @@
-"""The whole product on a real model, in three processes::
+"""The whole product on a real model, in three processes.
 
     python -m precis.demo --precisd build/release/bin/precisd
 
