@@ -10,7 +10,8 @@ using testing::Kv;
 
 void Acts::put(Client& client, const Model& model, Path& path) {
   // The next one, or one that is stored, once more.
-  const std::size_t next = std::min<std::size_t>(sure_of(path), kSegments - 1);
+  const std::size_t ready = machine_.chance(0.5) ? sure_of(path) : possible(path);
+  const std::size_t next = std::min<std::size_t>(ready, kSegments - 1);
   const std::size_t n = machine_.chance(0.8) ? next : machine_.random(next + 1);
   if ((n > 0 && !path.segments[n - 1].id) || !begin_change(path)) return;
   const Span since = span(path);
@@ -58,10 +59,8 @@ void Acts::trim(Client& client, Path& path) {
   const auto trimmed = client.trim_segment(*segment.id, keep, durability);
   // It may store less than that already.
   if (trimmed.status().code() != StatusCode::kInvalidArgument) note(trimmed.status(), "trim");
-  // A trim is as durable as the segment; a crash may undo one at less than `fsync`.
-  if (trimmed.ok() && host_->crashes() == since.crashes && durability == Durability::kFsync) {
-    segment.entries_max = trimmed->entries;
-  }
+  // A crash may undo it.
+  if (trimmed.ok() && host_->crashes() == since.crashes) segment.entries_max = trimmed->entries;
   path.changing = false;
 }
 

@@ -133,8 +133,8 @@ class World final : public Acts {
       if (power) {
         path.tip.reset();
         path.pinned.reset();
-        for (Segment& segment : path.segments) segment.entries_max.reset();
       }
+      for (Segment& segment : path.segments) segment.entries_max.reset();
     }
     host_->crash(how);
     restart();
