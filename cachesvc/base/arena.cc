@@ -1,33 +1,55 @@
 // One anonymous mapping and a best-fit allocator over it (arena.h).
 //
-// Freed memory is not returned to the machine. The mapping is registered with the transport, and a
-// page that is dropped and touched again is a new page that the network card does not know.
+// Freed memory is not returned to the machine, unless a buffer takes pages that lie apart. If the
+// mapping is registered with a device, never: a page that is dropped and touched again is a new
+// page that the device does not know.
 #include "cachesvc/base/arena.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace precis {
 namespace {
 
-constexpr std::size_t kAlign = 64;  // a cache line, and the alignment of a record's sections
-// Layer-sized buffers start on a page if possible, because files are read into them directly.
-constexpr std::size_t kPageBytes = 4096, kPagedBytes = 64u << 10;
 constexpr std::size_t kHugePageBytes = 2u << 20;  // x86-64 and the usual arm64 granule
 // Below the end of every user address space, so that sums of sizes cannot overflow.
 constexpr std::size_t kArenaBytesMax = 1ull << 46;
 
-constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
-  return (n + unit - 1) / unit * unit;
+struct Range {
+  std::size_t offset, size;
+};
+
+// A mapping of `size` bytes that begins on a huge page, or null.
+std::byte* map(std::size_t size) {
+  // Maps one extra huge page, so that the kept part can start on a huge-page boundary.
+  void* const address = ::mmap(nullptr, size + kHugePageBytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(address);
+  const std::size_t skew = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
+  const std::size_t head = skew == 0 ? 0 : kHugePageBytes - skew;
+  if (head > 0) ::munmap(first, head);
+  if (const std::size_t rest = kHugePageBytes - head; rest > 0) ::munmap(first + head + size, rest);
+  ::madvise(first + head, size, MADV_HUGEPAGE);  // A hint: the arena also works without huge pages.
+  return first + head;
+}
+
+Status refused(std::size_t size) {
+  return Status::out_of_space("arena: the machine refuses " + std::to_string(size) +
+                              " B: " + std::strerror(errno));
 }
 
 // The free ranges of [0, size), indexed by offset for merging and by size for the best fit.
@@ -35,37 +57,26 @@ class FreeRanges {
  public:
   explicit FreeRanges(std::size_t size) { add(0, size); }
 
-  // Takes a range of `size` bytes and returns its offset, or npos if none fits.
-  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
-  std::size_t take(std::size_t size, Arena::End end) {
-    auto fit = by_size_.lower_bound({size, 0});
-    if (fit == by_size_.end()) return npos;
-    std::size_t at = place_in(*fit, size, end, kAlign);
-    if (size >= kPagedBytes) {
-      for (auto next = fit; next != by_size_.end(); ++next) {
-        const std::size_t paged = place_in(*next, size, end, kPageBytes);
-        if (paged == npos) continue;
-        fit = next;
-        at = paged;
-        break;
-      }
-    }
+  // Takes `size` bytes at one end of the smallest range that has them, or nothing.
+  std::optional<Range> take(std::size_t size, Arena::End end) {
+    const auto fit = by_size_.lower_bound({size, 0});
+    if (fit == by_size_.end()) return std::nullopt;
     const auto [range_size, offset] = *fit;
     remove(offset, range_size);
-    if (at > offset) add(offset, at - offset);
-    if (at + size < offset + range_size) add(at + size, offset + range_size - at - size);
-    return at;
+    if (range_size == size) return Range{offset, size};
+    const bool low = end == Arena::End::kLow;
+    add(low ? offset + size : offset, range_size - size);
+    return Range{low ? offset : offset + range_size - size, size};
   }
 
-  // Takes the whole free range that ends at `offset` and returns its size. Returns 0 if no free
-  // range of at least `least` bytes ends there.
-  std::size_t take_below(std::size_t offset, std::size_t least) {
-    const auto next = by_offset_.lower_bound(offset);
-    if (next == by_offset_.begin()) return 0;
-    const auto [below, size] = *std::prev(next);
-    if (below + size != offset || size < least) return 0;
-    remove(below, size);
-    return size;
+  // Takes `size` bytes, which are free, in as few ranges as possible.
+  std::vector<Range> take_apart(std::size_t size) {
+    std::vector<Range> taken;
+    while (size > 0) {
+      taken.push_back(*take(std::min(size, by_size_.rbegin()->first), Arena::End::kHigh));
+      size -= taken.back().size;
+    }
+    return taken;
   }
 
   void give(std::size_t offset, std::size_t size) {
@@ -92,20 +103,6 @@ class FreeRanges {
   }
 
  private:
-  // Returns the offset of `size` bytes at the chosen end of a free range, or npos if they do not
-  // fit.
-  static std::size_t place_in(const std::pair<std::size_t, std::size_t>& range, std::size_t size,
-                              Arena::End end, std::size_t align) {
-    const auto [range_size, offset] = range;
-    const std::size_t last = offset + range_size;
-    if (end == Arena::End::kHigh) {
-      const std::size_t at = (last - size) / align * align;
-      return at >= offset ? at : npos;
-    }
-    const std::size_t at = round_up(offset, align);
-    return at + size <= last ? at : npos;
-  }
-
   void add(std::size_t offset, std::size_t size) {
     by_offset_.emplace(offset, size);
     by_size_.emplace(size, offset);
@@ -129,23 +126,14 @@ class MappedArena final : public Arena {
   }
 
   Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end) override {
-    if (size_bytes > size_) {
-      return Status::invalid("arena: " + std::to_string(size_bytes) + " B exceed the arena of " +
-                             std::to_string(size_) + " B");
-    }
-    const std::size_t taken = taken_for(size_bytes);
-    std::lock_guard lock(mutex_);
-    const std::size_t offset = free_.take(taken, end);
-    if (offset == FreeRanges::npos) {
-      return Status::out_of_space("arena: no free range of " + std::to_string(taken) + " B; " +
-                                  std::to_string(used_) + " of " + std::to_string(size_) +
-                                  " B are in use");
-    }
-    used_ += taken;
-    return std::unique_ptr<Buffer>(new Piece(*this, offset, taken, size_bytes));
+    return take(size_bytes, end, /*apart=*/true);
+  }
+  Result<std::unique_ptr<Buffer>> allocate_together(std::size_t size_bytes, End end) override {
+    return take(size_bytes, end, /*apart=*/false);
   }
 
   MutableBytes memory() const override { return {base_, size_}; }
+  void pin() override { pinned_ = true; }
 
   std::size_t used_bytes() const override {
     std::lock_guard lock(mutex_);
@@ -155,50 +143,79 @@ class MappedArena final : public Arena {
  private:
   class Piece final : public Buffer {
    public:
-    Piece(MappedArena& arena, std::size_t offset, std::size_t taken, std::size_t size)
-        : arena_(arena), offset_(offset), taken_(taken), size_(size) {}
-    ~Piece() override { arena_.release(offset_, taken_); }
-    MutableBytes bytes() const override { return {arena_.base_ + offset_, size_}; }
+    Piece(MappedArena& arena, std::byte* base, std::vector<Range> ranges, std::size_t size)
+        : arena_(arena), base_(base), ranges_(std::move(ranges)), size_(size) {}
+    ~Piece() override { free_past(0); }
+    MutableBytes bytes() const override { return {base_, size_}; }
     void shrink(std::size_t size_bytes) override {
       PRECIS_CHECK(size_bytes <= size_);
-      const std::size_t kept = taken_for(size_bytes);
-      if (kept < taken_) arena_.release(offset_ + kept, taken_ - kept);
-      taken_ = kept;
+      free_past(taken_bytes(size_bytes));
       size_ = size_bytes;
-    }
-    void slide_down(std::size_t least) override {
-      // This piece owns the gap below it while the bytes move: other threads keep allocating.
-      const std::size_t gap = arena_.take_below(offset_, least);
-      if (gap == 0) return;
-      std::memmove(arena_.base_ + offset_ - gap, arena_.base_ + offset_, size_);
-      offset_ -= gap;
-      arena_.release(offset_ + taken_, gap);
     }
 
    private:
+    void free_past(std::size_t kept) {
+      const std::size_t taken = taken_bytes(size_);
+      if (kept == taken) return;
+      if (!arena_.holds(base_)) ::munmap(base_ + kept, taken - kept);
+      for (std::size_t left = taken - kept; left > 0;) {
+        Range& last = ranges_.back();
+        const std::size_t freed = std::min(left, last.size);
+        last.size -= freed;
+        left -= freed;
+        arena_.release({last.offset + last.size, freed});
+        if (last.size == 0) ranges_.pop_back();
+      }
+    }
+
     MappedArena& arena_;
-    std::size_t offset_, taken_, size_;
+    std::byte* const base_;
+    std::vector<Range> ranges_;
+    std::size_t size_;
   };
 
-  static std::size_t taken_for(std::size_t size_bytes) {
-    return size_bytes == 0 ? kAlign : round_up(size_bytes, kAlign);
+  Result<std::unique_ptr<Buffer>> take(std::size_t size_bytes, End end, bool apart) {
+    if (size_bytes > size_) {
+      return Status::invalid("arena: " + std::to_string(size_bytes) + " B exceed the arena of " +
+                             std::to_string(size_) + " B");
+    }
+    const std::size_t taken = taken_bytes(size_bytes);
+    std::unique_lock lock(mutex_);
+    const std::optional<Range> range = free_.take(taken, end);
+    if (!range && !(apart && taken <= size_ - used_)) {
+      return Status::out_of_space(
+          "arena: no " + std::to_string(taken) + " B " + (apart ? "" : "in one piece ") +
+          "are free; " + std::to_string(used_) + " of " + std::to_string(size_) + " B are in use");
+    }
+    used_ += taken;
+    if (range) return piece(base_ + range->offset, {*range}, size_bytes);
+    std::vector<Range> ranges = free_.take_apart(taken);
+    lock.unlock();
+    std::byte* const base = map(taken);
+    if (base == nullptr) {
+      for (const Range& each : ranges) release(each);
+      return refused(taken);
+    }
+    for (const Range& each : ranges) {
+      if (!pinned_) ::madvise(base_ + each.offset, each.size, MADV_DONTNEED);
+    }
+    return piece(base, std::move(ranges), size_bytes);
   }
 
-  std::size_t take_below(std::size_t offset, std::size_t least) {
-    std::lock_guard lock(mutex_);
-    const std::size_t size = free_.take_below(offset, least);
-    used_ += size;
-    return size;
+  std::unique_ptr<Buffer> piece(std::byte* base, std::vector<Range> ranges, std::size_t size) {
+    return std::make_unique<Piece>(*this, base, std::move(ranges), size);
   }
+  bool holds(const std::byte* at) const { return at >= base_ && at < base_ + size_; }
 
-  void release(std::size_t offset, std::size_t taken) {
+  void release(const Range& range) {
     std::lock_guard lock(mutex_);
-    free_.give(offset, taken);
-    used_ -= taken;
+    free_.give(range.offset, range.size);
+    used_ -= range.size;
   }
 
   std::byte* const base_;
   const std::size_t size_;
+  std::atomic<bool> pinned_ = false;
   mutable std::mutex mutex_;
   FreeRanges free_;       // guarded by mutex_
   std::size_t used_ = 0;  // guarded by mutex_
@@ -206,27 +223,20 @@ class MappedArena final : public Arena {
 
 }  // namespace
 
+std::size_t Arena::taken_bytes(std::size_t size_bytes) {
+  static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return std::max((size_bytes + page - 1) / page, std::size_t{1}) * page;
+}
+
 Result<std::unique_ptr<Arena>> Arena::create(std::size_t size_bytes) {
   if (size_bytes == 0 || size_bytes > kArenaBytesMax) {
     return Status::invalid("arena: size " + std::to_string(size_bytes) + " B is outside 1.." +
                            std::to_string(kArenaBytesMax));
   }
-  const std::size_t size = round_up(size_bytes, static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)));
-  // Maps one extra huge page, so that the kept part can start on a huge-page boundary.
-  const std::size_t mapped = size + kHugePageBytes;
-  void* const address = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    return Status::out_of_space("arena: the machine refuses " + std::to_string(size) +
-                                " B: " + std::strerror(errno));
-  }
-  auto* const first = static_cast<std::byte*>(address);
-  const std::size_t skew = reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes;
-  const std::size_t head = skew == 0 ? 0 : kHugePageBytes - skew;
-  if (head > 0) ::munmap(first, head);
-  if (const std::size_t rest = kHugePageBytes - head; rest > 0) ::munmap(first + head + size, rest);
-  ::madvise(first + head, size, MADV_HUGEPAGE);  // A hint: the arena also works without huge pages.
-  return std::unique_ptr<Arena>(std::make_unique<MappedArena>(first + head, size));
+  const std::size_t size = taken_bytes(size_bytes);
+  std::byte* const base = map(size);
+  if (base == nullptr) return refused(size);
+  return std::unique_ptr<Arena>(std::make_unique<MappedArena>(base, size));
 }
 
 }  // namespace precis

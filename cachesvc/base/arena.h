@@ -20,28 +20,35 @@ class Arena {
   static Result<std::unique_ptr<Arena>> create(std::size_t size_bytes);
   virtual ~Arena() = default;
 
+  // What a buffer of `size_bytes` takes: whole pages of the machine, at least one. So a buffer
+  // wastes less than a page.
+  static std::size_t taken_bytes(std::size_t size_bytes);
+
   // A piece of the arena. Its destructor frees the piece. A Buffer must not outlive the arena.
   class Buffer {
    public:
     virtual ~Buffer() = default;
-    virtual MutableBytes bytes() const = 0;
-    // Frees the bytes past `size_bytes`, which is at most the current size.
+    virtual MutableBytes bytes() const = 0;  // begins on a page
+    // Frees the pages past `size_bytes`, which is at most the current size.
     virtual void shrink(std::size_t size_bytes) = 0;
-    // Moves the bytes down into the free range directly below them, if that range has at least
-    // `least` bytes. This changes bytes(). If several pieces shrink and then slide, starting with
-    // the lowest, no gap of `least` bytes or more is left between them.
-    virtual void slide_down(std::size_t least) = 0;
   };
   // The end of the arena to take from. Short-lived and long-lived buffers use different ends, so
   // that neither kind fragments the memory of the other.
   enum class End { kLow, kHigh };
-  // kOutOfSpace if no free range is that large now, kInvalidArgument if none can ever be. The
-  // buffer is 64-byte aligned; from 64 KiB on it is page-aligned if a free range allows it.
-  // Thread-safe.
+  // kOutOfSpace if fewer pages are free than the buffer takes, kInvalidArgument if the arena has
+  // fewer. If no free range is large enough, the buffer takes pages that lie apart: the machine
+  // gets these back, and gives as many new ones side by side, outside memory(). That costs about as
+  // much as a copy of the buffer. Thread-safe.
   virtual Result<std::unique_ptr<Buffer>> allocate(std::size_t size_bytes, End end = End::kLow) = 0;
+  // As allocate(), but only within memory(): kOutOfSpace if no free range is large enough.
+  virtual Result<std::unique_ptr<Buffer>> allocate_together(std::size_t size_bytes,
+                                                            End end = End::kLow) = 0;
 
   virtual MutableBytes memory() const = 0;  // the whole arena, for registration
-  virtual std::size_t used_bytes() const = 0;
+  // From now on memory() stays as it is, because a device knows its pages. Then buffers whose pages
+  // lie apart take memory of the machine beside the arena's.
+  virtual void pin() = 0;
+  virtual std::size_t used_bytes() const = 0;  // of the pages that buffers take
 };
 
 }  // namespace precis

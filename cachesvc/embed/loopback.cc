@@ -32,8 +32,8 @@ class LoopbackMover final : public Mover, public std::enable_shared_from_this<Lo
       : loop_(loop), may_hold_(&loop != &client), table_(std::move(table)) {}
 
   const char* name() const override { return ""; }  // the connection's kind names it
-  bool supports(MemorySpace local, const RemoteRegion& remote) const override {
-    return local == MemorySpace::kHost && remote.space == MemorySpace::kHost;
+  bool supports(const Registration& local, const RemoteRegion& remote) const override {
+    return local.space() == MemorySpace::kHost && remote.space == MemorySpace::kHost;
   }
   // One turn of the server's loop copies one chunk: about half a millisecond.
   BulkLimits limits() const override {

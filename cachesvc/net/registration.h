@@ -1,6 +1,10 @@
 // Memory registered with one side of the transport, for transfers to and from it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
 #include "precis/remote_region.h"
 #include "precis/view.h"
 
@@ -24,5 +28,18 @@ class PlainRegistration final : public Registration {
  private:
   const MutableBytes bytes_;
 };
+
+// `registered` if it holds all of these ranges; else one of all host memory, for transfers without
+// a device.
+inline const Registration& registration_of(std::span<const Bytes> ranges,
+                                           const Registration& registered) {
+  static const PlainRegistration all({static_cast<std::byte*>(nullptr), SIZE_MAX});
+  const MutableBytes held = registered.bytes();
+  const bool holds = std::ranges::all_of(ranges, [&](Bytes range) {
+    return range.empty() ||
+           (range.data() >= held.data() && range.data() < held.data() + held.size());
+  });
+  return holds ? registered : all;
+}
 
 }  // namespace precis

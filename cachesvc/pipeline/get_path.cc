@@ -101,8 +101,8 @@ Task<void> GetPath::push(const msg::Get& request, Leases leases, LayerCut cut,
                          msg::LayerServed message, Connection& to, InFlight& in_flight,
                          std::function<Status(msg::LayerServed)>& served) {
   Status status = co_await completion<Status>([&](Completion done) {
-    to.push(std::move(cut.ranges), parts_.registration, request.destination, message.offset,
-            std::move(done));
+    const Registration& local = registration_of(cut.ranges, parts_.registration);
+    to.push(std::move(cut.ranges), local, request.destination, message.offset, std::move(done));
   });
   leases.clear();
   parts_.memory.retry();

@@ -275,7 +275,7 @@ Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner
     PRECIS_CO_TRY(counted.status());
     counting.add(std::move(*counted));
     leases->clear();
-    if (parts_.layers.memory.is_awaited()) parts_.layers.memory.retry();
+    parts_.layers.memory.retry();
     ++layer;
   }
   co_return std::optional<CountedMatch>(std::move(counting.made));

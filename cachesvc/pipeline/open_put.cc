@@ -44,7 +44,9 @@ std::size_t OpenPut::staged_bytes_max() const {
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     records = std::max(records, records_bytes_max(l) + projection_bytes(l));
   }
-  return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max();
+  // Each of these takes whole pages: the rows and the projection, and the records of each layer.
+  return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max() +
+         (model.num_layers + 3) * Arena::taken_bytes(1);
 }
 
 std::size_t OpenPut::kept_bytes() const {

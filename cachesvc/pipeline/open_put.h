@@ -71,7 +71,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   // requests do not count, so that they do not keep the put's memory.
   Clock::Time heard{};
   std::size_t requests = 0;        // in progress
-  std::size_t behind = 0;          // compressions and moves of records in progress
+  std::size_t behind = 0;          // compressions in progress
   std::function<void(bool)> idle;  // set while the commit waits until `behind` is 0
   bool placed = false;             // place_seats() is done
   bool committing = false;

@@ -17,19 +17,12 @@ class OpenPuts {
 
   // The put of this name that waits for further writers; null if there is none.
   std::shared_ptr<OpenPut> find_joint(const Digest& name) const {
-    for (const auto& put : all()) {
-      if (put->joint->writers() == 1 || put->joint_name != name) continue;
+    for (const auto& each : puts_) {
+      const auto put = each.lock();
+      if (!put || put->joint->writers() == 1 || put->joint_name != name) continue;
       if (put->failure.ok() && !put->joint->is_full()) return put;
     }
     return nullptr;
-  }
-
-  std::vector<std::shared_ptr<OpenPut>> all() const {
-    std::vector<std::shared_ptr<OpenPut>> open;
-    for (const auto& each : puts_) {
-      if (auto put = each.lock()) open.push_back(std::move(put));
-    }
-    return open;
   }
 
  private:

@@ -21,12 +21,13 @@ PayloadMemory::PayloadMemory(Arena& arena, HotTier& hot_tier, EventLoop& loop,
 Status PayloadMemory::check_fits(const std::vector<Want>& wants) const {
   std::size_t sum = 0;
   for (const Want& want : wants) {
-    if (want.size_bytes > size_bytes_ - sum) {
+    const std::size_t taken = Arena::taken_bytes(want.size_bytes);
+    if (want.size_bytes > size_bytes_ || taken > size_bytes_ - sum) {
       return Status::invalid("more memory is needed at once than the " +
                              std::to_string(size_bytes_) +
                              " B that the service has: raise memory_bytes");
     }
-    sum += want.size_bytes;
+    sum += taken;
   }
   return {};
 }
@@ -35,12 +36,14 @@ PayloadMemory::Answer PayloadMemory::take(const std::vector<Want>& wants, bool e
   PRECIS_TRY(check_fits(wants));
   Pieces pieces;
   for (const Want& want : wants) {
-    auto piece = arena_.allocate(want.size_bytes, want.end);
     // One eviction may free too small a range; go on until the piece fits or nothing can be
-    // evicted.
-    while (evicting && !piece.ok() && piece.status().code() == StatusCode::kOutOfSpace &&
-           hot_tier_.make_room(want.size_bytes) > 0) {
-      piece = arena_.allocate(want.size_bytes, want.end);
+    // evicted. Only then take pages that lie apart, because they take longer.
+    auto piece = arena_.allocate_together(want.size_bytes, want.end);
+    while (evicting && !piece.ok()) {
+      const bool freed = hot_tier_.make_room(want.size_bytes) > 0;
+      piece = freed ? arena_.allocate_together(want.size_bytes, want.end)
+                    : arena_.allocate(want.size_bytes, want.end);
+      if (!freed) break;
     }
     if (!piece.ok()) return piece.status();
     pieces.push_back(std::move(*piece));
@@ -79,15 +82,10 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
     };
     line_.add(
         owner,
-        [this, wants, tell, used = SIZE_MAX]() mutable -> std::function<void()> {
+        [this, wants, tell]() -> std::function<void()> {
           // A shared_ptr, because std::function requires a copyable closure; it is called once.
           const auto pieces = std::make_shared<Answer>(take(wants()));
-          const bool none = !pieces->ok() && pieces->status().code() == StatusCode::kOutOfSpace;
-          if (none) {
-            const std::size_t before = std::exchange(used, arena_.used_bytes());
-            if (used < before) loop_.post([this] { unserved_(); });
-            return nullptr;
-          }
+          if (pieces->status().code() == StatusCode::kOutOfSpace) return nullptr;
           return [tell, pieces] { tell(std::move(*pieces)); };
         },
         [this, wants, unwanted, tell] {
@@ -96,10 +94,6 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
         unwanted);
     retry();  // Its turn may have come.
   });
-}
-
-void PayloadMemory::reclaim() {
-  if (waiting_.load() > 0) hot_tier_.make_room(SIZE_MAX);
 }
 
 void PayloadMemory::retry() {

@@ -39,21 +39,10 @@ class PayloadMemory {
   Task<Result<Pieces>> acquire(
       Wants wants, Owner owner, FairWaitQueue::Unwanted unwanted = [] { return false; });
   Task<Result<Pieces>> acquire(std::vector<Want> wants, Owner owner = {});
-  // Sets the callback for a request whose turn came and failed: the free memory may be fragmented.
-  // Called on the loop, at a request's first failure, and again when less of the arena is in use
-  // than at its previous failure. Replaces the callback set before.
-  void on_unserved(std::function<void()> told) { unserved_ = std::move(told); }
   // As acquire(), but at once, or kOutOfSpace. It never overtakes waiting requests.
   Result<Pieces> try_acquire(const std::vector<Want>& wants);
-  // As try_acquire(), but from free memory only: it evicts nothing from the hot tier.
+  // As try_acquire(), but only free ranges of the arena: it evicts nothing from the hot tier.
   Result<Pieces> try_free(const std::vector<Want>& wants);
-
-  // If a request waits, evicts all unused layers from the hot tier. Call it before compacting
-  // staged records: the waiting requests would evict these layers later and leave holes between the
-  // records.
-  void reclaim();
-
-  bool is_awaited() const { return waiting_.load() > 0; }
 
   // Ends the wait of the requests that are unwanted by now.
   void drop_unwanted() { line_.drop_unwanted(); }
@@ -83,7 +72,6 @@ class PayloadMemory {
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairWaitQueue line_;
-  std::function<void()> unserved_ = [] {};
   std::atomic<std::size_t> waiting_{0};  // requests in the queue
   bool stopped_ = false;
 };

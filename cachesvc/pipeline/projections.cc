@@ -86,7 +86,9 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
                    co_await parts_.memory.acquire(std::move(wants), tenant.owner(&from)));
   const MutableBytes weights = pieces.front()->bytes();
   const Status pulled = co_await completion<Status>([&](Completion done) {
-    from.pull(request.weights, 0, weights, parts_.registration, std::move(done));
+    const Bytes into[] = {weights};
+    from.pull(request.weights, 0, weights, registration_of(into, parts_.registration),
+              std::move(done));
   });
   PRECIS_CO_TRY(pulled);
 

@@ -62,16 +62,14 @@ Task<void> PutCompression::compress(std::shared_ptr<OpenPut> put, std::uint32_t 
       co_await run_on(parts_.compute, parts_.loop, [&] { return stages(*put, index); });
   if (status.ok()) {
     layer.compress();
-    if (layer.being_written) layer.write();
+    if (put->final_when_encoded()) layer.write();
     parts_.metrics.compressed_in_bytes +=
         static_cast<std::int64_t>(put->row.original_bytes / put->model.num_layers);
   } else {
     put->fail(status);
     layer.drop_rows();
   }
-  // Records that the store is writing cannot move, so final records are compacted only if a request
-  // waits for memory.
-  if (parts_.memory.is_awaited() || !put->final_when_encoded()) co_await memory_.compact(put);
+  parts_.memory.retry();  // the rows are free, and the parts of records that were trimmed
   memory_.end_work(*put);
 }
 
@@ -120,19 +118,15 @@ Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedL
     timed.reset();
     lock.lock();
   }
-  layer.counts = std::move(counts);  // from now on the records may move
-  if (put.final_when_encoded()) write(put, layer);
+  layer.counts = std::move(counts);
+  if (put.final_when_encoded()) write(layer);
   return trim_earlier(put, index);
 }
 
-void PutCompression::write(OpenPut& put, PutLayer& layer) {
-  layer.being_written = std::make_shared<std::atomic<bool>>(true);
-  const auto written = [this, &loop = parts_.loop, records = layer.records,
-                        being_written = layer.being_written,
-                        owner = put.weak_from_this()](const void*) mutable {
+void PutCompression::write(PutLayer& layer) {
+  const auto written = [&memory = parts_.memory, records = layer.records](const void*) mutable {
     records.reset();
-    being_written->store(false);
-    loop.post([this, owner] { memory_.unpinned(owner); });
+    memory.retry();  // the layer can be evicted
   };
   layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), written}});
 }

@@ -25,10 +25,9 @@ class PutCompression {
   // service can read that memory. Returns whether it did.
   Task<bool> run_in_place(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                           Connection& from);
-  // Lets the store write a layer's final records. The store shares the records: they stay in place
-  // until they are written, even if the put ends before. Also called with the put's lock held, on
-  // compute threads.
-  void write(OpenPut& put, PutLayer& layer);
+  // Lets the store write a layer's final records. The store shares them until they are written,
+  // even if the put ends before. Also called with the put's lock held, on compute threads.
+  void write(PutLayer& layer);
 
  private:
   bool read_in_place(OpenPut& put, const msg::PushLayer& piece, Connection& from);

@@ -22,10 +22,7 @@ void PutLayer::compress() {
   drop_rows();
 }
 
-void PutLayer::write() {
-  PRECIS_CHECK(being_written != nullptr);
-  advance(LayerState::kCompressed);
-}
+void PutLayer::write() { advance(LayerState::kCompressed); }
 
 std::shared_ptr<Arena::Buffer> PutLayer::commit() {
   advance(LayerState::kWritten);

@@ -2,7 +2,6 @@
 // the states in order, each once.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -45,20 +44,12 @@ class PutLayer {
   // Frees the rows and the projection of a layer whose compression failed.
   void drop_rows();
 
-  // Whether the records may be moved within the arena. The caller holds the put's lock.
-  bool may_move() const {
-    return !counts.empty() && records && !(being_written && being_written->load());
-  }
-
   std::unique_ptr<StagedLayer> rows;    // kClaimed and kStaged
   std::unique_ptr<Gate> taking_memory;  // from kClaimed on: one piece at a time takes memory
   HotTier::Lease projection;            // kClaimed and kStaged, if the recipe needs one
   // Memory for the records, from the first piece on. Shared with the store while it writes.
   std::shared_ptr<Arena::Buffer> records;
-  std::vector<std::uint32_t> counts;  // [num_kv_heads], once the records are encoded
-  // Set once the store has the final records. True while the store still reads them. Shared with
-  // the store, which may outlive the put.
-  std::shared_ptr<std::atomic<bool>> being_written;
+  std::vector<std::uint32_t> counts;    // [num_kv_heads], once the records are encoded
   std::shared_ptr<StagedValue> stored;  // the records in the store; null until it writes them
 
  private:

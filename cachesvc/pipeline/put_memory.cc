@@ -1,21 +1,10 @@
 #include "cachesvc/pipeline/put_memory.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cachesvc/pipeline/put_records.h"
-
 namespace precis {
-
-PutMemory::PutMemory(const PutParts& parts, const OpenPuts& puts) : parts_(parts), puts_(puts) {
-  parts_.memory.on_unserved([this] { spawn(compact_all()); });
-}
-
-PutMemory::~PutMemory() {
-  parts_.memory.on_unserved([] {});
-}
 
 Task<Status> PutMemory::take(std::shared_ptr<OpenPut> owner, std::uint32_t index,
                              const Connection& from) {
@@ -70,40 +59,6 @@ Task<Status> PutMemory::take(std::shared_ptr<OpenPut> owner, std::uint32_t index
   }
   if (observations) layer.rows->give_memory(Part::kObservations, take_last());
   co_return Status();
-}
-
-// Repeats until no records were moved and no memory came free meanwhile.
-Task<void> PutMemory::compact_all() {
-  if (wanted_++ > 0) co_return;
-  for (std::size_t seen = 0; seen != wanted_;) {
-    seen = wanted_;
-    for (const auto& put : puts_.all()) {
-      // A committing put is skipped: its records are moving into the hot tier.
-      if (put->committing || !parts_.memory.is_awaited()) continue;
-      if (std::ranges::any_of(put->layers, &PutLayer::is_compressed)) co_await compact(put);
-    }
-  }
-  wanted_ = 0;
-}
-
-// Evicts unused layers first, then compacts, and only then lets waiting requests try: their own
-// evictions could leave a hole between records. A move may free a range below another put's
-// records, so all puts are compacted again after it.
-Task<void> PutMemory::compact(std::shared_ptr<OpenPut> put) {
-  begin_work(*put);
-  parts_.memory.reclaim();
-  const bool moved = co_await run_on(parts_.compute, parts_.loop, [&] {
-    return compact_records(*put, parts_.memory.is_awaited());
-  });
-  parts_.memory.retry();
-  if (moved && parts_.memory.is_awaited()) spawn(compact_all());
-  end_work(*put);
-}
-
-void PutMemory::unpinned(const std::weak_ptr<OpenPut>& owner) {
-  const auto put = owner.lock();
-  if (put && !put->committing && parts_.memory.is_awaited()) spawn(compact(put));
-  parts_.memory.retry();
 }
 
 void PutMemory::begin_work(OpenPut& put) {

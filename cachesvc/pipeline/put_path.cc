@@ -8,10 +8,7 @@
 namespace precis {
 
 PutPath::PutPath(PutParts parts)
-    : parts_(std::move(parts)),
-      planner_(parts_),
-      memory_(parts_, puts_),
-      compression_(parts_, memory_) {}
+    : parts_(std::move(parts)), planner_(parts_), memory_(parts_), compression_(parts_, memory_) {}
 
 // ---- begin --------------------------------------------------------------------------------------
 
@@ -159,7 +156,6 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<OpenPut> put,
     if (done.ok()) done = co_await store(*put, durability);
   }
   put->committing = false;
-  if (!done.ok()) memory_.unpinned(put);
   PRECIS_CO_TRY(std::move(done));
   put->durability = durability;
   put->count->committed = true;
@@ -191,7 +187,7 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   std::vector<Catalog::Layer> payload;
   for (PutLayer& layer : put.layers) {
     if (layer.state() == LayerState::kCompressed) {
-      compression_.write(put, layer);
+      compression_.write(layer);
       layer.write();
     }
     payload.push_back({layer.records->bytes(), layer.stored});

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "cachesvc/pipeline/open_puts.h"
 #include "cachesvc/pipeline/put_compression.h"
 #include "cachesvc/pipeline/put_memory.h"
 #include "cachesvc/pipeline/put_planner.h"
@@ -32,7 +33,7 @@ class PutPath {
   Status abort(OpenPut& put);
   // Returns whether no request of the put is in progress, and OpenPut::heard is before `since`.
   static bool is_silent(const OpenPut& put, Clock::Time since);
-  // Returns whether no layer is being compressed and no records are being moved.
+  // Returns whether no layer is being compressed.
   bool idle() const { return memory_.idle(); }
 
   // Takes one piece of a layer; completes when the piece's bytes have arrived. A complete layer is

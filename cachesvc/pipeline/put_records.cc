@@ -1,15 +1,10 @@
 #include "cachesvc/pipeline/put_records.h"
 
-#include <algorithm>
 #include <numeric>
 #include <vector>
 
 namespace precis {
 namespace {
-
-// A hole of at least 1/8 of the size of the records above it is closed even if no request waits for
-// memory.
-constexpr std::size_t kHoleShare = 8;
 
 Status cut_at_quality(OpenPut& put, std::vector<MutableBytes>& layers) {
   const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
@@ -38,22 +33,6 @@ Status trim_earlier(OpenPut& put, std::uint32_t newest) {
     layer.records->shrink(size);
   }
   return {};
-}
-
-bool compact_records(OpenPut& put, bool all) {
-  const std::lock_guard lock(put.joining);
-  std::vector<Arena::Buffer*> encoded;
-  for (const PutLayer& layer : put.layers) {
-    if (layer.may_move()) encoded.push_back(layer.records.get());
-  }
-  std::ranges::sort(encoded, {}, [](const Arena::Buffer* b) { return b->bytes().data(); });
-  bool moved = false;
-  for (Arena::Buffer* records : encoded) {
-    const std::byte* const lay = records->bytes().data();
-    records->slide_down(all ? 1 : records->bytes().size() / kHoleShare);
-    moved |= records->bytes().data() != lay;
-  }
-  return moved;
 }
 
 Status place_seats(OpenPut& put, kernels::Backend& backend) {

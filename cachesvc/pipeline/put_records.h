@@ -1,5 +1,5 @@
 // Changes the records of a put's layers between encoding and commit: trims them for later layers,
-// compacts them, and finishes them. Runs on compute threads.
+// and finishes them. Runs on compute threads.
 #pragma once
 
 #include "cachesvc/pipeline/open_put.h"
@@ -9,11 +9,6 @@ namespace precis {
 // Trims the records of the other layers by the seats that layer `newest` took from them (the
 // cascade). The caller holds put.joining.
 Status trim_earlier(OpenPut& put, std::uint32_t newest);
-
-// Compacts the encoded records of the put's layers, because a later layer needs contiguous memory.
-// Unless `all`, small holes stay: closing a hole under 1/8 of the size of the records above it is
-// not worth the copy. Returns whether any records have moved.
-bool compact_records(OpenPut& put, bool all);
 
 // Once all layers are encoded: places the seats that depend on all of them, cuts at a quality
 // target, and seals the records.

@@ -284,7 +284,8 @@ Task<Result<std::uint64_t>> StagedLayer::pull(msg::PushLayer piece, Connection& 
   for (const Source& source : sources(piece)) {
     co_await pulls.enter();
     bytes += source.to.size();
-    from.pull(*source.region, source.offset, source.to, registration,
+    const Bytes to[] = {source.to};
+    from.pull(*source.region, source.offset, source.to, registration_of(to, registration),
               [&pulls](Status status) { pulls.leave(std::move(status)); });
   }
   PRECIS_CO_TRY(co_await pulls.drain());

@@ -130,6 +130,7 @@ Result<std::unique_ptr<Service>> Service::create(const Config& config, Runtime& 
   impl->audit.use(std::move(sink));
   PRECIS_TRY(impl->open(open_store));
   PRECIS_ASSIGN(impl->transport, make_transport(impl->loop));
+  if (impl->backend->expects_memory() || impl->transport->rdma() != "off") impl->arena->pin();
   PRECIS_ASSIGN(impl->registration, impl->transport->register_memory(impl->arena->memory()));
   impl->wire();
   PRECIS_TRY(impl->listen());

@@ -34,7 +34,8 @@ msg::Stats ServiceReport::stats(const std::string& tenant) const {
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
-  const std::size_t used = parts_.arena.used_bytes() - kSectionAlign;  // without the zero block
+  // Without the block of zeros.
+  const std::size_t used = parts_.arena.used_bytes() - Arena::taken_bytes(kSectionAlign);
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
       "Arena bytes held by puts and reads in progress");

@@ -8,10 +8,10 @@ namespace precis {
 HotLayer::HotLayer(std::shared_ptr<Arena::Buffer> buffer,
                    std::shared_ptr<std::atomic<std::size_t>> live)
     : buffer_(std::move(buffer)), live_bytes_(std::move(live)) {
-  *live_bytes_ += buffer_->bytes().size();
+  *live_bytes_ += taken_bytes();
 }
 
-HotLayer::~HotLayer() { *live_bytes_ -= buffer_->bytes().size(); }
+HotLayer::~HotLayer() { *live_bytes_ -= taken_bytes(); }
 
 HotTier::HotTier(std::size_t limit_bytes, std::unique_ptr<EvictionPolicy> policy)
     : limit_bytes_(limit_bytes),
@@ -64,7 +64,7 @@ HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of
     if (!evict_one()) return lease;  // all other entries are in use: not kept
   }
   entries_.emplace(key, Entry{lease, std::move(of)});
-  policy_->added(key, lease->bytes().size());
+  policy_->added(key, lease->taken_bytes());
   return lease;
 }
 
@@ -99,7 +99,7 @@ std::optional<std::size_t> HotTier::evict_one() {
   });
   if (!key) return std::nullopt;
   const auto entry = entries_.find(*key);
-  const std::size_t size_bytes = entry->second.lease->bytes().size();
+  const std::size_t size_bytes = entry->second.lease->taken_bytes();
   drop(entry);
   ++evictions_;
   return size_bytes;

@@ -25,6 +25,7 @@ class HotLayer {
   HotLayer(const HotLayer&) = delete;
   HotLayer& operator=(const HotLayer&) = delete;
   Bytes bytes() const { return buffer_->bytes(); }
+  std::size_t taken_bytes() const { return Arena::taken_bytes(buffer_->bytes().size()); }
   // True if another owner shares the memory, for example the store while it writes the layer.
   bool is_shared() const { return buffer_.use_count() > 1; }
 
@@ -35,7 +36,7 @@ class HotLayer {
 };
 
 struct HotTierStats {
-  std::size_t bytes = 0;  // of all layers that are not freed, also of erased but leased layers
+  std::size_t bytes = 0;  // taken by all layers that are not freed, also by erased but leased layers
   std::size_t limit_bytes = 0;
   std::uint64_t entries = 0;
   std::uint64_t hits = 0, misses = 0;  // results of find()
@@ -52,7 +53,7 @@ class HotTier {
   // another row, and bytes of its old row do not match.
   using Of = std::shared_ptr<const void>;
 
-  // Keeps at most `limit_bytes`, which should fit into the arena in addition to staging.
+  // Takes at most `limit_bytes`, which should fit into the arena in addition to staging.
   explicit HotTier(std::size_t limit_bytes,
                    std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
 
@@ -78,8 +79,8 @@ class HotTier {
   void erase(const SegmentId& segment);
 
   // Evicts unused entries until their sizes add up to `size_bytes`. Returns the evicted bytes: 0 if
-  // no entry can be evicted. The arena may still lack a contiguous range of that size; in that case
-  // try to allocate again, then call this again.
+  // no entry can be evicted. The arena may still lack a free range of that size; in that case try
+  // to allocate again, then call this again.
   std::size_t make_room(std::size_t size_bytes);
 
   HotTierStats stats() const;

@@ -19,9 +19,9 @@ class Mover {
   virtual ~Mover() = default;
 
   virtual const char* name() const = 0;  // for users: "stream"; may be empty
-  // Returns whether this mover can move bytes between server memory in `local` and this region, as
-  // far as it knows; post() may still refuse.
-  virtual bool supports(MemorySpace local, const RemoteRegion& remote) const = 0;
+  // Returns whether this mover can move bytes between this server memory and this region, as far as
+  // it knows; post() may still refuse.
+  virtual bool supports(const Registration& local, const RemoteRegion& remote) const = 0;
   virtual BulkLimits limits() const = 0;
   // Moves the chunk, which BulkTransfer has checked against the region's bounds. Calls `ended`
   // once. kNotFound if the client has withdrawn the region.

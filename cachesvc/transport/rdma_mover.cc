@@ -40,9 +40,10 @@ RdmaMover::RdmaMover(RdmaDevice& device, std::shared_ptr<RdmaPeer> peer, Window 
   words_[kOneWord] = 1;
 }
 
-bool RdmaMover::supports(MemorySpace local, const RemoteRegion& remote) const {
+bool RdmaMover::supports(const Registration& local, const RemoteRegion& remote) const {
   return canceled_.ok() && !remote.key.empty() && remote.slot < limits::kSharedSlotsMax &&
-         device_.reaches(local) && device_.reaches(remote.space);
+         dynamic_cast<const RdmaRegistration*>(&local) != nullptr &&
+         device_.reaches(local.space()) && device_.reaches(remote.space);
 }
 
 BulkLimits RdmaMover::limits() const {
@@ -52,9 +53,6 @@ BulkLimits RdmaMover::limits() const {
 
 void RdmaMover::post(BulkChunk chunk, Ended ended) {
   if (!canceled_.ok()) return ended(canceled_);
-  if (dynamic_cast<const RdmaRegistration*>(&chunk.transfer->registration()) == nullptr) {
-    return ended(Status::unsupported("the memory is not registered for RDMA"));
-  }
   const RemoteRegion& remote = chunk.transfer->remote();
   const std::uint32_t slot = remote.slot;
   const auto [row, is_new] = uses_.try_emplace(slot);

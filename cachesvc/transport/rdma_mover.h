@@ -47,7 +47,7 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
                                                  Window window, std::shared_ptr<DataStream> stream);
 
   const char* name() const override { return "rdma"; }
-  bool supports(MemorySpace local, const RemoteRegion& remote) const override;
+  bool supports(const Registration& local, const RemoteRegion& remote) const override;
   BulkLimits limits() const override;
   void post(BulkChunk chunk, Ended ended) override;
   void cancel(const Status& why) override;

@@ -138,7 +138,7 @@ void ServerConnection::transfer(BulkTransfer::Kind kind, const RemoteRegion& rem
   auto transfer = BulkTransfer::make(kind, remote, offset, std::move(local), registration, later);
   if (!transfer.ok()) return later(transfer.status());
   for (const Means& means : means_) {
-    if (means.mover->supports(registration.space(), remote)) {
+    if (means.mover->supports(registration, remote)) {
       return means.queue->add(std::move(*transfer));
     }
   }
@@ -147,7 +147,7 @@ void ServerConnection::transfer(BulkTransfer::Kind kind, const RemoteRegion& rem
 
 std::shared_ptr<const PeerMemory> ServerConnection::read_in_place(const RemoteRegion& remote) {
   for (const Means& means : means_) {
-    if (is_over() || !means.mover->supports(MemorySpace::kHost, remote)) continue;
+    if (is_over()) continue;
     if (auto memory = means.mover->read_in_place(remote)) return memory;
   }
   return nullptr;

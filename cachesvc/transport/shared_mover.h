@@ -57,8 +57,8 @@ class SharedMover final : public Mover {
               std::shared_ptr<SharedBuffers> buffers, Executor& copiers);
 
   const char* name() const override { return "shared"; }
-  bool supports(MemorySpace local, const RemoteRegion& remote) const override {
-    return local == MemorySpace::kHost && find(remote) != nullptr;
+  bool supports(const Registration& local, const RemoteRegion& remote) const override {
+    return local.space() == MemorySpace::kHost && find(remote) != nullptr;
   }
   BulkLimits limits() const override;
   void post(BulkChunk chunk, Ended ended) override;

@@ -18,8 +18,8 @@ class StreamMover final : public Mover {
   ~StreamMover() override { cancel(Status::canceled("the connection was closed on this side")); }
 
   const char* name() const override { return "stream"; }
-  bool supports(MemorySpace local, const RemoteRegion& remote) const override {
-    return local == MemorySpace::kHost && remote.space == MemorySpace::kHost;
+  bool supports(const Registration& local, const RemoteRegion& remote) const override {
+    return local.space() == MemorySpace::kHost && remote.space == MemorySpace::kHost;
   }
   BulkLimits limits() const override;
   void post(BulkChunk chunk, Ended ended) override;

@@ -1,8 +1,10 @@
-// The arena: alignment, best fit, coalescing, exhaustion, threads.
+// The arena: pages, best fit, coalescing, pages that lie apart, exhaustion, threads.
 #include "cachesvc/base/arena.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
@@ -60,7 +62,7 @@ TEST_CASE("an arena larger than the machine's memory is reserved but not touched
   CHECK(filled_with((*buffer)->bytes(), std::byte{1}));
 }
 
-TEST_CASE("buffers have the size asked for and 64-byte alignment", "[unit][base]") {
+TEST_CASE("buffers have the size asked for and begin on a page", "[unit][base]") {
   const auto arena = make_arena(kMiB);
   const std::size_t size = GENERATE(0u, 1u, 63u, 64u, 65u, 4096u, 100'000u);
   CAPTURE(size);
@@ -70,70 +72,98 @@ TEST_CASE("buffers have the size asked for and 64-byte alignment", "[unit][base]
   REQUIRE(second.ok());
   for (const auto* buffer : {&*first, &*second}) {
     CHECK((*buffer)->bytes().size() == size);
-    CHECK(reinterpret_cast<std::uintptr_t>((*buffer)->bytes().data()) % 64 == 0);
+    CHECK(reinterpret_cast<std::uintptr_t>((*buffer)->bytes().data()) % Arena::taken_bytes(1) == 0);
   }
   CHECK(offset_in(*arena, **first) != offset_in(*arena, **second));
 }
 
 TEST_CASE("a buffer shrinks in place, and pieces of the two ends stay apart", "[unit][base]") {
   const auto arena = make_arena(kMiB);
-  auto low = arena->allocate(1000).value();
-  auto high = arena->allocate(1000, Arena::End::kHigh).value();
+  const std::size_t page = Arena::taken_bytes(1);
+  auto low = arena->allocate(2 * page).value();
+  auto high = arena->allocate(page, Arena::End::kHigh).value();
   CHECK(offset_in(*arena, *low) == 0);
-  CHECK(offset_in(*arena, *high) == kMiB - 1024);
+  CHECK(offset_in(*arena, *high) == kMiB - page);
   low->bytes()[99] = std::byte{7};
   low->shrink(100);
   CHECK(low->bytes().size() == 100);
   CHECK(low->bytes()[99] == std::byte{7});
-  CHECK(arena->used_bytes() == 128 + 1024);
+  CHECK(arena->used_bytes() == 2 * page);
   const auto next = arena->allocate(64).value();
-  CHECK(offset_in(*arena, *next) == 128);
+  CHECK(offset_in(*arena, *next) == page);
   high->shrink(0);
   high.reset();
-  CHECK(arena->used_bytes() == 128 + 64);
+  CHECK(arena->used_bytes() == 2 * page);
 }
 
-TEST_CASE("buffers that shrink and slide down keep their bytes and leave no holes",
-          "[unit][base]") {
+TEST_CASE("used_bytes counts the pages that are taken, and falls to zero", "[unit][base]") {
   const auto arena = make_arena(kMiB);
-  auto first = arena->allocate(300'000).value(), second = arena->allocate(300'000).value();
-  auto third = arena->allocate(300'000).value();
-  int filled = 0;
-  for (auto* buffer : {&first, &second, &third}) {
-    std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(++filled));
-  }
-  first->slide_down(1);  // nothing is below it
-  second->slide_down(1);
-  CHECK(offset_in(*arena, *first) == 0);
-  first->shrink(100);
-  second->shrink(250'000);  // slides over a part of itself
-  third->shrink(10);
-  CHECK(arena->allocate(kMiB / 2).status().code() == StatusCode::kOutOfSpace);
-  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down(kMiB);
-  CHECK(arena->allocate(kMiB / 2).status().code() == StatusCode::kOutOfSpace);
-  for (auto* buffer : {&first, &second, &third}) (*buffer)->slide_down(1);
-  CHECK(offset_in(*arena, *second) == 128);
-  CHECK(filled_with(first->bytes(), std::byte{1}));
-  CHECK(filled_with(second->bytes(), std::byte{2}));
-  CHECK(filled_with(third->bytes(), std::byte{3}));
-  CHECK(arena->used_bytes() == 128 + 250'048 + 64);
-  const auto rest = arena->allocate(arena->memory().size() - arena->used_bytes());
-  CHECK(rest.ok());
-  third->slide_down(1);  // no free range ends at its beginning
-  CHECK(filled_with(third->bytes(), std::byte{3}));
-}
-
-TEST_CASE("used_bytes counts what is taken, alignment included, and falls to zero",
-          "[unit][base]") {
-  const auto arena = make_arena(kMiB);
+  const std::size_t page = Arena::taken_bytes(1);
   {
     const auto one = arena->allocate(1);
-    const auto more = arena->allocate(65);
+    const auto more = arena->allocate(page + 1);
     REQUIRE(one.ok());
     REQUIRE(more.ok());
-    CHECK(arena->used_bytes() == 64 + 128);
+    CHECK(arena->used_bytes() == 3 * page);
   }
   CHECK(arena->used_bytes() == 0);
+}
+
+TEST_CASE("a buffer takes free pages that lie apart, if none lie together, and gives them back",
+          "[unit][base]") {
+  const bool pinned = GENERATE(false, true);
+  const auto arena = make_arena(kMiB);
+  if (pinned) arena->pin();
+  const std::size_t page = Arena::taken_bytes(1), pages = kMiB / page;
+  std::vector<std::unique_ptr<Arena::Buffer>> buffers;
+  for (std::size_t i = 0; i < pages; ++i) {
+    buffers.push_back(arena->allocate(page).value());
+    std::ranges::fill(buffers.back()->bytes(), static_cast<std::byte>(i));
+  }
+  for (std::size_t i = 0; i < pages; i += 2) buffers[i].reset();  // every other page is free
+  CHECK(arena->allocate_together(page + 1).status().code() == StatusCode::kOutOfSpace);
+  auto apart = arena->allocate(kMiB / 2).value();
+  CHECK(arena->allocate(1).status().code() == StatusCode::kOutOfSpace);
+  std::ranges::fill(apart->bytes(), std::byte{200});
+  for (std::size_t i = 1; i < pages; i += 2) {
+    REQUIRE(filled_with(buffers[i]->bytes(), static_cast<std::byte>(i)));
+  }
+  CHECK(arena->used_bytes() == kMiB);
+  apart->shrink(3 * page - 1);
+  CHECK(filled_with(apart->bytes(), std::byte{200}));
+  CHECK(arena->used_bytes() == kMiB / 2 + 3 * page);
+  apart.reset();
+  for (std::size_t i = 0; i < pages; i += 2) {
+    buffers[i] = arena->allocate(page).value();
+    std::ranges::fill(buffers[i]->bytes(), static_cast<std::byte>(i));
+  }
+  for (std::size_t i = 0; i < pages; ++i) {
+    REQUIRE(filled_with(buffers[i]->bytes(), static_cast<std::byte>(i)));
+  }
+  buffers.clear();
+  CHECK(arena->allocate_together(kMiB).ok());
+}
+
+TEST_CASE(
+    "a buffer of pages that lie apart takes no more of the machine than its pages did, "
+    "unless the arena is pinned",
+    "[unit][base]") {
+  const bool pinned = GENERATE(false, true);
+  const auto arena = make_arena(kMiB);
+  if (pinned) arena->pin();
+  const std::size_t page = Arena::taken_bytes(1), pages = kMiB / page;
+  std::ranges::fill(arena->memory(), std::byte{1});
+  std::vector<std::unique_ptr<Arena::Buffer>> buffers;
+  for (std::size_t i = 0; i < pages; ++i) buffers.push_back(arena->allocate(page).value());
+  for (std::size_t i = 0; i < pages; i += 2) buffers[i].reset();
+  const auto resident = [&] {
+    std::vector<unsigned char> states(pages);
+    REQUIRE(::mincore(arena->memory().data(), kMiB, states.data()) == 0);
+    return std::ranges::count_if(states, [](unsigned char state) { return state & 1; });
+  };
+  CHECK(resident() == static_cast<std::ptrdiff_t>(pages));
+  const auto apart = arena->allocate(kMiB / 2).value();
+  CHECK(resident() == static_cast<std::ptrdiff_t>(pinned ? pages : pages / 2));
 }
 
 TEST_CASE("a full arena answers kOutOfSpace and serves again once a buffer is returned",
@@ -163,36 +193,51 @@ TEST_CASE("neighbouring free ranges become one, in whatever order they are retur
     std::vector<std::unique_ptr<Arena::Buffer>> buffers;
     for (int i = 0; i < 4; ++i) buffers.push_back(arena->allocate(quarter).value());
     for (const std::size_t i : order) buffers[i].reset();
-    CHECK(arena->allocate(arena->memory().size()).ok());
+    CHECK(arena->allocate_together(arena->memory().size()).ok());
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
 TEST_CASE("the smallest free range that fits is taken, so that large ones stay whole",
           "[unit][base]") {
   const auto arena = make_arena(kMiB);
-  auto large = arena->allocate(4096).value();
-  const auto wall = arena->allocate(64).value();
-  auto small = arena->allocate(128).value();
-  const auto rest = arena->allocate(arena->memory().size() - 4096 - 64 - 128).value();
+  const std::size_t page = Arena::taken_bytes(1);
+  auto large = arena->allocate(4 * page).value();
+  const auto wall = arena->allocate(page).value();
+  auto small = arena->allocate(2 * page).value();
+  const auto rest = arena->allocate(arena->memory().size() - 7 * page).value();
   const std::size_t small_offset = offset_in(*arena, *small);
   large.reset();
   small.reset();
-  const auto fits = arena->allocate(100).value();
+  const auto fits = arena->allocate(page + 1).value();
   CHECK(offset_in(*arena, *fits) == small_offset);
-  CHECK(arena->allocate(4096).ok());
+  CHECK(arena->allocate_together(4 * page).ok());
 }
 
-TEST_CASE("random allocations never overlap and leave nothing behind", "[unit][base]") {
+TEST_CASE(
+    "whatever was allocated and freed, a buffer fits exactly if its pages are free, and wastes "
+    "less than a page",
+    "[unit][base]") {
   const unsigned seed = GENERATE(1u, 2u, 3u);
-  CAPTURE(seed);
+  const bool pinned = GENERATE(false, true);
+  CAPTURE(seed, pinned);
   std::mt19937 random(seed);
   const auto arena = make_arena(kMiB);
+  if (pinned) arena->pin();
+  const std::size_t page = Arena::taken_bytes(1), pages = kMiB / page;
   struct Live {
     std::unique_ptr<Arena::Buffer> buffer;
     std::byte value;
   };
   std::vector<Live> live;
-  for (int step = 0; step < 2000; ++step) {
+  std::size_t refused = 0, apart = 0;
+  for (int step = 0; step < 3000; ++step) {
+    std::size_t taken = 0, sizes = 0;
+    for (const Live& each : live) {
+      sizes += each.buffer->bytes().size();
+      taken += std::max((each.buffer->bytes().size() + page - 1) / page, std::size_t{1});
+    }
+    REQUIRE(arena->used_bytes() == taken * page);
+    REQUIRE(arena->used_bytes() - sizes <= live.size() * page);
     if (!live.empty() && random() % 3 == 0) {
       std::swap(live[random() % live.size()], live.back());
       REQUIRE(filled_with(live.back().buffer->bytes(), live.back().value));
@@ -200,25 +245,34 @@ TEST_CASE("random allocations never overlap and leave nothing behind", "[unit][b
       continue;
     }
     if (!live.empty() && random() % 4 == 0) {
-      const Live& moved = live[random() % live.size()];
-      moved.buffer->shrink(moved.buffer->bytes().size() / 2);
-      moved.buffer->slide_down(1);
-      REQUIRE(filled_with(moved.buffer->bytes(), moved.value));
+      const Live& less = live[random() % live.size()];
+      less.buffer->shrink(less.buffer->bytes().size() / 2);
+      REQUIRE(filled_with(less.buffer->bytes(), less.value));
       continue;
     }
-    auto buffer = arena->allocate(random() % 20'000);
-    if (!buffer.ok()) {
+    const std::size_t size = random() % (20 * page);
+    const auto end = random() % 2 == 0 ? Arena::End::kLow : Arena::End::kHigh;
+    const bool fits = std::max((size + page - 1) / page, std::size_t{1}) <= pages - taken;
+    auto buffer = arena->allocate(size, end);
+    REQUIRE(buffer.ok() == fits);
+    if (!fits) {
       REQUIRE(buffer.status().code() == StatusCode::kOutOfSpace);
+      ++refused;
       continue;
     }
+    const std::byte* const begin = (*buffer)->bytes().data();
+    const MutableBytes whole = arena->memory();
+    if (begin < whole.data() || begin >= whole.data() + whole.size()) ++apart;
     const auto value = static_cast<std::byte>(step);
     std::ranges::fill((*buffer)->bytes(), value);
     live.push_back({std::move(buffer).value(), value});
   }
+  CHECK(refused > 0);
+  CHECK(apart > 0);
   for (const Live& each : live) REQUIRE(filled_with(each.buffer->bytes(), each.value));
   live.clear();
   CHECK(arena->used_bytes() == 0);
-  CHECK(arena->allocate(arena->memory().size()).ok());
+  CHECK(arena->allocate_together(arena->memory().size()).ok());
 }
 
 TEST_CASE("threads share an arena without overlap", "[unit][base]") {
@@ -230,7 +284,7 @@ TEST_CASE("threads share an arena without overlap", "[unit][base]") {
       std::mt19937 random(static_cast<unsigned>(t));
       const auto value = static_cast<std::byte>(t + 1);
       for (int i = 0; i < 500; ++i) {
-        const auto buffer = arena->allocate(1 + random() % 10'000);
+        const auto buffer = arena->allocate(1 + random() % 100'000);
         if (!buffer.ok()) continue;
         std::ranges::fill((*buffer)->bytes(), value);
         if (!filled_with((*buffer)->bytes(), value)) ++overlaps;

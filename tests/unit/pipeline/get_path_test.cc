@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "tests/unit/pipeline/pages_apart.h"
 #include "tests/unit/pipeline/served_fixture.h"
 
 namespace precis {
@@ -123,18 +124,19 @@ TEST_CASE("a reader that dies ends its get", "[unit][pipeline]") {
   f.check_nothing_held();
 }
 
+TEST_CASE("a get reads layers from the disk into pages that lie apart", "[unit][pipeline]") {
+  Fixture f;
+  const auto taken = leave_apart(*f.arena, kArenaBytes / 4);
+  f.check_brought(f.run(f.request()), kStored);
+}
+
 TEST_CASE("a get without memory is rejected, and served when there is some", "[unit][pipeline]") {
   Fixture f;
-  std::vector<std::unique_ptr<Arena::Buffer>> taken;
-  for (std::size_t size = kArenaBytes; size >= 64;) {
-    auto piece = f.arena->allocate(size);
-    if (piece.ok()) taken.push_back(std::move(piece).value());
-    if (!piece.ok()) size /= 2;
-  }
+  auto taken = f.arena->allocate(kArenaBytes - f.arena->used_bytes()).value();
   const auto done = f.run(f.request());
   CHECK(done.status().code() == StatusCode::kRejected);
   CHECK(f.reader.pushes == 0);
-  taken.clear();
+  taken.reset();
   f.check_brought(f.run(f.request()), kStored);
   f.check_nothing_held();
 }

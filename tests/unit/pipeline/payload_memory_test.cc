@@ -118,37 +118,38 @@ TEST_CASE("what is waited for is asked for as it is wanted when it comes free",
   CHECK((*answer)->size() == 2);
 }
 
-TEST_CASE("a turn in vain is told of, and again only where memory came free since",
-          "[unit][pipeline]") {
+TEST_CASE("pages that lie apart are given once nothing more can be evicted", "[unit][pipeline]") {
   Fixture f(std::chrono::hours(1));
   std::vector<std::unique_ptr<Arena::Buffer>> quarters;
   for (int i = 0; i < 4; ++i) quarters.push_back(f.arena->allocate(kArenaBytes / 4).value());
-  int unserved = 0;
-  f.memory.on_unserved([&] { ++unserved; });
-  std::optional<Fixture::Answer> quarter, half;
-  spawn(f.acquire(kArenaBytes / 4, quarter));
-  spawn(f.acquire(kHalf, half));
-  CHECK(unserved == 0);  // no request has had its turn yet
-  for (int i = 0; i < 2; ++i) f.retry();
-  CHECK(unserved == 1);
-  // The first request is served. The next one's first turn fails and is reported, although no more
-  // memory is in use than when the request arrived.
-  quarters[0].reset();
-  for (int i = 0; i < 2; ++i) f.retry();
-  CHECK(quarter);
-  CHECK(unserved == 2);
-  quarters[2].reset();
-  f.retry();
-  CHECK(unserved == 3);
-  quarter.reset();  // enough is free, but in two pieces
-  f.retry();
-  CHECK(unserved == 4);
-  CHECK_FALSE(half);
-  quarters[1].reset();
-  f.retry();
-  CHECK(unserved == 4);
-  REQUIRE(half);
-  CHECK(half->ok());
+  f.hot_tier.insert(SegmentId{}, 0, nullptr, std::move(quarters[1]));
+  std::optional<Fixture::Answer> half, other;
+  SECTION("they come free") {
+    spawn(f.acquire(kHalf, half));
+    f.retry();
+    CHECK_FALSE(half);
+    CHECK(f.hot_tier.stats().entries == 0);
+    quarters[3].reset();
+    f.retry();
+    REQUIRE(half);
+    CHECK(half->ok());
+  }
+  SECTION("an eviction gives as many that lie together") {
+    quarters[3].reset();
+    quarters[2].reset();
+    quarters[3] = f.arena->allocate(kArenaBytes / 4, Arena::End::kHigh).value();
+    quarters[2] = f.arena->allocate(kArenaBytes / 8).value();
+    spawn(f.acquire(kArenaBytes / 4 + 64, half));
+    REQUIRE(half);
+    REQUIRE(half->ok());
+    CHECK(f.hot_tier.stats().entries == 0);
+  }
+  SECTION("only free ranges are given to those who evict nothing") {
+    quarters[3].reset();
+    CHECK(f.memory.try_free({{kHalf}}).status().code() == StatusCode::kOutOfSpace);
+    CHECK(f.memory.try_free({{kArenaBytes / 4}}).ok());
+    CHECK(f.hot_tier.stats().entries == 1);
+  }
 }
 
 TEST_CASE("who waits too long is told what is in use", "[unit][pipeline]") {
@@ -203,7 +204,7 @@ TEST_CASE("of several pieces all are taken or none", "[unit][pipeline]") {
   };
   spawn(acquire());
   CHECK_FALSE(answer);
-  CHECK(f.arena->used_bytes() == 64);
+  CHECK(f.arena->used_bytes() == Arena::taken_bytes(64));
   f.memory.stop();
   REQUIRE(answer);
   CHECK(answer->status().code() == StatusCode::kUnavailable);

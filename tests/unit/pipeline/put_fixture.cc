@@ -38,7 +38,7 @@ void SlowStore::write_out() {
   written.swap(staged_);
 }
 
-std::size_t SlowStore::unmoved() const {
+std::size_t SlowStore::unchanged() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(std::ranges::count_if(staged_, [](const Staged& staged) {
     return std::ranges::equal(staged.value.bytes, staged.was);
@@ -267,15 +267,11 @@ void PutFixture::check_taken_in(std::size_t count) {
 }
 
 void PutFixture::leave(std::size_t size_bytes) {
-  others_have.push_back(arena->allocate(kArenaBytes - align_section(size_bytes)).value());
+  others_have.push_back(arena->allocate(kArenaBytes - Arena::taken_bytes(size_bytes)).value());
 }
 
 void PutFixture::leave_nothing() {
-  for (std::size_t size = kArenaBytes; size >= kSectionAlign;) {
-    auto piece = arena->allocate(size);
-    if (piece.ok()) others_have.push_back(std::move(piece).value());
-    if (!piece.ok()) size /= 2;
-  }
+  others_have.push_back(arena->allocate(kArenaBytes - arena->used_bytes()).value());
 }
 
 void PutFixture::check_nothing_held(const SegmentId& stored) {
@@ -303,8 +299,9 @@ std::vector<std::vector<std::byte>> PutFixture::records(const SegmentId& stored)
 PutAlone::PutAlone(const msg::BeginPut& request, const Order& order) {
   PutFixture alone;
   const PutPtr put = alone.begin(request, alone.one);
-  staged_bytes_max = align_section(put->staged_bytes_max());
-  records_bytes_max = align_section(put->records_bytes_max(0));
+  staged_bytes_max = Arena::taken_bytes(put->staged_bytes_max());
+  layer_bytes_max = Arena::taken_bytes(alone.f.model.token_bytes() / kLayers * kTokens) +
+                    Arena::taken_bytes(put->records_bytes_max(0));
   for (const std::uint32_t layer : order) {
     alone.push(put, alone.layers[layer].heads(request.recipe, 0, kHeads), alone.one);
     alone.settle();

@@ -42,8 +42,8 @@ class SlowStore final : public ForwardingStore {
   Status write(const StoreBatch& batch, Durability durability) override;
   void hold();
   void write_out();
-  // The number of staged values that are still in place and unchanged.
-  std::size_t unmoved() const;
+  // The number of staged values whose bytes are unchanged.
+  std::size_t unchanged() const;
   // Called before each write, on its thread.
   std::function<void(const StoreBatch&)> on_write;
 
@@ -186,7 +186,7 @@ struct PutAlone {
   std::vector<std::vector<std::byte>> records;  // [layers]
   std::vector<std::size_t> held;                // [layers], bytes after each layer's compression
   std::size_t staged_bytes_max = 0;             // of the put
-  std::size_t records_bytes_max = 0;            // of a layer
+  std::size_t layer_bytes_max = 0;              // of a layer's K and V as pushed, and its records
 };
 
 }  // namespace precis::testing

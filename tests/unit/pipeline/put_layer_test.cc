@@ -42,7 +42,6 @@ TEST_CASE("a layer passes through its states in order", "[unit][pipeline]") {
   f.encode();
   f.layer.compress();
   CHECK(f.layer.is_compressed());
-  f.layer.being_written = std::make_shared<std::atomic<bool>>(false);
   f.layer.write();
   CHECK(f.layer.state() == LayerState::kWritten);
   const auto records = f.layer.commit();
@@ -63,23 +62,6 @@ TEST_CASE("a layer has its rows until it is compressed, or its compression fails
   fails ? f.layer.drop_rows() : f.layer.compress();
   CHECK(f.layer.rows == nullptr);
   CHECK(f.layer.state() == (fails ? LayerState::kStaged : LayerState::kCompressed));
-}
-
-TEST_CASE("the records of a layer may move once they are encoded, but not while they are written",
-          "[unit][pipeline]") {
-  LayerFixture f;
-  f.begin();
-  f.layer.records = f.arena->allocate(100).value();
-  CHECK_FALSE(f.layer.may_move());
-  f.layer.stage();
-  f.layer.counts = {3};
-  CHECK(f.layer.may_move());
-  f.layer.being_written = std::make_shared<std::atomic<bool>>(true);
-  CHECK_FALSE(f.layer.may_move());
-  f.layer.being_written->store(false);
-  CHECK(f.layer.may_move());
-  f.layer.records.reset();
-  CHECK_FALSE(f.layer.may_move());
 }
 
 }  // namespace precis

@@ -1,11 +1,12 @@
-// Puts with little memory: records are compacted, pieces wait or are pushed again, writers commit
-// together. The stored segment equals that of a put alone.
+// Puts with little memory: it lies apart, pieces wait or are pushed again, writers commit together.
+// The stored segment equals that of a put alone.
 #include "cachesvc/pipeline/put_path.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
 #include <future>
 
+#include "tests/unit/pipeline/pages_apart.h"
 #include "tests/unit/pipeline/put_fixture.h"
 
 namespace precis {
@@ -13,147 +14,48 @@ namespace {
 
 using namespace testing;
 
-// All layers except the last are pushed. The first two arrived together, so that there is a hole
-// between their records, too small to be compacted on its own. The last layer needs all free
-// memory.
-struct TightPut : PutFixture {
-  const msg::BeginPut all = request(kUniform, Budget::all());
-  const PutAlone alone{all};
-  const std::size_t room_for_last =
-      f.model.token_bytes() / kLayers * kTokens + alone.records_bytes_max;
-  PutPtr put;
-
-  TightPut() { leave(alone.held[2] + room_for_last); }
-  std::optional<Status>& push_whole(std::uint32_t layer) {
-    return push(put, layers[layer].heads(kUniform, 0, kHeads), one);
-  }
-  void push_but_last(const std::function<void()>& before_third = [] {}) {
-    put = begin(all, one);
-    push_whole(0);
-    push_whole(1);
-    settle();
-    before_third();
-    push_whole(2);
-    settle();
-    REQUIRE(memory.waiting() == 0);
-  }
-  std::optional<Status>& push_last() { return push_whole(3); }
-  void check_ends_well() {
-    check_taken_in(pushes.size());
-    const auto& done = commit(put, one);
-    settle();
-    alone.check_is(*this, done);
-  }
-};
-
 }  // namespace
 
-TEST_CASE("a layer that fits only once records have closed ranks is taken in", "[unit][pipeline]") {
-  TightPut f;
-  f.push_but_last();
-  f.push_last();
-  CHECK(f.memory.waiting() == 1);
-  f.check_ends_well();
-}
-
-TEST_CASE("records do not move while the store writes them, and are compacted then",
+TEST_CASE("a put whose memory lies apart, page by page, is the put that has the arena to itself",
           "[unit][pipeline]") {
-  TightPut f;
-  f.store.hold();
-  f.push_but_last();
-  const auto& last = f.push_last();
-  f.settle();
-  CHECK_FALSE(last);
-  CHECK(f.store.unmoved() == 3);
-  f.store.write_out();
-  f.check_ends_well();
-}
-
-TEST_CASE("what another put leaves among records is closed up for a layer that waits",
-          "[unit][pipeline]") {
-  TightPut f;
-  const PutPtr among = f.begin(f.request(kUniform, Budget::entries(8), /*first=*/5000), f.other);
-  f.push_but_last([&] {
-    for (const PushedLayer& layer : f.layers) {
-      f.push(among, layer.heads(kUniform, 0, kHeads), f.other);
-      f.settle();
-    }
-  });
-  const auto& last = f.push_last();
-  f.settle();
-  CHECK_FALSE(last);
-  const auto& done = f.commit(among, f.other);
-  f.settle();
-  REQUIRE((done && done->ok()));
-  f.check_ends_well();
-}
-
-TEST_CASE("records are compacted for another waiter while nothing of their put changes",
-          "[unit][pipeline]") {
-  TightPut f;
-  f.push_but_last();
-  const auto& else_waits = f.want(f.room_for_last);
-  CHECK(f.memory.waiting() == 1);
-  f.settle();
-  REQUIRE(else_waits);
-  CHECK(else_waits->ok());
-  f.wants.clear();
-  f.push_last();
-  f.check_ends_well();
-}
-
-TEST_CASE("records are compacted although those of a later put lie below an earlier one's",
-          "[unit][pipeline]") {
+  const std::string recipe = GENERATE(kUniform, kCompeting, kObserving);
   PutFixture f;
-  const PutPtr earlier = f.begin(f.request(kUniform, Budget::all()), f.one);
-  const PutPtr later = f.begin(f.request(kUniform, Budget::all(), /*first=*/5000), f.other);
-  auto below = f.arena->allocate(1 << 16).value();
-  f.push(later, f.layers[0].heads(kUniform, 0, kHeads), f.other);
-  f.settle();
-  f.push(earlier, f.layers[0].heads(kUniform, 0, kHeads), f.one);
-  f.check_taken_in(2);
-  below.reset();
-  const auto& all_that_is_free = f.want(f.arena->memory().size() - f.arena->used_bytes());
-  CHECK(f.memory.waiting() == 1);
-  f.settle();
-  REQUIRE(all_that_is_free);
-  CHECK(all_that_is_free->ok());
-}
-
-TEST_CASE("records lie still while their put is committed, whoever waits for memory",
-          "[unit][pipeline]") {
-  const PutAlone alone(PutFixture().request(kUniform, Budget::all()));
-  PutFixture f;
-  auto below = f.arena->allocate(1 << 16).value();
-  const PutPtr put = f.begin(f.request(kUniform, Budget::all()), f.one);
-  for (const PushedLayer& layer : f.layers) {
-    f.push(put, layer.heads(kUniform, 0, kHeads), f.one);
-    f.settle();
-  }
-  below.reset();
-  const std::size_t free = f.arena->memory().size() - f.arena->used_bytes();
-  bool waited = false, same = false;
-  f.store.on_write = [&](const StoreBatch& batch) {
-    const auto all = [&] {
-      std::vector<std::byte> bytes;
-      for (const auto& row : batch.puts) {
-        bytes.insert(bytes.end(), row.value.begin(), row.value.end());
-      }
-      return bytes;
-    };
-    const std::vector<std::byte> before = all();
-    f.loop.post([&] {
-      f.want(free);
-      waited = f.memory.waiting() == 1;
-    });
-    f.wait_for_compute();
-    same = all() == before;
-  };
+  const msg::BeginPut half = f.request(recipe, Budget::ratio_ppm(500'000));
+  const PutAlone alone(half);
+  const PutPtr put = f.begin(half, f.one);
+  f.others_have = leave_apart(
+      *f.arena, Arena::taken_bytes(put->staged_bytes_max()) + (1 << 18));  // and observations
+  for (const PushedLayer& layer : f.layers) f.push(put, layer.heads(recipe, 0, kHeads), f.one);
+  f.check_taken_in(kLayers);
   const auto& done = f.commit(put, f.one);
   f.settle();
-  CHECK(waited);
-  CHECK(same);
-  f.wants.clear();
+  alone.check_is(f, done);
+}
+
+TEST_CASE("a layer is taken in among records that the store still writes", "[unit][pipeline]") {
+  PutFixture f;
+  const msg::BeginPut all = f.request(kUniform, Budget::all());
+  const PutAlone alone(all);
+  const PutPtr put = f.begin(all, f.one);
+  const PutPtr among = f.begin(f.request(kUniform, Budget::entries(8), /*first=*/5000), f.other);
+  f.store.hold();
+  for (std::uint32_t layer = 0; layer + 1 < kLayers; ++layer) {
+    for (const PutPtr& each : {put, among}) {
+      f.push(each, f.layers[layer].heads(kUniform, 0, kHeads), each == put ? f.one : f.other);
+      f.settle();
+    }
+  }
+  REQUIRE(f.path.abort(*among).ok());
+  f.settle();
+  f.others_have = leave_apart(*f.arena, alone.layer_bytes_max);
+  const auto& last = f.push(put, f.layers.back().heads(kUniform, 0, kHeads), f.one);
+  f.settle();
+  REQUIRE(last);
+  CHECK(last->ok());
+  CHECK(f.store.unchanged() == 2 * kLayers - 1);
+  f.store.write_out();
+  const auto& done = f.commit(put, f.one);
+  f.settle();
   alone.check_is(f, done);
 }
 
@@ -205,7 +107,7 @@ TEST_CASE("layers are read in place two at a time, and not behind one that was s
   CHECK(f.one.read_now() == 0);
 }
 
-TEST_CASE("records that shrink are compacted for waiters, in turn", "[unit][pipeline]") {
+TEST_CASE("waiters get what records shrink by, in turn", "[unit][pipeline]") {
   using Order = PutAlone::Order;
   const Order order = GENERATE(Order{0, 1, 2, 3}, Order{3, 2, 1, 0}, Order{2, 0, 3, 1});
   constexpr std::size_t kRead = 4096;
@@ -225,7 +127,7 @@ TEST_CASE("records that shrink are compacted for waiters, in turn", "[unit][pipe
   push(1);
   f.one.hold();
   push(2);
-  // All memory that the three layers leave, to the last cache line.
+  // All memory that the three layers leave, to the last page.
   auto& rest = f.want(alone.staged_bytes_max + kRead - alone.held[2]);
   push(3);
   CHECK(f.memory.waiting() == 3);

@@ -37,7 +37,6 @@ class OwnBuffer final : public Arena::Buffer {
   explicit OwnBuffer(std::size_t size) : bytes_(size) {}
   MutableBytes bytes() const override { return const_cast<std::vector<std::byte>&>(bytes_); }
   void shrink(std::size_t size) override { bytes_.resize(size); }
-  void slide_down(std::size_t) override {}
 
  private:
   std::vector<std::byte> bytes_;

@@ -14,7 +14,7 @@ using precis::testing::make_lru_policy;
 
 namespace {
 
-constexpr std::size_t kKiB = 1024;
+const std::size_t kPage = Arena::taken_bytes(1);  // a layer takes whole pages
 
 SegmentId segment(std::uint8_t n) {
   SegmentId id;
@@ -24,7 +24,7 @@ SegmentId segment(std::uint8_t n) {
 }
 
 struct Fixture {
-  explicit Fixture(std::size_t limit = 256 * kKiB, std::size_t arena_bytes = 1024 * kKiB)
+  explicit Fixture(std::size_t limit = 256 * kPage, std::size_t arena_bytes = 1024 * kPage)
       : arena(Arena::create(arena_bytes).value()), tier(limit, make_lru_policy()) {}
 
   HotTier::Lease insert(std::uint8_t n, std::uint32_t layer, std::size_t size,
@@ -72,7 +72,7 @@ TEST_CASE("what is of another row is not found, and gives way to what is of the 
   CHECK(f.tier.find(segment(1), 0, now)->bytes()[0] == std::byte{2});
   CHECK(lease->bytes()[0] == std::byte{1});  // its reader can continue
   CHECK(f.tier.stats().entries == 1);
-  CHECK(f.tier.stats().bytes == 200);
+  CHECK(f.tier.stats().bytes == 2 * kPage);
 }
 
 TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_tier]") {
@@ -86,133 +86,133 @@ TEST_CASE("finds are counted as hits and misses, contains is not", "[unit][hot_t
   CHECK(stats.hits == 2);
   CHECK(stats.misses == 1);
   CHECK(stats.entries == 1);
-  CHECK(stats.bytes == 100);
-  CHECK(stats.limit_bytes == 256 * kKiB);
+  CHECK(stats.bytes == kPage);
+  CHECK(stats.limit_bytes == 256 * kPage);
 }
 
 TEST_CASE("past its limit the tier evicts what was used longest ago", "[unit][hot_tier]") {
-  Fixture f(4 * kKiB);
-  for (std::uint8_t n = 0; n < 4; ++n) f.insert(n, 0, kKiB);
+  Fixture f(4 * kPage);
+  for (std::uint8_t n = 0; n < 4; ++n) f.insert(n, 0, kPage);
   (void)f.tier.find(segment(0), 0, nullptr);      // counts as use
   (void)f.tier.contains(segment(1), 0, nullptr);  // does not count as use
-  f.insert(4, 0, kKiB);
+  f.insert(4, 0, kPage);
   CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
   CHECK(f.tier.contains(segment(0), 0, nullptr));
-  f.insert(5, 0, 2 * kKiB);
+  f.insert(5, 0, 2 * kPage);
   CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
   CHECK_FALSE(f.tier.contains(segment(3), 0, nullptr));
   CHECK(f.tier.contains(segment(0), 0, nullptr));
   CHECK(f.tier.stats().evictions == 3);
-  CHECK(f.tier.stats().bytes == 4 * kKiB);
+  CHECK(f.tier.stats().bytes == 4 * kPage);
 }
 
 TEST_CASE("an entry exactly at the limit is kept, one byte more is served but not kept",
           "[unit][hot_tier]") {
-  Fixture f(4 * kKiB);
-  f.insert(1, 0, 4 * kKiB);
+  Fixture f(4 * kPage);
+  f.insert(1, 0, 4 * kPage);
   CHECK(f.tier.contains(segment(1), 0, nullptr));
-  const auto lease = f.insert(2, 0, 4 * kKiB + 1, std::byte{7});
+  const auto lease = f.insert(2, 0, 4 * kPage + 1, std::byte{7});
   REQUIRE(lease);
-  CHECK(lease->bytes()[4 * kKiB] == std::byte{7});
+  CHECK(lease->bytes()[4 * kPage] == std::byte{7});
   CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
 }
 
 TEST_CASE("an entry under lease is not evicted, whatever is asked", "[unit][hot_tier]") {
-  Fixture f(4 * kKiB);
-  const auto lease = f.insert(1, 0, 2 * kKiB, std::byte{1});
-  f.insert(2, 0, 2 * kKiB);
-  CHECK(f.tier.make_room(100 * kKiB) == 2 * kKiB);
+  Fixture f(4 * kPage);
+  const auto lease = f.insert(1, 0, 2 * kPage, std::byte{1});
+  f.insert(2, 0, 2 * kPage);
+  CHECK(f.tier.make_room(100 * kPage) == 2 * kPage);
   CHECK(f.tier.make_room(1) == 0);
   CHECK(f.tier.contains(segment(1), 0, nullptr));
   CHECK(lease->bytes()[0] == std::byte{1});
 }
 
 TEST_CASE("with everything under lease a new layer is served and not kept", "[unit][hot_tier]") {
-  Fixture f(4 * kKiB);
-  const auto first = f.insert(1, 0, 4 * kKiB);
-  auto second = f.insert(2, 0, kKiB);
+  Fixture f(4 * kPage);
+  const auto first = f.insert(1, 0, 4 * kPage);
+  auto second = f.insert(2, 0, kPage);
   CHECK(second);
   CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
-  CHECK(f.tier.stats().bytes == 5 * kKiB);
+  CHECK(f.tier.stats().bytes == 5 * kPage);
   second.reset();
-  CHECK(f.tier.stats().bytes == 4 * kKiB);
+  CHECK(f.tier.stats().bytes == 4 * kPage);
 }
 
 TEST_CASE(
     "an erased segment is gone at once; its leased layers stay readable and counted until let go",
     "[unit][hot_tier]") {
   Fixture f;
-  f.insert(1, 0, kKiB);
-  auto lease = f.insert(1, 1, kKiB, std::byte{9});
-  f.insert(2, 0, kKiB);
+  f.insert(1, 0, kPage);
+  auto lease = f.insert(1, 1, kPage, std::byte{9});
+  f.insert(2, 0, kPage);
   f.tier.erase(segment(1));
   CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
   CHECK_FALSE(f.tier.contains(segment(1), 1, nullptr));
   CHECK(f.tier.contains(segment(2), 0, nullptr));
   CHECK(lease->bytes()[0] == std::byte{9});
   CHECK(f.tier.stats().entries == 1);
-  CHECK(f.tier.stats().bytes == 2 * kKiB);
-  CHECK(f.arena->used_bytes() == 2 * kKiB);
+  CHECK(f.tier.stats().bytes == 2 * kPage);
+  CHECK(f.arena->used_bytes() == 2 * kPage);
   lease.reset();
-  CHECK(f.tier.stats().bytes == kKiB);
-  CHECK(f.arena->used_bytes() == kKiB);
+  CHECK(f.tier.stats().bytes == kPage);
+  CHECK(f.arena->used_bytes() == kPage);
 }
 
 TEST_CASE("erasing what is not there is fine, and neighbours of its key stay", "[unit][hot_tier]") {
   Fixture f;
-  f.insert(1, 0, kKiB);
-  f.insert(3, 0, kKiB);
+  f.insert(1, 0, kPage);
+  f.insert(3, 0, kPage);
   f.tier.erase(segment(2));
   CHECK(f.tier.stats().entries == 2);
 }
 
 TEST_CASE("a layer that is there already is kept, and its lease returned", "[unit][hot_tier]") {
   Fixture f;
-  f.insert(1, 0, kKiB, std::byte{1});
-  const auto lease = f.insert(1, 0, kKiB, std::byte{2});
+  f.insert(1, 0, kPage, std::byte{1});
+  const auto lease = f.insert(1, 0, kPage, std::byte{2});
   CHECK(lease->bytes()[0] == std::byte{1});
   CHECK(f.tier.stats().entries == 1);
-  CHECK(f.arena->used_bytes() == kKiB);
+  CHECK(f.arena->used_bytes() == kPage);
 }
 
 TEST_CASE("make_room frees at least what is asked, coldest first, so that the arena can serve",
           "[unit][hot_tier]") {
-  Fixture f(1024 * kKiB, 64 * kKiB);
+  Fixture f(1024 * kPage, 64 * kPage);
   std::size_t kept = 0;
-  while (f.arena->used_bytes() + 8 * kKiB <= f.arena->memory().size()) {
-    f.insert(static_cast<std::uint8_t>(kept++), 0, 8 * kKiB);
+  while (f.arena->used_bytes() + 8 * kPage <= f.arena->memory().size()) {
+    f.insert(static_cast<std::uint8_t>(kept++), 0, 8 * kPage);
   }
-  REQUIRE(f.arena->allocate(8 * kKiB).status().code() == StatusCode::kOutOfSpace);
-  CHECK(f.tier.make_room(9 * kKiB) == 16 * kKiB);
+  REQUIRE(f.arena->allocate(8 * kPage).status().code() == StatusCode::kOutOfSpace);
+  CHECK(f.tier.make_room(9 * kPage) == 16 * kPage);
   CHECK_FALSE(f.tier.contains(segment(0), 0, nullptr));
   CHECK_FALSE(f.tier.contains(segment(1), 0, nullptr));
   CHECK(f.tier.contains(segment(2), 0, nullptr));
-  CHECK(f.arena->allocate(16 * kKiB).ok());
+  CHECK(f.arena->allocate(16 * kPage).ok());
 }
 
 TEST_CASE("a tier without room keeps nothing and serves all the same", "[unit][hot_tier]") {
   Fixture f(0);
-  const auto lease = f.insert(1, 0, kKiB, std::byte{3});
+  const auto lease = f.insert(1, 0, kPage, std::byte{3});
   CHECK(lease->bytes()[0] == std::byte{3});
   CHECK(f.tier.stats().entries == 0);
 }
 
 TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
-  const auto arena = Arena::create(64 * kKiB).value();
+  const auto arena = Arena::create(64 * kPage).value();
   HotTier::Lease lease;
   {
-    HotTier tier(64 * kKiB);
-    auto buffer = arena->allocate(kKiB).value();
+    HotTier tier(64 * kPage);
+    auto buffer = arena->allocate(kPage).value();
     buffer->bytes()[0] = std::byte{5};
     lease = tier.insert(segment(1), 0, nullptr, std::move(buffer));
   }
   CHECK(lease->bytes()[0] == std::byte{5});
-  CHECK(arena->used_bytes() == kKiB);
+  CHECK(arena->used_bytes() == kPage);
 }
 
 TEST_CASE("readers, writers and erasers share the tier; every lease holds what was put in",
           "[unit][hot_tier]") {
-  Fixture f(64 * kKiB, 4096 * kKiB);
+  Fixture f(64 * kPage, 4096 * kPage);
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < 3; ++t) {
@@ -223,13 +223,13 @@ TEST_CASE("readers, writers and erasers share the tier; every lease holds what w
         if (random() % 20 == 0) f.tier.erase(segment(n));
         auto lease = f.tier.find(segment(n), 0, nullptr);
         if (!lease) {
-          auto buffer = f.arena->allocate(2 * kKiB + n);
+          auto buffer = f.arena->allocate(2 * kPage + n);
           if (!buffer.ok()) continue;
           std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(n));
           lease = f.tier.insert(segment(n), 0, nullptr, std::move(buffer).value());
         }
         const Bytes bytes = lease->bytes();
-        if (bytes.size() != 2 * kKiB + n || bytes.front() != static_cast<std::byte>(n) ||
+        if (bytes.size() != 2 * kPage + n || bytes.front() != static_cast<std::byte>(n) ||
             bytes.back() != static_cast<std::byte>(n)) {
           ++wrong;
         }
@@ -238,7 +238,7 @@ TEST_CASE("readers, writers and erasers share the tier; every lease holds what w
   }
   for (std::thread& thread : threads) thread.join();
   CHECK(wrong == 0);
-  CHECK(f.tier.stats().bytes <= 64 * kKiB);
+  CHECK(f.tier.stats().bytes <= 64 * kPage);
   for (std::uint8_t n = 0; n < 40; ++n) f.tier.erase(segment(n));
   CHECK(f.tier.stats().bytes == 0);
   CHECK(f.arena->used_bytes() == 0);

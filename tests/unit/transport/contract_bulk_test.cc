@@ -172,6 +172,26 @@ TEST_CASE("local bytes outside the registration are refused", "[transport]") {
         StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("memory beside the registered memory is moved by what needs no registration",
+          "[transport]") {
+  const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
+  CAPTURE(wire_name(wire));
+  Pair pair(wire);
+  Memory memory(pair, 1000, 21);
+  std::vector<std::byte> beside(1000);
+  const RemoteRegion region = memory.exposure->region();
+  const Bytes both[] = {memory.local(0, 10), beside};
+  const Registration& any = registration_of(both, *memory.server);
+  REQUIRE(&any != memory.server.get());
+  CHECK(&registration_of(std::span(both).first(1), *memory.server) == memory.server.get());
+  const auto sent = memory.client_bytes();
+  CHECK(pair.at_server.pull(region, 0, beside, any) == Status());
+  CHECK((beside == sent));
+  std::ranges::reverse(beside);
+  CHECK(pair.at_server.push({memory.local(0, 0), beside}, any, region, 0) == Status());
+  CHECK((memory.client_bytes() == beside));
+}
+
 TEST_CASE("a region that lies about itself fails its transfers and nothing else", "[transport]") {
   const Wire wire = GENERATE(from_range(std::begin(kWires), std::end(kWires)));
   CAPTURE(wire_name(wire));
