@@ -20,7 +20,7 @@ class Arena {
   static Result<std::unique_ptr<Arena>> create(std::size_t size_bytes);
   virtual ~Arena() = default;
 
-  // What a buffer of `size_bytes` takes: whole pages of the machine, at least one. So a buffer
+  // Returns the bytes that a buffer of `size_bytes` takes: whole pages, at least one. So a buffer
   // wastes less than a page.
   static std::size_t taken_bytes(std::size_t size_bytes);
 

@@ -57,7 +57,6 @@ class StagedLayer {
   struct Source;
   std::vector<Source> sources(const msg::PushLayer& piece) const;
   Status check_shape(const msg::PushLayer& piece) const;
-  Status check_regions(const msg::PushLayer& piece) const;
   std::uint32_t group() const { return model_.num_q_heads / model_.num_kv_heads; }
   std::size_t row_bytes() const { return model_.head_dim * dtype_size_bytes(model_.dtype); }
 

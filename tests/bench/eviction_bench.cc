@@ -126,7 +126,8 @@ int run(const std::string& trace, const std::string& json_path) {
 }  // namespace precis::bench
 
 int main(int argc, char** argv) {
-  CLI::App app("Measures which share of a trace's blocks the RAM tier would have had.", "bench eviction");
+  CLI::App app("Measures which share of a trace's blocks the RAM tier would have had.",
+               "bench eviction");
   std::string trace, json_path;
   app.add_option("--trace", trace, "JSON lines with 'hash_ids', the blocks of a prompt by id")
       ->required();

@@ -121,7 +121,8 @@ Status measure(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace precis;
-  CLI::App app("Measures writes and reads of the store on disk, beside the disk itself.", "bench store");
+  CLI::App app("Measures writes and reads of the store on disk, beside the disk itself.",
+               "bench store");
   bench::Options options;
   std::string dir = ".";
   app.add_option("--dir", dir,

@@ -82,9 +82,11 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Hostile clients against a precisd of their own", "precis_hostile");
   app.add_option("--sessions", options.sessions, "The number of mutated sessions");
-  app.add_option("--seconds", options.seconds, "Also measure two tenants, one of them hostile, for this long");
+  app.add_option("--seconds", options.seconds,
+                 "Also measure two tenants, one of them hostile, for this long");
   app.add_option("--seed", options.seed, "The seed of every choice");
-  app.add_option("--json", options.json, "Write a list of the attacks and their counts to this file");
+  app.add_option("--json", options.json,
+                 "Write a list of the attacks and their counts to this file");
   app.add_option("--only", options.only, "Only attacks with this in their name");
   CLI11_PARSE(app, argc, argv);
   rlimit descriptors{};

@@ -1,5 +1,5 @@
-// What all threads of the simulation share: the machine, the service, the model of the stored
-// paths, and the first broken promise.
+// The state that all threads of the simulation share: the machine, the service, the model of the
+// stored paths, and the first broken promise.
 #pragma once
 
 #include <fmt/format.h>

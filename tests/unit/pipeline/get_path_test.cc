@@ -176,7 +176,7 @@ TEST_CASE("a get that names what can't be served is told why", "[unit][pipeline]
     get.budget = Budget::entries(1);
   });
   CHECK(budget.code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(budget.message(), Catch::Contains("without one"));
+  CHECK_THAT(budget.message(), Catch::Contains("leave the budget out"));
 
   const Status few = refusal([&](msg::Get& get) { get.links[0].counts = {1}; });
   CHECK(few.code() == StatusCode::kInvalidArgument);

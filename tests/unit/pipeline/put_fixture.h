@@ -144,7 +144,7 @@ class PutFixture {
   HotTier hot_tier;
   PayloadMemory memory;
   PutRoom room;
-  Executor compute;
+  ThreadExecutor compute;
   FairExecutor storage{std::make_unique<ThreadExecutor>("storage", 1)},
       reads{std::make_unique<ThreadExecutor>("reads", 1)};
   NoRegistration registration;
