@@ -19,6 +19,7 @@ void Tidier::stop() {
 
 void Tidier::wake(bool failed) {
   const std::lock_guard lock(mutex_);
+  if (stop_.stop_requested()) return;  // values that are freed later are found at the next opening
   untidy_ = true;
   if (failed && !std::exchange(failing_, true)) wanted_.notify_one();
   if (!std::exchange(running_, true)) thread_->post([this] { run(); });

@@ -2,7 +2,7 @@
 // thread applies each change after its payload; until then the change is read from memory. Changes
 // may depend on earlier ones, so none is applied after a failed one. catch_up() tries all again in
 // order. Deferred changes do not survive the process. If more wait than allowed, the oldest are
-// dropped (write_behind_room.cc).
+// dropped, together with their dependents.
 #pragma once
 
 #include <cstdint>
