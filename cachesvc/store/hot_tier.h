@@ -36,8 +36,7 @@ class HotLayer {
 };
 
 struct HotTierStats {
-  std::size_t bytes =
-      0;  // taken by all layers that are not freed, also by erased but leased layers
+  std::size_t bytes = 0;  // taken by all layers that are not freed, also by erased, leased ones
   std::size_t limit_bytes = 0;
   std::uint64_t entries = 0;
   std::uint64_t hits = 0, misses = 0;  // results of find()

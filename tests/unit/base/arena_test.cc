@@ -144,10 +144,8 @@ TEST_CASE("a buffer takes free pages that lie apart, if none lie together, and g
   CHECK(arena->allocate_together(kMiB).ok());
 }
 
-TEST_CASE(
-    "a buffer of pages that lie apart takes no more of the machine than its pages did, "
-    "unless the arena is pinned",
-    "[unit][base]") {
+TEST_CASE("pages that lie apart go back to the machine, unless the arena is pinned",
+          "[unit][base]") {
   const bool pinned = GENERATE(false, true);
   const auto arena = make_arena(kMiB);
   if (pinned) arena->pin();
@@ -213,10 +211,8 @@ TEST_CASE("the smallest free range that fits is taken, so that large ones stay w
   CHECK(arena->allocate_together(4 * page).ok());
 }
 
-TEST_CASE(
-    "whatever was allocated and freed, a buffer fits exactly if its pages are free, and wastes "
-    "less than a page",
-    "[unit][base]") {
+TEST_CASE("a buffer fits exactly if its pages are free, and wastes less than a page",
+          "[unit][base]") {
   const unsigned seed = GENERATE(1u, 2u, 3u);
   const bool pinned = GENERATE(false, true);
   CAPTURE(seed, pinned);
