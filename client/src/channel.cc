@@ -150,6 +150,7 @@ Result<msg::ReplyBody> Channel::wait_reply(const Call& call) {
   while (!call.reply->ready()) {
     if (interrupt.came()) {
       loop_.post([this, id = call.id] { interrupt_request(id, "interrupted"); });
+      call.reply->wait(clock_);
       break;
     }
     if (!loop_.drive([] {}, pause)) call.reply->wait(clock_, interrupt.next());

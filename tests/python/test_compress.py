@@ -100,7 +100,7 @@ def test_bad_layers_and_recipes_are_refused_by_name():
     layers[1][0][1, 7, 3] = np.nan
     with pytest.raises(precis.InvalidArgument, match="layer 1 keys: NaN at head 1, token 7"):
         precis.compress(spec, layers)
-    with pytest.raises(precis.InvalidArgument, match=r"layer 0 has \['sores'\]"):
+    with pytest.raises(precis.InvalidArgument, match=r"layer 0 has unknown fields \['sores'\]"):
         precis.compress(spec, [{"keys": 1, "values": 1, "sores": 1}])
     with pytest.raises(
         precis.InvalidArgument, match=r"layer 0 scores: shape \[20\], must be \[2, 20\]"

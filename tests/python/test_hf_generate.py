@@ -358,8 +358,8 @@ def test_what_generate_cannot_do_over_a_ragged_cache_says_so(random_llama):
         with pytest.raises(ValueError, match=match):
             generate(random_llama, ids, cache, **options)
 
-    refused("begins with 30 of the 60", before[:30] + after)
-    refused("begins with 20 of the 60", before[:20])
+    refused("begins with 30 of the prefix's 60", before[:30] + after)
+    refused("begins with 20 of the prefix's 60", before[:20])
     refused("the batch is 2, must be a multiple of the ragged cache's 3", two, [prefix] * 3)
     rows = [before + after, some_tokens(66, 5)]
     refused("row 1 of the batch does not begin", torch.tensor(rows), [prefix] * 2)
