@@ -11,6 +11,7 @@
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/config_files.h"
 #include "cachesvc/base/config_reader.h"
+#include "cachesvc/base/config_settings.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/machine_memory.h"
 #include "precis/device_choice.h"
@@ -108,28 +109,8 @@ Result<Config> Config::parse(std::string_view toml, const std::string& where) {
   }
   Config config;
   ConfigReader reader(root, where);
-  reader.read("data_dir", config.data_dir);
-  reader.read("listen", config.listen);
-  reader.read_bytes("memory_bytes", config.memory_bytes);
-  reader.read("compute_threads", config.compute_threads);
-  reader.read("device", config.device);
-  reader.read("log_level", config.log_level);
-  reader.read("audit_log", config.audit_log);
-  reader.read("listen_unix", config.listen_unix);
-  reader.read("tls_cert", config.tls_cert);
-  reader.read("tls_key", config.tls_key);
-  reader.read("tls_client_ca", config.tls_client_ca);
-  reader.read("rdma", config.rdma);
-  reader.read("memory_wait_ms", config.memory_wait_ms);
-  reader.read("max_requests", config.max_requests);
-  reader.read_bytes("max_message_bytes", config.max_message_bytes);
-  reader.read("max_puts", config.max_puts);
-  reader.read("silent_client_ms", config.silent_client_ms);
-  reader.read("tidy_after_ms", config.tidy_after_ms);
-  reader.read_bytes("min_free_bytes", config.min_free_bytes);
-  reader.read("default_recipe", config.default_recipe);
-  reader.read("default_recipe_with_profile", config.default_recipe_with_profile);
-  reader.read("default_keep", config.default_keep);
+  each_setting(
+      [&](std::string_view key, auto member, Adopted) { reader.read(key, config.*member); });
   reader.allow("tenant");
   PRECIS_TRY(reader.finish());
   config.said_at = reader.said_at();

@@ -54,7 +54,8 @@ class ConfigReader {
     }
   }
 
-  void read_bytes(std::string_view key, std::uint64_t& into) {
+  // A number of bytes, also as text with a unit.
+  void read(std::string_view key, std::uint64_t& into) {
     const toml::node* node = find(key);
     if (node == nullptr) return;
     const auto number = node->value_exact<std::int64_t>();

@@ -1,0 +1,46 @@
+// The settings of the configuration file except tenants, one line each, in the order of
+// deploy/precisd.toml. Reading the file, comparing it with a running service's configuration and
+// adopting it follow from this table.
+#pragma once
+
+#include "cachesvc/base/config.h"
+
+namespace precis {
+
+// When a running service that reads its file again adopts another value of a setting.
+enum class Adopted {
+  kRestart,  // never; the service names the setting in its log
+  kReload,   // at once; Reloader passes the value to the part that uses it
+  kIfTls,    // at once if TLS is on and stays on
+};
+
+// Calls visit(key, member of Config, Adopted) for each setting. A std::uint64_t is a number of
+// bytes: the file may have a unit.
+template <typename Visit>
+void each_setting(Visit visit) {
+  using enum Adopted;
+  visit("data_dir", &Config::data_dir, kRestart);
+  visit("listen", &Config::listen, kRestart);
+  visit("memory_bytes", &Config::memory_bytes, kRestart);
+  visit("memory_wait_ms", &Config::memory_wait_ms, kReload);
+  visit("device", &Config::device, kRestart);
+  visit("compute_threads", &Config::compute_threads, kRestart);
+  visit("listen_unix", &Config::listen_unix, kRestart);
+  visit("tls_cert", &Config::tls_cert, kIfTls);
+  visit("tls_key", &Config::tls_key, kIfTls);
+  visit("tls_client_ca", &Config::tls_client_ca, kIfTls);
+  visit("rdma", &Config::rdma, kRestart);
+  visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
+  visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms
+  visit("log_level", &Config::log_level, kReload);
+  visit("audit_log", &Config::audit_log, kReload);
+  visit("max_requests", &Config::max_requests, kReload);
+  visit("max_message_bytes", &Config::max_message_bytes, kRestart);  // the transport has it
+  visit("max_puts", &Config::max_puts, kReload);
+  visit("silent_client_ms", &Config::silent_client_ms, kReload);
+  visit("default_recipe", &Config::default_recipe, kRestart);
+  visit("default_recipe_with_profile", &Config::default_recipe_with_profile, kRestart);
+  visit("default_keep", &Config::default_keep, kRestart);
+}
+
+}  // namespace precis
