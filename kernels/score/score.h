@@ -6,25 +6,7 @@
 
 namespace precis::kernels {
 
-// Fills `out` (policies/scores.md has a section for each scorer):
-//   streaming           the token's absolute position
-//   window_attn         attention of the last queries
-//   tova                the same, mean over all heads
-//   h2o                 attention of the last queries on every token they see
-//   observed_mean       attention of all queries on every token they see
-//   kvzip               attention of queries after the segment
-//   vatp                attention x the token's ||v||_1
-//   lava                attention x the head's largest ||v||_1
-//   cake                mean + gamma x variance of attention
-//   defensive           worst case of attention x output norm
-//   expected_attention  expected attention, from the statistics of future queries
-//   knorm               -||k||
-//   keydiff             -cos(k, mean of unit keys)
-//   kvdiff              the same with keys before RoPE, x ||v|| relative to the head's mean
-//   lagkv               spread of K and V within the channel ranges of the next partition
-//   localkv             spread of K and V within the channel ranges of their own partition
-//   random              random_score()
-//   external            as pushed
+// Fills `out`. policies/scores.md has a section for each scorer, recipe.h a line.
 // `input` has passed check. Results depend on the machine's instruction set in their last bits,
 // never on the number of threads.
 Status score_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,

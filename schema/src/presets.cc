@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "precis/limits.h"
+#include "scorers.h"
 
 namespace precis {
 namespace {
@@ -168,25 +169,9 @@ constexpr Builder kBuilders[] = {
 
 }  // namespace
 
-bool is_attention(Scorer scorer) {
-  switch (scorer) {
-    case Scorer::kWindowAttention:
-    case Scorer::kTova:
-    case Scorer::kH2o:
-    case Scorer::kObservedMean:
-    case Scorer::kVatp:
-    case Scorer::kCake:
-    case Scorer::kLava:
-    case Scorer::kDefensive:
-    case Scorer::kKvzip: return true;
-    default: return false;
-  }
-}
+bool is_attention(Scorer scorer) { return traits_of(scorer).observes != Observes::kNothing; }
 
-bool protects_window(Scorer scorer) {
-  return is_attention(scorer) && scorer != Scorer::kH2o && scorer != Scorer::kObservedMean &&
-         scorer != Scorer::kKvzip;
-}
+bool protects_window(Scorer scorer) { return traits_of(scorer).observes == Observes::kWindow; }
 
 bool Recipe::needs_queries() const { return is_attention(scorer); }
 

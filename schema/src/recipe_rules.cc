@@ -17,32 +17,8 @@ std::string scorer_name(const Recipe& r) {
   return "scorer " + std::string(word_of(kScorerWords, r.scorer));
 }
 
-// How far scores can be compared (policies.md, "Comparability of scores"). kToken: scores are equal
-// in all heads. kHead: within a head. kLayer: across the heads of a layer. kGlobal: across layers.
-enum class Comparable { kToken, kHead, kLayer, kGlobal };
-
 Comparable comparable(const Recipe& r) {
-  switch (r.scorer) {
-    case Scorer::kStreamingLlm:
-    case Scorer::kTova: return Comparable::kToken;
-    case Scorer::kKnorm: return Comparable::kHead;
-    case Scorer::kLagkv: return r.lag_kvpress_ranks ? Comparable::kHead : Comparable::kLayer;
-    case Scorer::kLocalkv:
-    case Scorer::kVatp:
-    case Scorer::kCake:
-    case Scorer::kLava:
-    case Scorer::kExpectedAttention: return Comparable::kLayer;
-    case Scorer::kWindowAttention:
-    case Scorer::kKeydiff:  // measured (D14)
-    case Scorer::kKvdiff:   // measured
-    case Scorer::kExternal:
-    case Scorer::kRandom:
-    case Scorer::kH2o:
-    case Scorer::kObservedMean:
-    case Scorer::kDefensive:
-    case Scorer::kKvzip: return Comparable::kGlobal;
-  }
-  return Comparable::kToken;
+  return r.lag_kvpress_ranks ? Comparable::kHead : traits_of(r.scorer).comparable;
 }
 
 Status check_attention(const Recipe& r) {

@@ -1,18 +1,15 @@
 // The text names of a recipe's enum values, in the order of the values (schema/README.md).
+// scorers.h has those of scorers.
 #pragma once
 
 #include <array>
 #include <string_view>
 
 #include "precis/recipe.h"
+#include "scorers.h"
 
 namespace precis {
 
-inline constexpr std::array<std::string_view, 18> kScorerWords = {
-    "streaming",          "window_attn", "knorm",  "keydiff", "lagkv",
-    "external",           "localkv",     "random", "tova",    "h2o",
-    "observed_mean",      "vatp",        "cake",   "lava",    "defensive",
-    "expected_attention", "kvzip",       "kvdiff"};
 inline constexpr std::array<std::string_view, 2> kPoolWords = {"avg", "max"};
 inline constexpr std::array<std::string_view, 3> kReduceWords = {"mean", "max", "sum"};
 inline constexpr std::array<std::string_view, 5> kRowReduceWords = {"mean", "max", "sum", "sumsq",
@@ -33,7 +30,9 @@ inline constexpr std::array<std::string_view, 2> kCountRuleWords = {"exact_floor
 
 template <typename Words, typename E>
 constexpr std::string_view word_of(const Words& words, E value) {
-  return words[static_cast<std::size_t>(value)];
+  const auto at = static_cast<std::size_t>(value);
+  PRECIS_CHECK(at < words.size());  // an enum with more values than words
+  return words[at];
 }
 
 }  // namespace precis
