@@ -202,7 +202,21 @@ Status launch_scorer(const Recipe& recipe, const LayerDevice& layer, void* works
 }  // namespace
 
 bool scores_on_device(const Recipe& recipe) {
-  return !is_attention(recipe.scorer) || takes_window_attention(AttentionOp::of(recipe, 1, 1, 1));
+  if (is_attention(recipe.scorer)) {
+    return takes_window_attention(AttentionOp::of(recipe, 1, 1, 1));
+  }
+  switch (recipe.scorer) {  // as launch_scorer()
+    case Scorer::kStreamingLlm:
+    case Scorer::kRandom:
+    case Scorer::kExternal:
+    case Scorer::kKnorm:
+    case Scorer::kKeydiff:
+    case Scorer::kKvdiff:
+    case Scorer::kLagkv:
+    case Scorer::kLocalkv:
+    case Scorer::kExpectedAttention: return true;
+    default: return false;
+  }
 }
 
 std::size_t score_workspace_bytes(const Recipe& recipe, const LayerDevice& layer) {

@@ -246,6 +246,12 @@ TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][s
   CHECK(gpu.download<float>(scores) == std::vector<float>(80, 7.0f));
 }
 
+TEST_CASE("a scorer without a CUDA implementation is scored on the CPU", "[gpu][score]") {
+  Recipe recipe;
+  recipe.scorer = static_cast<Scorer>(255);
+  CHECK_FALSE(scores_on_device(recipe));
+}
+
 TEST_CASE("a scorer's workspace is below a twentieth of K at a layer of 32K tokens",
           "[gpu][score]") {
   // Llama 3 8B's layer: K is 64 MiB. Only sizes matter.
