@@ -275,8 +275,10 @@ std::set<std::string> python_test_names(const std::string& content) {
 // formula.
 bool is_test_name(const std::string& quoted) {
   if (quoted.starts_with("test_")) return true;
-  const bool is_formula =
-      quoted.find_first_of("*/<>^[") != quoted.npos || quoted.find("...") != quoted.npos;
+  const bool is_formula = quoted.find_first_of("*/<>^[") != quoted.npos ||
+                          std::ranges::any_of(std::array{"...", " - ", " + "}, [&](auto sign) {
+                            return quoted.find(sign) != quoted.npos;
+                          });
   return !is_formula && std::count(quoted.begin(), quoted.end(), ' ') >= 3;
 }
 

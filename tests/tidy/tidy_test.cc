@@ -274,9 +274,10 @@ TEST_CASE("a link to a file that is not there is found", "[tidy]") {
 }
 
 TEST_CASE("a page of the design names tests, and its formulas are none", "[tidy]") {
-  REQUIRE(check_promises({{"docs/design/a.md",
-                           "`n = a / b` and `a(x * y) - b - c`\n`no such test here`\n"}}) ==
-          Findings{"docs/design/a.md:2: no test is called 'no such test here'"});
+  REQUIRE(
+      check_promises({{"docs/design/a.md",
+                       "`n = a / b` and `-(n - 1 - j)` and `a + b + c`\n`no such test here`\n"}}) ==
+      Findings{"docs/design/a.md:2: no test is called 'no such test here'"});
 }
 
 TEST_CASE("a file that is cited and not there is found", "[tidy]") {
