@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import torch
 from kv import put_all, random_layers, same_entries, toy_spec
 
 import precis
+from precis import _core, rows
 from precis.demo.service import Precisd, find_precisd
 
 
@@ -42,11 +44,11 @@ def test_a_put_out_of_allocated_memory_stores_the_same(cache, model):
     lent, at = [], 0
     for pair in layers:
         places = []
-        for rows in pair:
-            place = memory[at : at + rows.nbytes].view(rows.dtype).reshape(rows.shape)
-            place[:] = rows
+        for part in pair:
+            place = memory[at : at + part.nbytes].view(part.dtype).reshape(part.shape)
+            place[:] = part
             places.append(place)
-            at += rows.nbytes
+            at += part.nbytes
         lent.append(places)
     del memory  # its views keep it alive
     put_all(cache, model, tokens, lent, recipe="keydiff", keep=0.5)
@@ -368,6 +370,35 @@ def test_the_service_tells_about_itself(cache, model):
     assert any(row.fingerprint == model.fingerprint for row in cache.models())
     assert all(name.startswith("precis_") for name in cache.stats())
     assert len(cache.stats()) > 5
+
+
+def test_lookups_are_counted(cache, model):
+    def counted():
+        stats = cache.stats()
+        names = ("lookups", "lookup_hits", "lookup_tokens", "lookup_hit_tokens")
+        return np.array([stats[f"precis_{name}_total"] for name in names])
+
+    put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.5)
+    before = counted()
+    assert not cache.lookup(model, range(7_000, 7_010))
+    assert cache.lookup(model, range(50)).matched_tokens == 40
+    assert list(counted() - before) == [2, 1, 60, 40]
+
+
+@pytest.mark.parametrize(
+    ("core", "row", "renamed"),
+    [
+        ("SegmentInfo", "Segment", {"budget": "keep", "entries": "kept", "stored_bytes": "bytes"}),
+        ("Trimmed", "Trimmed", {"entries": "kept", "stored_bytes": "bytes"}),
+        ("ModelRow", "ModelRow", {"model": "spec"}),
+        ("ProfileRow", "ProfileRow", {"json": "content"}),
+        *((name, name, {}) for name in ("MatchLink", "BudgetRow", "Budgets", "ServerStatus")),
+    ],
+)
+def test_every_field_of_a_reply_is_in_its_dataclass(core, row, renamed):
+    names = {name for name in vars(getattr(_core, core)) if not name.startswith("_")}
+    told = {field.name for field in fields(getattr(rows, row))}
+    assert told == {renamed.get(name, name) for name in names}
 
 
 def test_an_adapter_is_another_path(cache, request):

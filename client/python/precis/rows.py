@@ -59,18 +59,15 @@ class Segment:
     @classmethod
     def from_core(cls, info: Any) -> Segment:
         """Made from the extension module's struct."""
-        return cls(
+        return _row(
+            cls,
+            info,
             parent=info.parent or None,
             keep=from_pair(info.budget),
             trimmed=_budget(info.trimmed),
             parent_read=_budget(info.parent_read),
             kept=info.entries,
             bytes=info.stored_bytes,
-            **_same(
-                info,
-                "id model adapter begin end recipe preset original_bytes compress_seconds "
-                "created_unix_ms hits children in_memory out_of_service plan",
-            ),
         )
 
 
@@ -164,13 +161,14 @@ class Match:
             )
             for link in match.links
         )
-        return cls(
+        return _row(
+            cls,
+            match,
             links=links,
             core=match,
             tokens=path[: match.matched_tokens].copy(),
             plan=plan,
             keep=_budget(match.keep),
-            **_same(match, "matched_tokens bytes predicted_seconds align lease"),
         )
 
 
@@ -216,9 +214,7 @@ class ProfileRow:
     @classmethod
     def from_core(cls, row: Any) -> ProfileRow:
         """Made from the extension module's struct."""
-        names = "name kind model scorer digest num_tokens text_digest added_unix_ms"
-        content = json.loads(row.json) if row.json else None
-        return cls(content=content, **_same(row, names))
+        return _row(cls, row, content=json.loads(row.json) if row.json else None)
 
 
 @dataclass(frozen=True)
@@ -229,11 +225,13 @@ class BudgetRow:
     recipe: str | None
     keep: Budget | None
     version: int
+    set_unix_ms: int
+    """The time of the last change; 0 for the configuration's defaults."""
 
     @classmethod
     def from_core(cls, row: Any) -> BudgetRow:
         """Made from the extension module's struct."""
-        return cls(row.scope, row.recipe or None, _budget(row.keep), row.version)
+        return _row(cls, row, recipe=row.recipe or None, keep=_budget(row.keep))
 
 
 @dataclass(frozen=True)
@@ -291,12 +289,14 @@ class ServerStatus:
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:
         """Made from the extension module's struct."""
-        return cls(**{f.name: getattr(status, f.name) for f in fields(cls)})
+        return _row(cls, status)
 
 
 def _budget(pair: tuple[int, int] | None) -> Budget | None:
     return None if pair is None else from_pair(pair)
 
 
-def _same(source: Any, names: str) -> dict[str, Any]:
-    return {name: getattr(source, name) for name in names.split()}
+def _row(cls: type, source: Any, **given: Any) -> Any:
+    """A `cls` with the given fields, and with the fields of the same name in `source`."""
+    same = {f.name: getattr(source, f.name) for f in fields(cls) if f.name not in given}
+    return cls(**given, **same)
