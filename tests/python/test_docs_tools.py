@@ -66,6 +66,16 @@ def test_every_metric_of_the_service_is_on_the_page(tmp_path):
     assert "vllm:precis_hits_total" in page
 
 
+def test_every_field_of_a_segments_row_is_in_the_specification():
+    schema = (ROOT / "schema/catalog.capnp").read_text()
+    struct = schema.split("struct SegmentRow")[1].split("\n}")[0]
+    page = (ROOT / "docs/design/stored-form.md").read_text()
+    table = page.split("The row of a segment:")[1].split("The other rows:")[0]
+    columns = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    told = re.findall(r"`(\w+)`", "".join(columns))
+    assert sorted(told) == sorted(re.findall(r"^  (\w+) @", struct, re.M))
+
+
 def test_every_setting_is_on_the_page_with_its_default():
     text = (ROOT / "deploy/precisd.toml").read_text()
     found = {k.name: k for s in configuration_reference.sections(text) for k in s.keys}
