@@ -52,7 +52,7 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "HOST:PORT to serve on; port 0 picks one [127.0.0.1:7470]");
   app.add_option(
       "--memory", flags.memory,
-      "Memory for the hot tier and puts in progress, e.g. 4GiB [a quarter of the machine's]");
+      "Memory for the RAM tier and puts in progress, e.g. 4GiB [a quarter of the machine's]");
   app.add_option(
       "--device", flags.device,
       "Device that compresses layers: auto (a GPU if there is one), cpu or cuda:N [auto]");

@@ -8,9 +8,9 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   const auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
-  add("precis_hot_bytes", hot.bytes, "Bytes of the hot tier");
-  add("precis_hot_layers", hot.entries, "Layers in the hot tier");
-  add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the hot tier");
+  add("precis_hot_bytes", hot.bytes, "Bytes of the RAM tier");
+  add("precis_hot_layers", hot.entries, "Layers in the RAM tier");
+  add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the RAM tier");
   add("precis_models", totals.models, "Models registered (of this tenant)");
   add("precis_segments", totals.segments, "Segments stored (of this tenant)");
   add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
