@@ -32,7 +32,7 @@ class MachineRuntime final : public Runtime {
   std::uint64_t random() override;
 
  private:
-  const SystemClock clock_;
+  const SystemClock clock_{};
 };
 
 }  // namespace precis
