@@ -5,11 +5,12 @@
 namespace precis {
 
 void Peers::add(std::shared_ptr<Peer> peer) {
-  open_.insert(peer);
-  peer->start([this](const std::shared_ptr<Peer>& closed) {
+  const std::uint64_t number = ++arrived_;
+  open_.emplace(number, peer);
+  peer->start([this, number](const std::shared_ptr<Peer>& closed) {
     all_left();
     leaving_.emplace_back(closed);
-    open_.erase(closed);
+    open_.erase(number);
     loop_.post([closed] {});  // not destroyed inside a callback of its own connection
   });
 }
@@ -22,7 +23,7 @@ bool Peers::all_left() {
 
 void Peers::for_each(const std::function<void(Peer&)>& each) {
   const auto all = open_;
-  for (const auto& peer : all) each(*peer);
+  for (const auto& [number, peer] : all) each(*peer);
 }
 
 void Peers::close_all(const std::string& why) {
@@ -41,7 +42,9 @@ void Peers::free_for_waiters(std::chrono::steady_clock::duration silence) {
 
 Status Peers::may_send(std::size_t bytes_max, const std::string& tenant,
                        std::size_t size_bytes) const {
-  return precis::may_send({open_.begin(), open_.end()}, bytes_max, tenant, size_bytes);
+  std::vector<std::shared_ptr<Reader>> readers;
+  for (const auto& [number, peer] : open_) readers.push_back(peer);
+  return precis::may_send(readers, bytes_max, tenant, size_bytes);
 }
 
 }  // namespace precis

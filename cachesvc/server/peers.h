@@ -3,10 +3,11 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "cachesvc/server/peer.h"
@@ -33,7 +34,8 @@ class Peers {
   void for_each(const std::function<void(Peer&)>& each);
 
   EventLoop& loop_;
-  std::unordered_set<std::shared_ptr<Peer>> open_;
+  std::map<std::uint64_t, std::shared_ptr<Peer>> open_;  // in order of arrival
+  std::uint64_t arrived_ = 0;
   std::vector<std::weak_ptr<Peer>> leaving_;  // closed, with requests in progress
 };
 

@@ -30,13 +30,15 @@ namespace precis {
 using OpenPayload =
     std::function<Result<std::unique_ptr<PayloadStore>>(std::span<const Extent> live)>;
 
+// The searches for reclaimable space.
+struct Tidying {
+  std::unique_ptr<Executor> thread;  // one thread
+  const Clock& clock;                // outlives the store
+  std::chrono::milliseconds after;   // delay from a removal to a search
+};
+
 // Nothing else may write to `rows`. At most `write_behind_bytes` of payload are acknowledged before
 // they are written. `guard` may be null; it watches the disk of both.
-struct Tidying {
-  std::unique_ptr<Executor> thread;  // one thread, for searches for reclaimable space
-  const Clock& clock;
-  std::chrono::milliseconds after;  // delay from a removal to the search
-};
 Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const OpenPayload& open,
                                           std::uint64_t write_behind_bytes, Tidying tidying,
                                           std::shared_ptr<SpaceGuard> guard = nullptr);

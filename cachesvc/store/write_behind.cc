@@ -1,6 +1,7 @@
 #include "cachesvc/store/write_behind.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -179,7 +180,7 @@ bool WriteBehind::make_room_for(const Change& change) {
   const auto stays = [&](const std::shared_ptr<Change>& one) {
     return one->settling || one->kept || needed.contains(one.get());
   };
-  std::set<std::shared_ptr<Change>> going;
+  std::map<std::uint64_t, std::shared_ptr<Change>> going;  // by place: the oldest is dropped first
   for (const bool partly_written : {false, true}) {
     for (const auto& [place, each] : backlog_.droppable()) {
       if (has_room()) break;
@@ -189,14 +190,14 @@ bool WriteBehind::make_room_for(const Change& change) {
       const auto all = backlog_.resting_on(each);
       if (std::ranges::any_of(all, stays)) continue;
       for (const auto& one : all) {
-        if (!going.insert(one).second) continue;
+        if (!going.emplace(one->place, one).second) continue;
         left -= one->payload.size_bytes;
         rows_left -= one->row_bytes;
       }
     }
   }
   if (!has_room()) return false;
-  for (const auto& each : going) drop(each);
+  for (const auto& [place, each] : going) drop(each);
   return true;
 }
 

@@ -1,12 +1,34 @@
 #include "tests/simulate/stored_paths.h"
 
 #include <array>
+#include <cstdlib>
+#include <cstring>
 
 namespace precis::simulate {
 namespace {
 
 constexpr std::uint32_t kTokensMin = 20, kTokensMax = 90;
 constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)"};
+
+constexpr std::size_t kAlign = 4096, kSkew = 16;
+
+// Moves keys and values to memory of their own, on cache lines or beside them.
+void place(Segment& segment, bool aligned) {
+  std::size_t size = kAlign;
+  for (const testing::LayerKv& layer : segment.kv.layers) {
+    size += 2 * (layer.keys.bytes.size() + kAlign);
+  }
+  segment.memory.reset(static_cast<std::byte*>(std::aligned_alloc(kAlign, size / kAlign * kAlign)),
+                       [](std::byte* memory) { std::free(memory); });
+  std::byte* at = segment.memory.get() + (aligned ? 0 : kSkew);
+  for (testing::LayerKv& layer : segment.kv.layers) {
+    for (testing::Tensor* tensor : {&layer.keys, &layer.values}) {
+      std::memcpy(at, tensor->bytes.data(), tensor->bytes.size());
+      tensor->view.data = at;
+      at += (tensor->bytes.size() + kAlign - 1) / kAlign * kAlign;
+    }
+  }
+}
 
 }  // namespace
 
@@ -21,6 +43,7 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
     Segment& segment = path.segments.emplace_back();
     segment.end = begin + count;
     segment.kv = testing::random_kv(kv_random, model, begin, count);
+    place(segment, machine.chance(0.5));
     segment.recipe = kRecipes[machine.random(kRecipes.size())];
     segment.keep = Budget::ratio_ppm(machine.chance(0.5) ? 1'000'000 : 300'000);
   }

@@ -1,7 +1,9 @@
 // The model of the simulation: paths of segments, and what is known about each segment.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
@@ -21,6 +23,9 @@ enum class State { kAbsent, kMaybe, kStored };
 struct Segment {
   std::uint32_t end = 0;  // in tokens of the path
   testing::Kv kv;
+  // The bytes of its keys and values. Their alignment decides how a service reads them, so it must
+  // not be chance.
+  std::shared_ptr<std::byte> memory;
   std::string recipe;  // with the budget a part of its id: each place on a path has one segment
   Budget keep;
   State state = State::kAbsent;

@@ -27,10 +27,10 @@ class World final : public Acts {
     Outcome outcome{ran, machine_.steps(), operations_, failed_, host_->crashes(), 0};
     outcome.simulated_seconds =
         std::chrono::duration<double>(machine_.now().time_since_epoch()).count();
-    // Threads that hang still refer to the host.
-    if (!ran.ok() && !over_) static_cast<void>(host_.release());
     return outcome;
   }
+  // All threads have ended.
+  bool is_over() const { return over_; }
 
  private:
   using ClientPtr = std::shared_ptr<Client>;
@@ -189,6 +189,12 @@ class World final : public Acts {
 
 }  // namespace
 
-Outcome play(const Plot& plot) { return World(plot).play(); }
+Outcome play(const Plot& plot) {
+  auto world = std::make_unique<World>(plot);
+  Outcome outcome = world->play();
+  // Threads that hang refer to the world, and their stacks cannot be unwound.
+  if (!world->is_over()) static_cast<void>(world.release());
+  return outcome;
+}
 
 }  // namespace precis::simulate
