@@ -14,11 +14,13 @@ namespace precis {
 template <typename T>
 class OneValue {
  public:
-  // Once.
+  // Once. The setting thread shares the object, because the waiting one may let it go at once.
   void set(T value) {
-    const std::lock_guard lock(mutex_);
-    value_.emplace(std::move(value));
-    set_.notify_all();
+    {
+      const std::lock_guard lock(mutex_);
+      value_.emplace(std::move(value));
+    }
+    set_.notify_all();  // after the lock, so that the woken thread does not wait for it
   }
   bool ready() const {
     const std::lock_guard lock(mutex_);
