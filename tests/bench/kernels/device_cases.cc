@@ -8,6 +8,7 @@
 #include "kernels/common/segment_shape.h"
 #include "kernels/encode/encode_cuda.h"
 #include "kernels/score/score_cuda.h"
+#include "kernels/select/best_tokens_cuda.h"
 #include "kernels/select/ranked_limits_cuda.h"
 #include "kernels/select/select_cuda.h"
 #include "precis/joiner.h"
@@ -101,6 +102,11 @@ Result<Resident> bring(Device& device, const Layers& layers) {
 
 // One recipe over all layers. A stage's results stay in each layer's own memory.
 class Work {
+  struct Layer {
+    DeviceBuffer scores, second, limits, order, heads, plan, seats, records;
+    std::uint32_t count_max = 0;
+  };
+
  public:
   static Result<Work> make(Device& device, const Recipe& recipe, const Resident& resident,
                            const LayerInput& sizes, double keep) {
@@ -114,7 +120,15 @@ class Work {
                                      kernels::ranked_limits_workspace_bytes(w.limits_));
     workspace =
         std::max(workspace, kernels::score_workspace_bytes(recipe, resident.layers.front()));
+    kernels::BestTokensDevice& ranked = w.by_score_;
+    ranked.num_heads = sizes.num_kv_heads();
+    ranked.stride = sizes.num_tokens();
+    ranked.first = w.select_.shape.sinks;
+    ranked.last = sizes.num_tokens() - w.select_.shape.recent;
+    ranked.order_stride = ranked.last - ranked.first;
+    workspace = std::max(workspace, kernels::best_tokens_workspace_bytes(ranked));
     PRECIS_ASSIGN(w.workspace_, device.empty(workspace));
+    PRECIS_ASSIGN(w.best_, device.empty(all * sizeof(std::uint32_t)));
     PRECIS_ASSIGN(w.weight_, device.empty(sizeof(float)));
     for (std::size_t l = 0; l < resident.layers.size(); ++l) {
       Layer layer;
@@ -148,21 +162,34 @@ class Work {
       select_.order = layer.order.as<std::uint32_t>();
       PRECIS_TRY(kernels::launch_ranked_limits(limits_, workspace_.data(), device_.stream()));
       PRECIS_TRY(kernels::launch_select(select_, workspace_.data(), device_.stream()));
-      kernels::AllocateDevice task;
-      task.uniform = recipe_.heads == HeadAllocator::kUniform;
-      task.guarantee = kernels::Guarantee::of(recipe_);
-      task.num_heads = sizes_.num_kv_heads();
-      task.num_tokens = sizes_.num_tokens();
-      task.protected_count = select_.shape.protected_count();
-      task.slots = entries_;
-      task.scores = select_.scores;
-      task.best = select_.order + task.protected_count;
-      task.best_stride = sizes_.num_tokens();
-      task.sizes = limits_.limits;
-      task.heads = layer.heads.as<std::uint16_t>();
-      PRECIS_TRY(kernels::launch_allocate(task, device_.stream()));
+      PRECIS_TRY(allocate(layer));
     }
     return {};
+  }
+
+  // Heads compete by score. An order that is not by score is made again, as CudaCompressor does.
+  Status allocate(Layer& layer) {
+    kernels::AllocateDevice task;
+    task.uniform = recipe_.heads == HeadAllocator::kUniform;
+    task.guarantee = kernels::Guarantee::of(recipe_);
+    task.num_heads = sizes_.num_kv_heads();
+    task.num_tokens = sizes_.num_tokens();
+    task.protected_count = select_.shape.protected_count();
+    task.slots = entries_;
+    task.scores = select_.scores;
+    task.best = select_.order + task.protected_count;
+    task.best_stride = sizes_.num_tokens();
+    if (!task.uniform && recipe_.selector != Selector::kTopk) {
+      by_score_.scores = task.scores;
+      by_score_.limits = limits_.limits;
+      by_score_.order = best_.as<std::uint32_t>();
+      PRECIS_TRY(kernels::launch_best_tokens(by_score_, workspace_.data(), device_.stream()));
+      task.best = by_score_.order;
+      task.best_stride = by_score_.order_stride;
+    }
+    task.sizes = limits_.limits;
+    task.heads = layer.heads.as<std::uint16_t>();
+    return kernels::launch_allocate(task, device_.stream());
   }
 
   // Runs the joiner on the turns that select() left: counts, seats, memory for records.
@@ -181,6 +208,7 @@ class Work {
       PRECIS_ASSIGN(const auto joiner, kernels::Joiner::make(recipe_, dims, entries_, nullptr));
       joiner->add(0, std::move(turns));
       const auto& counts = joiner->counts(0);
+      PRECIS_TRY(ranked_enough(layer, counts));
       layer.count_max = *std::ranges::max_element(counts);
       std::vector<kernels::EncodeHead> heads;
       std::vector<std::uint32_t> seats(counts.size() * layer.count_max);
@@ -197,6 +225,19 @@ class Work {
       stored = static_cast<double>(offset);
     }
     return stored;
+  }
+
+  // The order of a head past its limit is undefined, and encode reads what the counts say.
+  Status ranked_enough(const Layer& layer, std::span<const std::uint32_t> counts) {
+    std::vector<std::uint32_t> limits(counts.size());
+    PRECIS_TRY(layer.limits.copy_to(std::as_writable_bytes(std::span(limits)), device_.stream()));
+    PRECIS_TRY(device_.stream().wait());
+    for (std::size_t h = 0; h < counts.size(); ++h) {
+      if (counts[h] <= select_.shape.protected_count() + limits[h]) continue;
+      return Status::internal("head " + std::to_string(h) + " takes " + std::to_string(counts[h]) +
+                              " entries, but ranked only " + std::to_string(limits[h]));
+    }
+    return {};
   }
 
   Status encode() {
@@ -222,10 +263,6 @@ class Work {
   }
 
  private:
-  struct Layer {
-    DeviceBuffer scores, second, limits, order, heads, plan, seats, records;
-    std::uint32_t count_max = 0;
-  };
   Work(Device& device, const Recipe& recipe, const Resident& resident, const LayerInput& sizes)
       : device_(device), recipe_(recipe), resident_(resident), sizes_(sizes) {}
 
@@ -236,7 +273,8 @@ class Work {
   std::uint64_t entries_ = 0;
   kernels::SelectDevice select_;
   kernels::RankedLimitsDevice limits_;
-  DeviceBuffer workspace_, weight_;
+  kernels::BestTokensDevice by_score_{};
+  DeviceBuffer workspace_, weight_, best_;
   std::vector<Layer> layers_;
 };
 
