@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -111,7 +112,7 @@ Result<std::vector<Calls::Ticket>> Calls::Impl::submit(
   std::vector<Ticket> tickets;
   const std::lock_guard lock(mutex);
   const std::size_t count = waiting.size() + running.size() + over.size();
-  if (added.size() > limits::kCallsMax - count) {
+  if (count + added.size() > limits::kCallsMax) {
     return Status::rejected("calls: " + std::to_string(added.size()) + " more calls beside " +
                             std::to_string(count) + " that poll() has not returned, the limit is " +
                             std::to_string(limits::kCallsMax) + ": poll first");
@@ -267,6 +268,16 @@ std::vector<Calls::Done> Calls::poll() {
   done.reserve(taken.size());
   for (Impl::Over& one : taken) done.push_back(std::move(one.done));
   return done;
+}
+
+void Calls::give_back(std::vector<Done> done) {
+  if (done.empty()) return;
+  std::vector<Impl::Over> taken;
+  for (Done& one : done) taken.push_back({std::move(one), 0});
+  const std::lock_guard lock(impl_->mutex);
+  impl_->over.insert(impl_->over.begin(), std::make_move_iterator(taken.begin()),
+                     std::make_move_iterator(taken.end()));
+  impl_->ring();
 }
 
 bool Calls::cancel(Ticket ticket) {
