@@ -402,7 +402,8 @@ struct Reply {
     trimmed @20 :Trimmed;
   }
   retryAfterMs @21 :UInt32;
-  # For code rejected: when to try again; 0 if waiting alone does not help.
+  # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
+  # help.
 }
 
 struct LayerServed $Is.checked {

@@ -1,5 +1,7 @@
 #include "cachesvc/base/config_changes.h"
 
+#include <array>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -18,9 +20,11 @@ bool is_adopted(Adopted when, bool with_tls) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+// Different numbers have different texts.
 template <typename Number>
 std::string text_of(Number value) {
-  return std::to_string(value);
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
 }
 
 // Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.

@@ -9,8 +9,9 @@
 
 namespace precis {
 
-// Returns the token of the client's tenant, empty if it has none. kRejected during a wait for wrong
-// proofs; other errors as Tenants::admit(). Records whether the proof was right.
+// Returns the token of the client's tenant, empty if it has none. kPermissionDenied with
+// retry_after_ms() during a wait for wrong proofs; other errors as Tenants::admit(). Records
+// whether the proof was right.
 Result<std::string> log_in(const Transport::Stranger& stranger, const Tenants& tenants,
                            WrongProofs& wrong_proofs);
 

@@ -26,11 +26,10 @@ Status WrongProofs::may_try(const std::string& address, const std::string& tenan
   if (row == rows_.end() || row->second.wait_until_ns <= now) return {};
   const auto left_ms =
       static_cast<std::uint32_t>((row->second.wait_until_ns - now + kNsPerMs - 1) / kNsPerMs);
-  return Status::rejected("wrong tokens came from " + address +
-                              " for this tenant; the next try is "
-                              "answered in " +
-                              std::to_string(left_ms) + " ms",
-                          left_ms);
+  return Status::denied("wrong tokens came from " + address +
+                            " for this tenant; the next try is answered in " +
+                            std::to_string(left_ms) + " ms",
+                        left_ms);
 }
 
 void WrongProofs::note(const std::string& address, const std::string& tenant, Proof proof) {

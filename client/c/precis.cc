@@ -1,5 +1,5 @@
 // The C interface over the C++ client. Handles hold C++ objects and the message of their last
-// failure.
+// failure. No exception leaves it: every function that may throw does so within report().
 #include "precis/precis.h"
 
 #include <cstring>
@@ -43,21 +43,27 @@ static_assert(PRECIS_INTERNAL == static_cast<int>(precis::StatusCode::kInternal)
 static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32));
 static_assert(PRECIS_FSYNC == static_cast<int>(precis::Durability::kFsync));
 
-// Stores a failure's message in the handle.
-template <typename Handle>
-precis_status report(Handle& handle, const Status& status) {
-  if (!status.ok()) handle.error = status.message();
-  return static_cast<precis_status>(status.code());
+// Runs `call`, and stores a failure's message in the handle.
+template <typename Handle, typename Call>
+precis_status report(Handle* handle, const Call& call) noexcept {
+  if (handle == nullptr) return PRECIS_INVALID_ARGUMENT;
+  // The texts for exceptions are so short that the string itself holds them: they need no memory.
+  try {
+    const Status status = call();
+    if (!status.ok()) handle->error = status.message();
+    return static_cast<precis_status>(status.code());
+  } catch (const std::bad_alloc&) {
+    handle->error = "no memory";
+    return PRECIS_OUT_OF_SPACE;
+  } catch (...) {
+    handle->error = "an exception";
+    return PRECIS_INTERNAL;
+  }
 }
 
 Status is_null(const char* what) { return Status::invalid(std::string(what) + " is null"); }
 
 std::string text(const char* string) { return string == nullptr ? "" : string; }
-
-Status check_connected(const precis_client& client) {
-  if (client.client) return {};
-  return Status::invalid("the client is not connected, and has no directory open");
-}
 
 // No budget if `keep` is 0.
 Result<std::optional<Budget>> budget_of(double keep) {
@@ -80,9 +86,10 @@ precis_segment_id id_of(const precis::SegmentId& segment) {
 // Runs `call` if `client` is connected or has a directory open.
 template <typename Call>
 precis_status with_client(precis_client* client, const Call& call) {
-  if (client == nullptr) return PRECIS_INVALID_ARGUMENT;
-  const Status connected = check_connected(*client);
-  return report(*client, connected.ok() ? call(*client->client) : connected);
+  return report(client, [&]() -> Status {
+    if (client->client) return call(*client->client);
+    return Status::invalid("the client is not connected, and has no directory open");
+  });
 }
 
 Result<std::span<const precis::TokenId>> path_of(const precis_model* model, const uint32_t* tokens,
@@ -139,29 +146,29 @@ const char* precis_client_error(const precis_client* client) {
 
 precis_status precis_client_connect(precis_client* client, const char* address,
                                     const precis_connect_options* options) {
-  if (client == nullptr) return PRECIS_INVALID_ARGUMENT;
-  if (address == nullptr) return report(*client, is_null("address"));
-  precis::ConnectOptions as;
-  if (options != nullptr) {
-    as.tenant = text(options->tenant);
-    as.token = text(options->token);
-    as.tls_ca = text(options->tls_ca);
-    if (options->timeout_ms > 0) as.timeout_ms = options->timeout_ms;
-  }
-  auto connected = precis::Client::connect(address, as);
-  if (connected.ok()) client->client = std::move(*connected);
-  return report(*client, connected.status());
+  return report(client, [&]() -> Status {
+    if (address == nullptr) return is_null("address");
+    precis::ConnectOptions as;
+    if (options != nullptr) {
+      as.tenant = text(options->tenant);
+      as.token = text(options->token);
+      as.tls_ca = text(options->tls_ca);
+      if (options->timeout_ms > 0) as.timeout_ms = options->timeout_ms;
+    }
+    PRECIS_ASSIGN(client->client, precis::Client::connect(address, as));
+    return {};
+  });
 }
 
 precis_status precis_client_open(precis_client* client, const char* directory,
                                  uint64_t memory_bytes) {
-  if (client == nullptr) return PRECIS_INVALID_ARGUMENT;
-  if (directory == nullptr) return report(*client, is_null("directory"));
-  precis::OpenOptions options;
-  options.memory_bytes = memory_bytes;
-  auto opened = precis::Client::open(directory, options);
-  if (opened.ok()) client->client = std::move(*opened);
-  return report(*client, opened.status());
+  return report(client, [&]() -> Status {
+    if (directory == nullptr) return is_null("directory");
+    precis::OpenOptions options;
+    options.memory_bytes = memory_bytes;
+    PRECIS_ASSIGN(client->client, precis::Client::open(directory, options));
+    return {};
+  });
 }
 
 // ---- models -------------------------------------------------------------------------------------
@@ -218,29 +225,31 @@ precis_status precis_put_range(const precis_put* put, uint32_t* begin, uint32_t*
 }
 
 precis_status precis_put_layer(precis_put* put, uint32_t layer, const precis_layer* push) {
-  if (put == nullptr) return PRECIS_INVALID_ARGUMENT;
-  if (push == nullptr) return report(*put, is_null("push"));
-  const auto own = push_of(*put, *push);
-  return report(*put, own.ok() ? put->put.layer(layer, *own) : own.status());
+  return report(put, [&]() -> Status {
+    if (push == nullptr) return is_null("push");
+    PRECIS_ASSIGN(const auto own, push_of(*put, *push));
+    return put->put.layer(layer, own);
+  });
 }
 
 precis_status precis_put_commit(precis_put* put, precis_durability durability,
                                 precis_segment_id* segment, uint64_t* stored_bytes) {
   if (segment != nullptr) *segment = {};
   if (stored_bytes != nullptr) *stored_bytes = 0;
-  if (put == nullptr) return PRECIS_INVALID_ARGUMENT;
-  if (durability < PRECIS_MEMORY || durability > PRECIS_FSYNC) {
-    return report(*put, Status::invalid("durability is " + std::to_string(durability) +
-                                        ", must be PRECIS_MEMORY, PRECIS_WAL or PRECIS_FSYNC"));
-  }
-  const auto stored = put->put.commit(static_cast<precis::Durability>(durability));
-  if (stored.ok() && segment != nullptr) *segment = id_of(stored->id);
-  if (stored.ok() && stored_bytes != nullptr) *stored_bytes = stored->stored_bytes;
-  return report(*put, stored.status());
+  return report(put, [&]() -> Status {
+    if (durability < PRECIS_MEMORY || durability > PRECIS_FSYNC) {
+      return Status::invalid("durability is " + std::to_string(durability) +
+                             ", must be PRECIS_MEMORY, PRECIS_WAL or PRECIS_FSYNC");
+    }
+    PRECIS_ASSIGN(const auto stored, put->put.commit(static_cast<precis::Durability>(durability)));
+    if (segment != nullptr) *segment = id_of(stored.id);
+    if (stored_bytes != nullptr) *stored_bytes = stored.stored_bytes;
+    return {};
+  });
 }
 
 precis_status precis_put_abort(precis_put* put) {
-  return put == nullptr ? PRECIS_INVALID_ARGUMENT : report(*put, put->put.abort());
+  return report(put, [&] { return put->put.abort(); });
 }
 
 // ---- get ----------------------------------------------------------------------------------------
@@ -285,18 +294,18 @@ const char* precis_prefix_error(const precis_prefix* prefix) {
 precis_status precis_prefix_head(precis_prefix* prefix, uint32_t layer, uint32_t head,
                                  precis_head* entries) {
   if (entries != nullptr) *entries = {};
-  if (prefix == nullptr) return PRECIS_INVALID_ARGUMENT;
-  if (entries == nullptr) return report(*prefix, is_null("entries"));
-  const std::uint32_t layers = prefix->prefix.num_layers(), heads = prefix->prefix.num_heads();
-  if (layer >= layers || head >= heads) {
-    return report(*prefix, Status::invalid("layer " + std::to_string(layer) + " of " +
-                                           std::to_string(layers) + ", head " +
-                                           std::to_string(head) + " of " + std::to_string(heads)));
-  }
-  const precis::HeadEntries kept = prefix->prefix.head(layer, head);
-  *entries = {static_cast<std::uint32_t>(kept.positions.size()), kept.positions.data(),
-              kept.scores.data(), kept.keys.data, kept.values.data};
-  return PRECIS_OK;
+  return report(prefix, [&]() -> Status {
+    if (entries == nullptr) return is_null("entries");
+    const std::uint32_t layers = prefix->prefix.num_layers(), heads = prefix->prefix.num_heads();
+    if (layer >= layers || head >= heads) {
+      return Status::invalid("layer " + std::to_string(layer) + " of " + std::to_string(layers) +
+                             ", head " + std::to_string(head) + " of " + std::to_string(heads));
+    }
+    const precis::HeadEntries kept = prefix->prefix.head(layer, head);
+    *entries = {static_cast<std::uint32_t>(kept.positions.size()), kept.positions.data(),
+                kept.scores.data(), kept.keys.data, kept.values.data};
+    return {};
+  });
 }
 
 // ---- sessions and removal -----------------------------------------------------------------------

@@ -52,14 +52,12 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
 
 Status show_status(Context context) {
   PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
-  const Recovery recovery = recovery_of(status);
   if (context.json) {
-    Json json = to_json(status);
-    json["recovery"] = to_json(recovery);
-    context.out += json_text(json);
+    context.out += json_text(to_json(status));
     return {};
   }
   context.out += status_text(status);
+  const Recovery recovery = recovery_of(status);
   if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
   return {};
 }

@@ -21,15 +21,7 @@ enum ExitCode : int {
   kDenied = 5
 };
 
-// Whether the service refused a login without checking its token, because this address sent wrong
-// tokens before.
-bool is_login_wait(const Status& status) {
-  return status.code() == StatusCode::kRejected &&
-         status.message().find("wrong tokens came from") != std::string::npos;
-}
-
 int exit_code(const Status& status) {
-  if (is_login_wait(status)) return kDenied;
   switch (status.code()) {
     case StatusCode::kOk: return kOk;
     case StatusCode::kInvalidArgument: return kUsage;
@@ -50,10 +42,6 @@ int exit_code(const Status& status) {
 
 // Advice for the next step; empty if the message already contains it.
 std::string advice(const Status& status) {
-  if (is_login_wait(status)) {
-    return "a client at this address used a wrong token (the service's log and audit log name it): "
-           "check the token, or wait with a longer --timeout";
-  }
   switch (status.code()) {
     case StatusCode::kUnavailable:
       // The host is unknown, or nothing or another program listens on the port.
@@ -62,6 +50,10 @@ std::string advice(const Status& status) {
     case StatusCode::kTimedOut:
       return "the service is slow or stuck: try again with a longer --timeout";
     case StatusCode::kPermissionDenied:
+      if (status.retry_after_ms() > 0) {  // the token was not checked
+        return "a client at this address used a wrong token (the service's log and audit log name "
+               "it): check the token, or wait with a longer --timeout";
+      }
       return "give --tenant and --token, or PRECIS_TENANT and PRECIS_TOKEN";
     case StatusCode::kVersionMismatch: return "use the precisctl that came with that precisd";
     case StatusCode::kRejected: return "the service is busy: try again in a moment";
@@ -95,8 +87,9 @@ void print_error(const Status& status, bool json) {
 
 int finish(Status status, const std::string& out, bool json) {
   if (const Status written = write_text(stdout, out); !written.ok()) {
-    status =
-        status.ok() ? written : Status(status.code(), status.message() + "; " + written.message());
+    status = status.ok() ? written
+                         : Status(status.code(), status.message() + "; " + written.message(),
+                                  status.retry_after_ms());
   }
   if (!status.ok()) print_error(status, json);
   return exit_code(status);

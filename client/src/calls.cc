@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string>
@@ -64,7 +65,7 @@ struct Calls::Impl {
     std::size_t num_tokens;
   };
 
-  Impl(std::shared_ptr<Client> way, int event) : client(std::move(way)), descriptor(event) {}
+  Impl(std::shared_ptr<Client> shared, int event) : client(std::move(shared)), descriptor(event) {}
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -74,8 +75,8 @@ struct Calls::Impl {
   Call lookup(Model model, std::vector<TokenId> tokens, const LookupOptions& options) const;
   void run();
   // Make the descriptor readable, and not readable. Callers hold mutex.
-  void ring();
-  void silence();
+  void set_readable();
+  void clear_readable();
 
   const std::shared_ptr<Client> client;
   const int descriptor;
@@ -92,14 +93,14 @@ struct Calls::Impl {
 };
 
 Calls::Impl::~Impl() {
-  std::deque<Waiting> forgotten;
+  std::deque<Waiting> dropped;
   {
     const std::lock_guard lock(mutex);
     ends = true;
-    forgotten.swap(waiting);
+    dropped.swap(waiting);
   }
   changed.notify_all();
-  forgotten.clear();
+  dropped.clear();
   for (std::thread& thread : threads) thread.join();
   ::close(descriptor);
 }
@@ -111,7 +112,7 @@ Result<std::vector<Calls::Ticket>> Calls::Impl::submit(
   std::vector<Ticket> tickets;
   const std::lock_guard lock(mutex);
   const std::size_t count = waiting.size() + running.size() + over.size();
-  if (added.size() > limits::kCallsMax - count) {
+  if (count + added.size() > limits::kCallsMax) {
     return Status::rejected("calls: " + std::to_string(added.size()) + " more calls beside " +
                             std::to_string(count) + " that poll() has not returned, the limit is " +
                             std::to_string(limits::kCallsMax) + ": poll first");
@@ -140,20 +141,20 @@ Result<Calls::Ticket> Calls::Impl::submit_one(std::size_t num_tokens, Call call)
 
 Calls::Call Calls::Impl::lookup(Model model, std::vector<TokenId> path,
                                 const LookupOptions& options) const {
-  return [way = client, model = std::move(model), path = std::move(path),
+  return [client = client, model = std::move(model), path = std::move(path),
           options](const auto&) -> Result<Value> {
-    PRECIS_ASSIGN(LookupMatch match, way->lookup(model, path, options));
+    PRECIS_ASSIGN(LookupMatch match, client->lookup(model, path, options));
     return Value(std::move(match));
   };
 }
 
-void Calls::Impl::ring() {
+void Calls::Impl::set_readable() {
   const std::uint64_t one = 1;
   // The write fails only if the descriptor is already readable.
   [[maybe_unused]] const auto written = ::write(descriptor, &one, sizeof(one));
 }
 
-void Calls::Impl::silence() {
+void Calls::Impl::clear_readable() {
   std::uint64_t count = 0;
   [[maybe_unused]] const auto got = ::read(descriptor, &count, sizeof(count));
 }
@@ -177,7 +178,7 @@ void Calls::Impl::run() {
     if (outcome.ok()) done.result = std::move(*outcome);
     over.push_back({std::move(done), next.num_tokens});
     running.erase(next.ticket);
-    ring();
+    set_readable();
   }
 }
 
@@ -261,12 +262,22 @@ std::vector<Calls::Done> Calls::poll() {
     const std::lock_guard lock(impl_->mutex);
     taken.swap(impl_->over);
     for (const Impl::Over& one : taken) impl_->tokens -= one.num_tokens;
-    if (!taken.empty()) impl_->silence();
+    if (!taken.empty()) impl_->clear_readable();
   }
   std::vector<Done> done;
   done.reserve(taken.size());
   for (Impl::Over& one : taken) done.push_back(std::move(one.done));
   return done;
+}
+
+void Calls::give_back(std::vector<Done> done) {
+  if (done.empty()) return;
+  std::vector<Impl::Over> taken;
+  for (Done& one : done) taken.push_back({std::move(one), 0});
+  const std::lock_guard lock(impl_->mutex);
+  impl_->over.insert(impl_->over.begin(), std::make_move_iterator(taken.begin()),
+                     std::make_move_iterator(taken.end()));
+  impl_->set_readable();
 }
 
 bool Calls::cancel(Ticket ticket) {
@@ -286,7 +297,7 @@ bool Calls::cancel(Ticket ticket) {
     impl_->tokens -= ended->num_tokens;
     over.push_back(std::move(*ended));
     impl_->over.erase(ended);
-    if (impl_->over.empty()) impl_->silence();
+    if (impl_->over.empty()) impl_->clear_readable();
     return true;
   }
   const auto runs = impl_->running.find(ticket);

@@ -168,7 +168,7 @@ Channel::Call Channel::begin(msg::Request& request, Patience patience,
   return call;
 }
 
-void Channel::call_off(const Call& call) {
+void Channel::cancel(const Call& call) {
   loop_.post([this, id = call.id] { interrupt_request(id, "called off"); });
   call.reply->wait(clock_);
 }
@@ -315,7 +315,7 @@ void Channel::arm_timer() {
 
 void Channel::check_deadlines() {
   const Time now = clock_.now();
-  const bool ask = pending_.need_sign_of_life(now);
+  const bool ask = pending_.need_ping(now);
   for (const std::uint64_t id : pending_.late(now)) {
     const auto request = pending_.find(id);
     if (request) give_up(id, pending_.too_late(*request, address_));

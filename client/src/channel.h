@@ -62,7 +62,7 @@ class Channel {
                  std::vector<ExposedMemory> memory = {}, Time deadline = Time::max()) {
     return as<T>(wait_reply(request, patience, std::move(memory), deadline));
   }
-  // A call in two steps: begin() sends the request; finish() waits for the reply, or call_off()
+  // A call in two steps: begin() sends the request; finish() waits for the reply, or cancel()
   // gives it up.
   struct Call {
     std::uint64_t id = 0;
@@ -75,7 +75,7 @@ class Channel {
     return as<T>(wait_reply(call));
   }
   // When this returns, the memory of `call` is closed to the server; the call's outcome is unknown.
-  void call_off(const Call& call);
+  void cancel(const Call& call);
   // Sends `request`, on this thread if the loop is free; `pending`'s sink receives its messages.
   // Returns the request's id. `awaited`: the caller is about to drive_until() all its messages have
   // arrived, so no other thread needs to be woken for them.

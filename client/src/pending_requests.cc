@@ -79,7 +79,7 @@ std::vector<std::uint64_t> PendingRequests::late(Clock::time_point now) const {
   return ids;
 }
 
-bool PendingRequests::need_sign_of_life(Clock::time_point now) const {
+bool PendingRequests::need_ping(Clock::time_point now) const {
   return std::ranges::any_of(rows_, [&](const auto& row) {
     return is_patient(*row.second) && now - since(*row.second) >= timeout_ / 2;
   });

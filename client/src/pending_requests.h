@@ -78,8 +78,8 @@ class PendingRequests {
   // move.
   void checked_late(Clock::time_point due);
   std::vector<std::uint64_t> late(Clock::time_point now) const;
-  // Whether a request waits for a sign of life from the service.
-  bool need_sign_of_life(Clock::time_point now) const;
+  // Whether to ping the service, because a patient request has heard nothing for long.
+  bool need_ping(Clock::time_point now) const;
   // Why a late request ends. `address`: of the service.
   Status too_late(const PendingRequest& request, const std::string& address) const;
 

@@ -24,13 +24,13 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
   return impl;
 }
 
-Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& options,
+Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> connection, const CallOptions& options,
                    GetPlan what, std::span<const LayerOut> out, std::optional<PageSink> pages)
     : plan(std::move(what)),
       out_(out.begin(), out.end()),
       pages_(std::move(pages)),
       filled_(plan.model.num_layers),
-      link_(std::move(way)),
+      link_(std::move(connection)),
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
 

@@ -26,7 +26,7 @@ struct Prefix::Impl {
                                              const Budget& keep, const GetOptions& options,
                                              PageMovers& movers);
 
-  Impl(std::shared_ptr<ReconnectingChannel> way, const CallOptions& options, GetPlan what,
+  Impl(std::shared_ptr<ReconnectingChannel> connection, const CallOptions& options, GetPlan what,
        std::span<const LayerOut> out, std::optional<PageSink> pages);
   ~Impl();
   Impl(const Impl&) = delete;

@@ -67,10 +67,10 @@ Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Reconnecting
   return impl;
 }
 
-Put::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, std::shared_ptr<StagingPool> pool,
+Put::Impl::Impl(std::shared_ptr<ReconnectingChannel> connection, std::shared_ptr<StagingPool> pool,
                 std::shared_ptr<PageMovers> page_movers, const CallOptions& opts,
                 const ModelSpec& spec, msg::BeginPut begin)
-    : link(std::move(way)),
+    : link(std::move(connection)),
       staging(std::move(pool)),
       movers(std::move(page_movers)),
       options(opts),
@@ -79,7 +79,7 @@ Put::Impl::Impl(std::shared_ptr<ReconnectingChannel> way, std::shared_ptr<Stagin
       request_{0, std::move(begin)} {}
 
 Put::Impl::~Impl() {
-  call_off_all();
+  cancel_all();
   if (channel && ended.ok()) channel->tell(msg::AbortPut{begun.put});
 }
 
@@ -231,15 +231,15 @@ Status Put::Impl::expose_and_send(Ahead& ahead) {
   return {};
 }
 
-void Put::Impl::call_off_all() {
+void Put::Impl::cancel_all() {
   for (const Ahead& ahead : ahead_) {
-    if (ahead.unsent.ok()) ahead.channel->call_off(ahead.call);
+    if (ahead.unsent.ok()) ahead.channel->cancel(ahead.call);
   }
   ahead_.clear();
 }
 
 void Put::Impl::end(const Status& failed) {
-  call_off_all();
+  cancel_all();
   channel->tell(msg::AbortPut{begun.put});
   // After a deadline or an interrupt a commit may be repeated, but not if the put is gone.
   const bool waited =
@@ -321,7 +321,7 @@ Result<msg::SegmentInfo> Put::commit(Durability durability) {
 
 Status Put::abort() {
   if (!impl_->ended.ok()) return impl_->committed ? impl_->ended : Status();
-  impl_->call_off_all();
+  impl_->cancel_all();
   impl_->ended = Status::invalid("the put has ended with its abort");
   const Retry call(impl_->options, "abort");
   msg::Request request{0, msg::AbortPut{impl_->begun.put}};

@@ -22,7 +22,7 @@ struct Put::Impl {
                                              std::shared_ptr<PageMovers> movers,
                                              const CallOptions& options, const ModelSpec& model,
                                              msg::BeginPut begin);
-  Impl(std::shared_ptr<ReconnectingChannel> way, std::shared_ptr<StagingPool> pool,
+  Impl(std::shared_ptr<ReconnectingChannel> connection, std::shared_ptr<StagingPool> pool,
        std::shared_ptr<PageMovers> page_movers, const CallOptions& opts, const ModelSpec& spec,
        msg::BeginPut begin);
   ~Impl();
@@ -35,7 +35,7 @@ struct Put::Impl {
   Status wait(std::size_t left);
   // Ends the put with `failed`. From then on the caller's memory is not read.
   void end(const Status& failed);
-  void call_off_all();
+  void cancel_all();
   Result<msg::SegmentInfo> commit(Durability durability);
 
   const std::shared_ptr<ReconnectingChannel> link;  // shared with the client and its other handles

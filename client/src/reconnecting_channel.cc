@@ -13,7 +13,7 @@ Result<std::shared_ptr<ReconnectingChannel>> ReconnectingChannel::open(Dial dial
       link->channel_ = std::move(*channel);
       return link;
     }
-    if (channel.status().code() != StatusCode::kRejected) return channel.status();
+    if (channel.status().retry_after_ms() == 0) return channel.status();
     PRECIS_TRY(retry.again(channel.status()));
   }
 }

@@ -51,9 +51,7 @@ milliseconds Retry::wait_for(const Status& failed) {
 }
 
 Status Retry::again(const Status& failed) {
-  const StatusCode code = failed.code();
-  const bool helps = code == StatusCode::kUnavailable ||
-                     (code == StatusCode::kRejected && failed.retry_after_ms() > 0);
+  const bool helps = failed.code() == StatusCode::kUnavailable || failed.retry_after_ms() > 0;
   if (!helps || !options_.retry) return failed;
   const auto now = clock().now();
   if (!give_up_) give_up_ = std::min(deadline_, now + milliseconds(options_.timeout_ms));
@@ -64,7 +62,7 @@ Status Retry::again(const Status& failed) {
     return Status::canceled(what_ +
                             ": interrupted, it was to be tried again after: " + failed.message());
   }
-  if (code == StatusCode::kUnavailable && deadline_ != Time::max()) {
+  if (failed.code() == StatusCode::kUnavailable && deadline_ != Time::max()) {
     return timed_out("leaves no time to try the service again, after " + std::to_string(tries_) +
                      " tries: " + failed.message());
   }

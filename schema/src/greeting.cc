@@ -100,10 +100,9 @@ class Reader {
     if (code > kStatusCodeMax) {
       return wrong("status code " + std::to_string(code) + " does not exist");
     }
-    status = Status(static_cast<StatusCode>(code), message);
-    if (status.code() == StatusCode::kRejected) status = Status::rejected(message, retry_after_ms);
-    if (status.retry_after_ms() != retry_after_ms) {
-      wrong("retry_after_ms is set without a rejection");
+    status = Status(static_cast<StatusCode>(code), message, retry_after_ms);
+    if (retry_after_ms != 0 && !may_have_retry_after(status.code())) {
+      wrong("retry_after_ms is set for a code that has none");
     }
   }
   void magic() {

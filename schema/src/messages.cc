@@ -19,18 +19,16 @@ static void write(Reply::Builder out, const msg::Reply& in) {
 }
 
 static Status read_status(Reply::Reader in, Status& out) {
-  constexpr auto kRejected = precis::StatusCode::kRejected;
   precis::StatusCode code{};
   std::string text;
   PRECIS_TRY(
       read_enum("code", in.getCode(), static_cast<precis::StatusCode>(kStatusCodeMax), code));
   PRECIS_TRY(read_text("message", in.getMessage(), limits::kErrorMessageBytesMax, text));
   const std::uint32_t retry_after_ms = in.getRetryAfterMs();
-  if (retry_after_ms != 0 && code != kRejected) {
-    return field_error("retry_after_ms", "is set, but the code is not rejected");
+  if (retry_after_ms != 0 && !may_have_retry_after(code)) {
+    return field_error("retry_after_ms", "is set for a code that has none");
   }
-  out = code == kRejected ? Status::rejected(std::move(text), retry_after_ms)
-                          : Status(code, std::move(text));
+  out = Status(code, std::move(text), retry_after_ms);
   return {};
 }
 

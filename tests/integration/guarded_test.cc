@@ -30,6 +30,9 @@ TEST_CASE("a login that waits for wrong tokens is told so, waited for, and let i
     return service.ctl({"status", "--tenant", "red", "--token", "first", "--timeout", timeout});
   };
   use_up();
+  const Status waits = Client::connect(service.address(), guess).status();
+  CHECK(waits.code() == StatusCode::kPermissionDenied);
+  CHECK(waits.retry_after_ms() > 0);
   const Ran told = ctl("700ms");
   CHECK(told.exit_code == 5);
   CHECK_THAT(told.err, Contains("a client at this address used a wrong token") &&

@@ -57,6 +57,8 @@ TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integr
   CHECK(status["segments"] == 1);
   CHECK(status["models"] == 1);
   CHECK(status["tenant"] == "default");
+  CHECK(status["lost_changes"] == 0);
+  CHECK_FALSE(status.contains("recovery"));  // each field is there once
   const json models = ctl_json({"model", "ls"})["models"];
   REQUIRE(models.size() == 1);
   CHECK(models[0]["name"] == "test/tiny");

@@ -219,6 +219,7 @@ def test_a_session_advances_pins_and_forks(cache, model, request):
     tokens, layers = list(range(90)), random_layers(model.spec, 90)
     session = cache.session(name, ttl=3600)
     assert (session.tip, session.turns, session.ttl) == (None, 0, 3600)
+    assert session.expires_unix_ms == session.updated_unix_ms + 3_600_000
     first = put_all(
         cache, model, tokens[:60], [(k[:, :60], v[:, :60]) for k, v in layers], keep=0.5
     )
@@ -236,6 +237,7 @@ def test_a_session_advances_pins_and_forks(cache, model, request):
     session.remove()
     with pytest.raises(precis.NotFound):
         session.refresh()
+    assert cache.session(name).expires_unix_ms is None  # a session without a ttl
 
 
 def test_a_layer_comes_in_pieces_of_heads_and_tokens(cache, model):
@@ -399,6 +401,12 @@ def test_every_field_of_a_reply_is_in_its_dataclass(core, row, renamed):
     names = {name for name in vars(getattr(_core, core)) if not name.startswith("_")}
     told = {field.name for field in fields(getattr(rows, row))}
     assert told == {renamed.get(name, name) for name in names}
+
+
+def test_every_field_of_a_session_is_one_of_its_properties():
+    names = {name for name in vars(_core.SessionRow) if not name.startswith("_")}
+    properties = {name for name, member in vars(precis.Session).items() if type(member) is property}
+    assert properties == {"ttl" if name == "ttl_seconds" else name for name in names}
 
 
 def test_an_adapter_is_another_path(cache, request):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -142,6 +143,30 @@ def test_a_call_that_waits_is_forgotten_when_it_is_canceled(cache, model):
         over = calls.lookup(model, range(64))
         select.select([calls], [], [], PATIENCE)
         assert calls.cancel(over) and not is_readable(calls)
+
+
+def test_an_interrupted_poll_loses_no_outcome(cache, model, monkeypatch):
+    made = []
+
+    def interrupted(path, core):
+        made.append(path)
+        if len(made) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return precis.Match.from_core(core, path)
+
+    monkeypatch.setattr(precis.calls, "_match", interrupted)
+    taken, interrupts = [], 0
+    with precis.Calls(cache, threads=1) as calls:
+        tickets = [calls.lookup(model, range(64)) for _ in range(3)]
+        while len(taken) < 3:
+            assert select.select([calls], [], [], PATIENCE)[0], f"{len(taken)} of 3 outcomes came"
+            try:
+                taken += calls.poll()
+            except KeyboardInterrupt:
+                interrupts += 1
+                assert is_readable(calls)
+        assert not is_readable(calls)
+    assert [ticket for ticket, _ in taken] == tickets and interrupts == 1
 
 
 def test_threads_share_one_calls(cache, model):

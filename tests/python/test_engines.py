@@ -103,7 +103,7 @@ def test_a_lookup_is_asked_for_by_its_ticket(precisd: Precisd) -> None:
     digests = [engines.digest_of(match) for match in found]
     assert digests[0] == digests[2] != digests[1]
     assert not outcome(service, service.look_up(PATH, "adapter", None, 16))
-    service.forget(service.look_up(PATH, "", None, 16))
+    service.cancel(service.look_up(PATH, "", None, 16))
 
 
 def test_a_budget_that_is_none_is_no_lookup(

@@ -72,6 +72,8 @@ class Calls {
   int descriptor() const;
   // Returns and removes all outcomes that are ready, in the order in which the calls ended.
   std::vector<Done> poll();
+  // Undoes a poll() whose outcomes could not be used: the next one returns them first.
+  void give_back(std::vector<Done> done);
   // True: the call had not started, or had ended and was not taken yet. It is dropped, and poll()
   // returns no outcome of it. False: the call is running, and poll() returns its outcome once it no
   // longer touches any memory (a get ends with kCanceled after the current layer); or there is no

@@ -38,11 +38,11 @@ struct ConnectOptions {
   // client with another deadline.
   std::uint32_t deadline_ms = 0;
   // Whether calls are retried. A call that finds the connection lost (for example after a restart
-  // of the service) connects again. A call that a busy service refused (kRejected with
-  // retry_after_ms()) is sent again. Retries end at the call's deadline or, without a deadline,
-  // timeout_ms after the first failure. If the connection is lost while a call is in flight, the
-  // call is repeated if it is idempotent. Not repeated are fork_session, set_budget, remove_* and a
-  // put of which the service accepted a layer: begin such a put again.
+  // of the service) connects again. A call that is refused with a time to try again
+  // (Status::retry_after_ms()) is sent again. Retries end at the call's deadline or, without a
+  // deadline, timeout_ms after the first failure. If the connection is lost while a call is in
+  // flight, the call is repeated if it is idempotent. Not repeated are fork_session, set_budget,
+  // remove_* and a put of which the service accepted a layer: begin such a put again.
   bool retry = true;
   std::string client_name;  // name and version, for the service's log; empty: this library's
   // For pages on CUDA devices (pages.h): kernels::make_cuda_page_mover of page_mover.h, in the

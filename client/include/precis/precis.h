@@ -4,7 +4,8 @@
 // Status: every function that can fail returns a precis_status. The handle in the first argument
 // keeps a message for people about its last failure (precis_client_error, ...), until its next
 // failing call or until it is freed. A null handle, or a null pointer that may not be null, gives
-// PRECIS_INVALID_ARGUMENT. If a function fails, its results are set to null or to zero.
+// PRECIS_INVALID_ARGUMENT. If a function fails, its results are set to null or to zero. If memory
+// runs out in a call, it fails with PRECIS_OUT_OF_SPACE.
 //
 // Ownership: the caller frees each handle that a function returns with the handle's own free
 // function, in any order; freeing null does nothing. Strings and arrays that the caller passes are
@@ -33,7 +34,7 @@ typedef enum precis_status {
   PRECIS_INVALID_ARGUMENT = 2,   // the caller must change the request
   PRECIS_PERMISSION_DENIED = 3,  // the credentials give no access to this object
   PRECIS_REJECTED = 4,           // overload: wait and call again
-  PRECIS_OUT_OF_SPACE = 5,       // a configured capacity is used up
+  PRECIS_OUT_OF_SPACE = 5,       // a configured capacity, or this machine's memory, is used up
   PRECIS_TIMED_OUT = 6,          // the outcome may be unknown
   PRECIS_UNAVAILABLE = 7,        // the service is gone, or another process has the directory
   PRECIS_CORRUPTION = 8,         // stored or received bytes failed their check

@@ -109,11 +109,11 @@ class Calls:
         return ticket
 
     def poll(self) -> list[tuple[int, Any]]:
-        """Returns and removes the outcomes of ended calls, as (ticket, result or exception)."""
-        return [
-            (ticket, _outcome(make, result) if error is None else error)
-            for ticket, make, result, error in self._core.poll()
-        ]
+        """Returns and removes the outcomes of ended calls, as (ticket, result or exception).
+
+        If it raises, for example because of Ctrl-C, the next poll() returns these outcomes.
+        """
+        return self._core.poll(_outcome)
 
     def fileno(self) -> int:
         """A descriptor that is readable while poll() has outcomes; use it only to wait."""

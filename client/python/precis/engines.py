@@ -236,7 +236,7 @@ class Service:
             self.answered()
         return done
 
-    def forget(self, ticket: int) -> None:
+    def cancel(self, ticket: int) -> None:
         """Drops a lookup whose outcome is no longer needed."""
         self._client()[2].cancel(ticket)
 

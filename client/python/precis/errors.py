@@ -29,9 +29,15 @@ class InvalidArgument(Error, ValueError):
 
 
 class PermissionDenied(Error, PermissionError):
-    """The credentials do not allow access to this object."""
+    """The credentials do not allow access to this object.
+
+    Attributes:
+        retry_after: not 0 if the token was not checked, because wrong tokens came from this
+            address: seconds after which it will be.
+    """
 
     code = "permission_denied"
+    retry_after = 0.0
 
 
 class Rejected(Error):
@@ -115,6 +121,6 @@ _CLASSES = {
 def error_of(code: str, message: str, retry_after_ms: int = 0) -> Error:
     """The exception for a status code of the C++ library."""
     error = _CLASSES.get(code, Internal)(message)
-    if isinstance(error, Rejected):
+    if isinstance(error, (Rejected, PermissionDenied)):
         error.retry_after = retry_after_ms / 1000
     return error

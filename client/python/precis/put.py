@@ -201,7 +201,7 @@ class Put:
 
     def _committed(self, core: Any) -> Segment:
         self._done = True
-        self._core.let_go()
+        self._core.release_arrays()
         return Segment.from_core(core)
 
     def abort(self) -> None:

@@ -51,6 +51,16 @@ class Session:
         return self._row.ttl_seconds or None
 
     @property
+    def expires_unix_ms(self) -> int | None:
+        """The time when it expires unless it is used; None for never."""
+        return self._row.expires_unix_ms or None
+
+    @property
+    def updated_unix_ms(self) -> int:
+        """The time of its last change; if it has a ttl, each use is one."""
+        return self._row.updated_unix_ms
+
+    @property
     def pinned(self) -> bool:
         """Whether its prefix is protected from removal."""
         return self._row.pinned

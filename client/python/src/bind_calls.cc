@@ -20,6 +20,7 @@
 #include "bindings.h"
 #include "convert.h"
 #include "errors.h"
+#include "gil.h"
 #include "pages.h"
 #include "precis/calls.h"
 #include "put_handle.h"
@@ -28,12 +29,12 @@
 namespace precis::python {
 namespace {
 
-nb::object to_python(Calls::Value value) {
-  if (auto* match = std::get_if<LookupMatch>(&value)) return nb::cast(std::move(*match));
-  if (auto* prefix = std::get_if<std::shared_ptr<Prefix>>(&value)) {
-    return nb::cast(OwnedPrefix(std::move(*prefix)));
+nb::object to_python(const Calls::Value& value) {
+  if (const auto* match = std::get_if<LookupMatch>(&value)) return nb::cast(*match);
+  if (const auto* prefix = std::get_if<std::shared_ptr<Prefix>>(&value)) {
+    return nb::cast(OwnedPrefix(std::shared_ptr(*prefix)));
   }
-  if (auto* segment = std::get_if<msg::SegmentInfo>(&value)) return nb::cast(std::move(*segment));
+  if (const auto* segment = std::get_if<msg::SegmentInfo>(&value)) return nb::cast(*segment);
   return nb::none();
 }
 
@@ -81,18 +82,23 @@ class CallsHandle {
     return number;
   }
 
-  // (ticket, kept object, result or None, exception or None) of each finished call.
-  nb::list poll() {
+  // (ticket, outcome) of each finished call. The outcome is the exception, or what `outcome_of`
+  // returns for the kept object and the result. If that raises, as a signal's handler may, the next
+  // poll() returns all of them.
+  nb::list poll(const nb::callable& outcome_of) {
+    std::vector<Calls::Done> taken = calls().poll();
     nb::list outcomes;
-    for (Calls::Done& done : calls().poll()) {
-      const auto found = kept_.find(done.ticket);
-      nb::object kept = std::move(found->second);
-      kept_.erase(found);
-      const bool ok = done.status.ok();
-      const nb::object result = ok ? to_python(std::move(done.result)) : nb::none();
-      const nb::object error = ok ? nb::none() : exception_of(done.status);
-      outcomes.append(nb::make_tuple(done.ticket, kept, result, error));
+    try {
+      for (const Calls::Done& done : taken) {
+        outcomes.append(nb::make_tuple(done.ticket, outcome(done, outcome_of)));
+      }
+      // Handlers run now, because their exception would lose the outcomes after the return.
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    } catch (...) {
+      if (calls_) calls_->give_back(std::move(taken));
+      throw;
     }
+    for (const Calls::Done& done : taken) kept_.erase(done.ticket);
     return outcomes;
   }
   bool cancel(Calls::Ticket ticket) {
@@ -103,6 +109,16 @@ class CallsHandle {
   }
 
  private:
+  nb::object outcome(const Calls::Done& done, const nb::callable& outcome_of) const {
+    if (!done.status.ok()) return exception_of(done.status);
+    const nb::object kept = kept_.at(done.ticket), result = to_python(done.result);
+    nb::object made = nb::steal(outliving_interpreter([&] {
+      return PyObject_CallFunctionObjArgs(outcome_of.ptr(), kept.ptr(), result.ptr(), nullptr);
+    }));
+    if (!made.is_valid()) throw nb::python_error();
+    return made;
+  }
+
   Maker maker_;
   Waits waits_;
   std::unique_ptr<Calls> calls_;

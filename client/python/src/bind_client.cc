@@ -101,7 +101,7 @@ void bind_put(nb::module_& module) {
              const Durability level = unwrap(parse_durability(durability));
              return unwrap(p.settled([&](Put& put) { return put.commit(level); }));
            })
-      .def("let_go", &PutHandle::let_go_if_idle)
+      .def("release_arrays", &PutHandle::release_arrays_if_idle)
       .def("abort", [](PutHandle& p) { check(p.settled([](Put& put) { return put.abort(); })); });
 }
 

@@ -36,7 +36,7 @@ void PutHandle::layer(std::uint32_t layer, PushedArrays arrays, std::uint32_t he
   const Status status = without_gil([&]() -> Status {
     return wait ? state_->put->layer(layer, push) : state_->put->start_layer(layer, push);
   });
-  let_go(wait || !status.ok() ? 0 : Put::kLayersAheadMax);
+  release_arrays(wait || !status.ok() ? 0 : Put::kLayersAheadMax);
   check(status);
 }
 
@@ -46,7 +46,7 @@ void PutHandle::layer(std::uint32_t layer, const LayerPush& push, bool wait) {
   const Status status = without_gil([&]() -> Status {
     return wait ? state_->put->layer(layer, push) : state_->put->start_layer(layer, push);
   });
-  if (wait || !status.ok()) let_go(0);
+  if (wait || !status.ok()) release_arrays(0);
   check(status);
 }
 
@@ -59,9 +59,9 @@ Result<msg::SegmentInfo> PutHandle::commit_without_gil(Durability durability) {
   return outcome;
 }
 
-void PutHandle::let_go_if_idle() {
+void PutHandle::release_arrays_if_idle() {
   if (!state_->calls.try_enter()) return;  // the thread that is in a call releases the arrays
-  let_go(0);
+  release_arrays(0);
   state_->calls.leave();
 }
 

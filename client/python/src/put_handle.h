@@ -52,14 +52,14 @@ class PutHandle {
     maker_.check();
     const OneCall::In turn(state_->calls);
     auto outcome = without_gil([&] { return call(*state_->put); });
-    let_go(0);
+    release_arrays(0);
     return outcome;
   }
 
   // The same for commit in two steps: the call, on a thread without the GIL, whose caller keeps
   // this object alive; and, with the GIL, releasing the arrays.
   Result<msg::SegmentInfo> commit_without_gil(Durability durability);
-  void let_go_if_idle();
+  void release_arrays_if_idle();
   // Raises Unavailable in a forked child.
   void check_maker() const { maker_.check(); }
 
@@ -71,7 +71,7 @@ class PutHandle {
     std::optional<Put> put;
   };
 
-  void let_go(std::size_t left) {
+  void release_arrays(std::size_t left) {
     while (state_->held.size() > left) state_->held.pop_front();
   }
 

@@ -46,8 +46,8 @@ ClientMemory::ClientMemory(std::unique_ptr<Pages> pages, std::shared_ptr<RdmaDev
       device_(std::move(device)) {}
 
 ClientMemory::~ClientMemory() {
-  for (const auto& told : told_) {
-    if (const auto regions = told.lock()) regions->unshare(buffer_);
+  for (const auto& asked : asked_) {
+    if (const auto regions = asked.lock()) regions->unshare(buffer_);
   }
 }
 
@@ -69,14 +69,18 @@ void ClientMemory::locate(const std::shared_ptr<ClientRegions>& regions, Mutable
     region.address = reinterpret_cast<std::uintptr_t>(part.data());
     return;
   }
-  if (!pages_ || !regions->share(buffer_, *pages_)) return;
+  if (!pages_) return;
+  {
+    // Before the question, because a server that has not answered in time may still map the memory.
+    const std::lock_guard lock(mutex_);
+    std::erase_if(asked_, [](const auto& asked) { return asked.expired(); });
+    const bool known =
+        std::ranges::any_of(asked_, [&](const auto& asked) { return asked.lock() == regions; });
+    if (!known) asked_.push_back(regions);
+  }
+  if (!regions->share(buffer_, *pages_)) return;
   region.buffer = buffer_;
   region.buffer_offset = static_cast<std::uint64_t>(part.data() - bytes_.data());
-  const std::lock_guard lock(mutex_);
-  std::erase_if(told_, [](const auto& told) { return told.expired(); });
-  const bool known =
-      std::ranges::any_of(told_, [&](const auto& told) { return told.lock() == regions; });
-  if (!known) told_.push_back(regions);
 }
 
 std::unique_ptr<Exposure> expose_memory(std::shared_ptr<ClientRegions> regions,

@@ -37,7 +37,8 @@ class ClientMemory final : public Registration {
   const std::uint64_t buffer_ = 0;
   const std::shared_ptr<RdmaDevice> device_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<ClientRegions>> told_;  // guarded by mutex_, as all below
+  // The connections whose server was asked to map the memory. Guarded by mutex_, as all below.
+  std::vector<std::weak_ptr<ClientRegions>> asked_;
   bool tried_rdma_ = false;
   std::unique_ptr<RdmaMemory> rdma_;
 };

@@ -29,6 +29,10 @@ enum class StatusCode : std::uint8_t {
 };
 inline constexpr std::uint8_t kStatusCodeMax = 12;
 
+constexpr bool may_have_retry_after(StatusCode code) {
+  return code == StatusCode::kRejected || code == StatusCode::kPermissionDenied;
+}
+
 // The code's name in lower case with underscores, e.g. "invalid_argument".
 std::string_view status_code_name(StatusCode code);
 
@@ -37,15 +41,16 @@ class [[nodiscard]] Status {
   Status() = default;  // success
   // `message` gives, in this order: the failed operation, the values, the limit and the
   // configuration key.
-  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  Status(StatusCode code, std::string message, std::uint32_t retry_after_ms = 0)
+      : code_(code), retry_after_ms_(retry_after_ms), message_(std::move(message)) {}
 
   static Status not_found(std::string m) { return {StatusCode::kNotFound, std::move(m)}; }
   static Status invalid(std::string m) { return {StatusCode::kInvalidArgument, std::move(m)}; }
-  static Status denied(std::string m) { return {StatusCode::kPermissionDenied, std::move(m)}; }
+  static Status denied(std::string m, std::uint32_t retry_after_ms = 0) {
+    return {StatusCode::kPermissionDenied, std::move(m), retry_after_ms};
+  }
   static Status rejected(std::string m, std::uint32_t retry_after_ms = 0) {
-    Status status(StatusCode::kRejected, std::move(m));
-    status.retry_after_ms_ = retry_after_ms;
-    return status;
+    return {StatusCode::kRejected, std::move(m), retry_after_ms};
   }
   static Status out_of_space(std::string m) { return {StatusCode::kOutOfSpace, std::move(m)}; }
   static Status timed_out(std::string m) { return {StatusCode::kTimedOut, std::move(m)}; }
@@ -59,8 +64,10 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
-  // Set only for kRejected: the same request may succeed after this many milliseconds. 0: waiting
-  // is not enough, the caller must change something first, for example end one of its own requests.
+  // Set only if may_have_retry_after(code()): the same request may succeed after this many
+  // milliseconds. 0: waiting is not enough, the caller must change something first, for example end
+  // one of its own requests. A login is kPermissionDenied with a time if its token was not checked,
+  // because wrong tokens came from its address.
   std::uint32_t retry_after_ms() const { return retry_after_ms_; }
 
   // Returns the same code with "`context`: " before the message. Each software layer adds at most

@@ -166,6 +166,33 @@ TEST_CASE("the descriptor is readable while an outcome waits", "[client]") {
   CHECK_FALSE(readable(*calls, 0));
 }
 
+TEST_CASE("outcomes that are given back come first at the next poll", "[client]") {
+  FakeServer server(answer_lookups);
+  const auto calls = Calls::make(server.connect().value(), 1).value();
+  const auto none = [](const auto&) { return Result<Calls::Value>(Calls::Value()); };
+  std::vector<Ticket> tickets;
+  for (std::size_t i = 0; i < limits::kCallsMax; ++i) {
+    tickets.push_back(calls->submit(none).value());
+  }
+  std::vector<Calls::Done> taken;
+  while (taken.size() < tickets.size()) {
+    REQUIRE(readable(*calls, kPatienceMs));
+    for (Calls::Done& done : calls->poll()) taken.push_back(std::move(done));
+  }
+  tickets.push_back(calls->submit(none).value());
+  REQUIRE(readable(*calls, kPatienceMs));
+  calls->give_back(std::move(taken));  // now there are more than the limit
+  CHECK(calls->submit(none).status().code() == StatusCode::kRejected);
+  CHECK(calls->cancel(tickets.front()));
+  tickets.erase(tickets.begin());
+  std::vector<Ticket> again;
+  for (const Calls::Done& done : calls->poll()) again.push_back(done.ticket);
+  CHECK(again == tickets);
+  CHECK_FALSE(readable(*calls, 0));
+  calls->give_back({});
+  CHECK_FALSE(readable(*calls, 0));
+}
+
 TEST_CASE("outcomes come in the order in which calls end", "[client]") {
   FakeServer server(answer_lookups);
   const auto calls = Calls::make(server.connect().value(), 2).value();

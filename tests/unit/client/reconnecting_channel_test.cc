@@ -36,7 +36,7 @@ TEST_CASE("a call that the service is too busy for comes again when it was told 
 TEST_CASE("who is told to come back connects when it was told to, within the timeout", "[client]") {
   FakeServer server([](FakeServer&, const msg::Request&) {});
   int dials = 0;
-  Status refusal = Status::rejected("wrong tokens came", 1);
+  Status refusal = Status::denied("wrong tokens came", 1);
   const ReconnectingChannel::Dial dial =
       [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
     if (++dials <= 3) return refusal;
@@ -50,7 +50,7 @@ TEST_CASE("who is told to come back connects when it was told to, within the tim
   const auto once = ReconnectingChannel::open(
       dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false, .runtime = &machine});
   CHECK(once.status() == refusal);
-  refusal = Status::rejected("wrong tokens came", 60'000);  // past the timeout
+  refusal = Status::denied("wrong tokens came", 60'000);  // past the timeout
   const auto late = ReconnectingChannel::open(
       dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine});
   CHECK(late.status() == refusal);

@@ -59,10 +59,9 @@ struct Filler {
     if (chance()) return;
     std::string message;
     (*this)(message);
-    x = Status(static_cast<StatusCode>(1 + r.number(kStatusCodeMax - 1)), message);
-    if (x.code() == StatusCode::kRejected) {
-      x = Status::rejected(message, static_cast<std::uint32_t>(r.random_()));
-    }
+    const auto code = static_cast<StatusCode>(1 + r.number(kStatusCodeMax - 1));
+    x = Status(code, message,
+               may_have_retry_after(code) ? static_cast<std::uint32_t>(r.random_()) : 0);
   }
   void operator()(ModelSpec& x) {
     all(x.name, x.revision, x.dtype, x.rope_theta, x.rope_scaling);

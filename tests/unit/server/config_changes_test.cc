@@ -74,6 +74,16 @@ TEST_CASE("limits, the level of the log and tenants are taken up by a running se
                                  "max_puts", "silent_client_ms", "tenant red"});
 }
 
+TEST_CASE("a change of a number is seen in its texts, however small it is", "[unit][server]") {
+  Config running, next;
+  running.default_keep = 0.3;
+  next.default_keep = 0.300000001;
+  const auto changes = changes_between(running, next).restart;
+  REQUIRE(changes.size() == 1);
+  CHECK(changes[0].from == "0.3");
+  CHECK(changes[0].to == "0.300000001");
+}
+
 TEST_CASE("a service with TLS takes up other files of it, and one without can't begin with it",
           "[unit][server]") {
   Config plain, old, next;

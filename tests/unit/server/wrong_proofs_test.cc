@@ -51,7 +51,7 @@ TEST_CASE("the first wrong proofs are free, then there is a wait that says how l
   Fixture f;
   f.use_up_free();
   const Status wait = f.proofs.may_try("10.0.0.1", "red");
-  CHECK(wait.code() == StatusCode::kRejected);
+  CHECK(wait.code() == StatusCode::kPermissionDenied);
   CHECK(wait.retry_after_ms() == limits::kWrongProofWaitMs);
   f.clock.advance_ms(limits::kWrongProofWaitMs - 1);
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == 1);

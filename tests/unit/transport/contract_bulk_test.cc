@@ -348,6 +348,15 @@ std::size_t shared_mappings() {
   return count;
 }
 
+// Whether there are soon as many: the server maps and unmaps when messages arrive.
+bool becomes(std::size_t mappings) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (shared_mappings() != mappings && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  return shared_mappings() == mappings;
+}
+
 TEST_CASE("a server maps a shared buffer once, until the peer drops it or the link ends",
           "[transport]") {
   Pair pair(Wire::kUnix);
@@ -373,15 +382,27 @@ TEST_CASE("a server maps a shared buffer once, until the peer drops it or the li
       ends.second.drop();
     }
     // The server learns of either by message, and unmaps on another thread.
-    const auto until = std::chrono::steady_clock::now() + kPatience;
     // If the memory was dropped, both mappings of the buffer end. Otherwise both windows and the
     // server's mapping of the buffer end.
     const std::size_t left = dropped ? mapped - 2 : alone + 1;
-    while (shared_mappings() != left && std::chrono::steady_clock::now() < until) {
-      std::this_thread::yield();
-    }
-    CHECK(shared_mappings() == left);
+    CHECK(becomes(left));
   }
+}
+
+TEST_CASE("a server unmaps dropped memory that it mapped after the client had stopped waiting",
+          "[transport]") {
+  Pair pair(Wire::kUnix);
+  const auto first = pair.client.transport->allocate_memory(1u << 20).value();
+  const auto exposed = pair.at_client.expose(*first);  // now both windows are mapped
+  const std::size_t before = shared_mappings();
+  auto memory = pair.client.transport->allocate_memory(1u << 20).value();
+  // The loop's thread does not wait for the answer.
+  auto exposure = pair.client.thread.on_loop([&] { return pair.at_client.expose(*memory); });
+  CHECK(exposure->region().buffer == 0);
+  REQUIRE(becomes(before + 2));
+  exposure.reset();
+  memory.reset();
+  CHECK(becomes(before));
 }
 
 TEST_CASE("memory whose buffer the server does not know goes by the stream", "[transport]") {

@@ -234,13 +234,13 @@ class PrecisCache(RadixCache):
     def on_release(self, req: Any, *, checkpointed: bool) -> None:
         """The request has released its slots: it ended, or went back to the waiting queue."""
         super().on_release(req, checkpointed=checkpointed)
-        self._forget(req.rid)
+        self._drop_request(req.rid)
 
     def release_aborted_request(self, handle: Any) -> None:
         super().release_aborted_request(handle)
-        self._forget(handle.rid)
+        self._drop_request(handle.rid)
 
-    def _forget(self, rid: str) -> None:
+    def _drop_request(self, rid: str) -> None:
         self.standing.pop(rid, None)
         self.asked.pop(rid, None)
 

@@ -166,9 +166,9 @@ class Scheduler:
         self.tickets[tracked.ticket] = tracked
         tracked.asked = time.monotonic()
 
-    def _forget(self, tracked: Tracked) -> None:
+    def _cancel_lookup(self, tracked: Tracked) -> None:
         if tracked.ticket is not None:
-            self.service.forget(tracked.ticket)
+            self.service.cancel(tracked.ticket)
             del self.tickets[tracked.ticket]
             tracked.ticket = None
 
@@ -245,7 +245,7 @@ class Scheduler:
         if tracked.ticket is not None:
             if now - tracked.asked < self.settings.lookup_timeout:
                 return None, False
-            self._forget(tracked)
+            self._cancel_lookup(tracked)
             self._fall_back(tracked, TimeoutError("the lookup took too long"))
         plan = tracked.plan
         if plan is None or plan.tokens <= computed or not self._goes_far(tracked, plan):
@@ -422,7 +422,7 @@ class Scheduler:
         tracked = self.requests.get(request.request_id)
         if tracked is None:
             return False, None
-        self._forget(tracked)
+        self._cancel_lookup(tracked)
         self._see_preemption(tracked)
         whole = request.num_computed_tokens >= request.num_prompt_tokens
         if whole and self._is_turn(tracked):

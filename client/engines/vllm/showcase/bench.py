@@ -170,7 +170,7 @@ class Bench:
         took = []
         for run in range(self.runs):
             if reset:
-                forget(server)
+                clear_prefix_cache(server)
             prompt = asked.prompts()[run % len(asked.questions)]
             took.append(server.ask(prompt, params, tokens=1).seconds)
         return took
@@ -361,7 +361,7 @@ def at_once(server: Server, prompts: list[list[int]], params: Any, tokens: int) 
         list(pool.map(lambda prompt: server.ask(prompt, params, tokens=tokens), prompts))
 
 
-def forget(server: Server) -> None:
+def clear_prefix_cache(server: Server) -> None:
     """Empties the instance's own prefix cache."""
     request = urllib.request.Request(f"{server.address}/reset_prefix_cache", method="POST")
     urllib.request.urlopen(request, timeout=30).close()

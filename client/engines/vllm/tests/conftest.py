@@ -124,7 +124,7 @@ class Engine:
         told = [(o.kv_transfer_params or {}).get("precis", {}) for o in outputs]
         return [list(o.outputs[0].token_ids) for o in outputs], told
 
-    def forget(self) -> None:
+    def clear_prefix_cache(self) -> None:
         """Empties the engine's own cache; afterwards all pushes are over."""
         for _ in range(600):
             if self.llm.reset_prefix_cache():

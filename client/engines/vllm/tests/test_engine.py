@@ -37,14 +37,14 @@ def expected(plain: Engine, prompts: list[list[int]]) -> list[list[int]]:
 def stored(engine: Engine, documents: list[Doc]) -> list[Doc]:
     """All documents are in the service, and the engine has cached none of them."""
     engine.ask([d.tokens for d in documents], tokens=1)
-    engine.forget()
+    engine.clear_prefix_cache()
     return documents
 
 
 def test_every_token_is_the_same_where_all_is_kept(
     engine: Engine, stored: list[Doc], prompts: list[list[int]], expected: list[list[int]]
 ) -> None:
-    engine.forget()
+    engine.clear_prefix_cache()
     said, told = engine.ask(prompts, {"keep": 1.0})
     assert all(
         t["tokens"] == len(d.tokens) for t, d in zip(told, np.repeat(stored, 4), strict=True)
@@ -57,7 +57,7 @@ def test_it_holds_the_blocks_of_the_entries_and_no_more(
 ) -> None:
     document = reader.document(100, 2300)
     engine.ask([document.tokens], tokens=1)
-    engine.forget()
+    engine.clear_prefix_cache()
     for keep in (0.5, 0.3, 0.2):
         _, (told,) = engine.ask(document.prompts()[:1], {"keep": keep})
         assert told["tokens"] == len(document.tokens) >= 2048
@@ -75,7 +75,7 @@ def test_answers_survive_a_budget(
         codes = [code for document in stored for _, code in document.questions]
         return sum(reader.decode(s).strip().startswith(c) for s, c in zip(said, codes, strict=True))
 
-    engine.forget()
+    engine.clear_prefix_cache()
     said, told = engine.ask(prompts, {"keep": KEEP})
     assert all(t["entries_share"] < 1.1 * KEEP for t in told)
     # By chance the same model loses 0.07 of its answers at n = 52 (one standard error).
@@ -93,7 +93,7 @@ def test_it_says_what_transformers_says_over_the_same_entries(
     hf_model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
     model = cache.register_model(hf.model_spec(hf_model))  # both have one fingerprint
     document = stored[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     said, _ = engine.ask(document.prompts(), {"keep": KEEP})
     for (question, _), answer in zip(document.questions, said, strict=True):
         match = cache.lookup(model, document.tokens, keep=KEEP, align=SIZE)
@@ -108,7 +108,7 @@ def test_what_is_computed_over_a_compressed_prefix_is_not_found_by_others(
     document = stored[1]
     longer = document.tokens + document.questions[0][0] * 3  # whole blocks past the prefix
     want = plain.ask([longer])[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     engine.ask([longer], {"keep": 0.1, "store": False})
     assert engine.ask([longer], {"off": True})[0] == want
 
@@ -118,10 +118,10 @@ def test_what_one_request_stores_over_a_few_entries_is_not_exact_to_another(
 ) -> None:
     document = stored[7]
     longer = document.tokens + reader.document(300, 512).tokens[:320]
-    engine.forget()
+    engine.clear_prefix_cache()
     _, (told,) = engine.ask([longer], {"keep": 0.1, "store": True})
     assert told["entries_share"] < 0.5  # the recipe keeps at least 128 entries per head
-    engine.forget()  # afterwards the push is over
+    engine.clear_prefix_cache()  # afterwards the push is over
     asked = longer + document.questions[0][0]
     said, (told,) = engine.ask([asked], {"keep": 1.0, "store": False})
     assert told["tokens"] == len(document.tokens)
@@ -133,11 +133,11 @@ def test_an_approximation_does_not_keep_the_exact_prompt_out(
 ) -> None:
     document = stored[8]
     longer = document.tokens + reader.document(301, 512).tokens[:320]
-    engine.forget()
+    engine.clear_prefix_cache()
     engine.ask([longer], {"keep": 0.1, "store": True}, tokens=1)
-    engine.forget()
+    engine.clear_prefix_cache()
     engine.ask([longer], {"keep": 1.0}, tokens=1)
-    engine.forget()
+    engine.clear_prefix_cache()
     asked = longer + document.questions[0][0]
     said, (told,) = engine.ask([asked], {"keep": 1.0, "store": False})
     assert told["tokens"] == len(longer)
@@ -146,7 +146,7 @@ def test_an_approximation_does_not_keep_the_exact_prompt_out(
 
 def test_requests_share_the_blocks_of_a_prefix(engine: Engine, stored: list[Doc]) -> None:
     document = stored[2]
-    engine.forget()
+    engine.clear_prefix_cache()
     loads = engine.metric("vllm:precis_loads")
     engine.ask(document.prompts(), {"keep": KEEP})
     engine.ask(document.prompts(), {"keep": KEEP})
@@ -157,7 +157,7 @@ def test_a_prompt_that_ends_inside_a_segment_is_matched_up_to_a_block(
     engine: Engine, stored: list[Doc], plain: Engine
 ) -> None:
     prompt = stored[3].tokens[:400]
-    engine.forget()
+    engine.clear_prefix_cache()
     said, (told,) = engine.ask([prompt], {"keep": 1.0})
     assert told["tokens"] == 384
     assert said == plain.ask([prompt])[0]
@@ -168,7 +168,7 @@ def test_the_service_is_restarted(
 ) -> None:
     service.stop()
     service.start()
-    engine.forget()
+    engine.clear_prefix_cache()
     prompts = stored[4].prompts()
     said, told = engine.ask(prompts, {"keep": 1.0})
     if not told[0].get("tokens"):  # the first lookup used the old connection
@@ -182,7 +182,7 @@ def test_a_service_that_does_not_answer_costs_no_answer(
 ) -> None:
     prompts = stored[5].prompts()
     want = plain.ask(prompts)[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     before = engine.metric("vllm:precis_fallbacks")
     os.kill(service.pid, signal.SIGSTOP)
     try:
@@ -215,15 +215,15 @@ def test_a_session_stores_prompt_and_answer_as_children(
     engine: Engine, stored: list[Doc], cache: precis.Cache, plain: Engine
 ) -> None:
     first = stored[6].prompts()[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     (said,), _ = engine.ask([first], {"keep": 1.0, "session": "talk"}, tokens=40)
-    engine.forget()
+    engine.clear_prefix_cache()
     second = first + said + stored[6].questions[1][0]
     answer, (told,) = engine.ask([second], {"keep": 1.0, "session": "talk"})
     turn = (len(first) + len(said) - 1) // 64 * 64  # its whole blocks are not computed again
     assert told["tokens"] == turn > len(stored[6].tokens)
     assert answer == plain.ask([second])[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     tip = cache.session("talk").tip
     assert tip is not None
     child = cache.segment(tip)
@@ -238,7 +238,7 @@ def test_requests_that_run_are_reset_and_go_on(
 
     prompts = stored[8].prompts()
     want = plain.ask(prompts, tokens=24)[0]
-    engine.forget()
+    engine.clear_prefix_cache()
     core = engine.llm.llm_engine
     for number, prompt in enumerate(prompts):
         wish = {"kv_transfer_params": {"keep": 1.0}}
@@ -265,7 +265,7 @@ def test_a_session_follows_a_conversation_that_goes_another_way(
     for seed in (302, 303):  # the message is edited, and sent again
         message = reader.document(seed, 512).tokens[:160]
         engine.ask([document.tokens + message], {"keep": 1.0, "session": "edited"}, tokens=40)
-        engine.forget()
+        engine.clear_prefix_cache()
         tips.append(cache.session("edited").tip)
         assert cache.segment(tips[-1]).begin == len(document.tokens)
     assert tips[0] != tips[1]
@@ -276,12 +276,12 @@ def test_turns_of_a_session_stand_on_each_other_at_a_budget(
 ) -> None:
     document = stored[9]
     path, turn = document.tokens, len(document.tokens)
-    engine.forget()
+    engine.clear_prefix_cache()
     for question, _ in document.questions[:3]:
         path = path + question * 3
         (said,), (told,) = engine.ask([path], {"keep": KEEP, "session": "thrifty"}, tokens=40)
         assert told["tokens"] == turn
-        engine.forget()
+        engine.clear_prefix_cache()
         path = path + said
         turn = (len(path) - 1) // 64 * 64
         assert cache.session("thrifty").tip_end == turn > told["tokens"]
@@ -320,7 +320,7 @@ def test_ranks_store_together_and_each_reads_its_heads(
     engine = make_engine({"store_keep": 1.0}, tensor_parallel_size=3)
     try:
         engine.ask([document.tokens], tokens=1)
-        engine.forget()
+        engine.clear_prefix_cache()
         said, told = engine.ask(document.prompts(), {"keep": 1.0})
         assert all(t["tokens"] == len(document.tokens) for t in told)
         _, told = engine.ask(document.prompts(), {"keep": KEEP})

@@ -76,7 +76,7 @@ class Precisd:
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError("precisd did not stop when asked to") from None
-        self._forget()
+        self._clear_process()
         if status != 0:
             raise RuntimeError(f"precisd ended with status {status}: {self.log_end()}")
 
@@ -85,7 +85,7 @@ class Precisd:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._forget()
+            self._clear_process()
 
     def log_end(self) -> str:
         """The last lines of precisd's log."""
@@ -102,6 +102,6 @@ class Precisd:
             raise RuntimeError("precisd is not running")
         return self._process
 
-    def _forget(self) -> None:
+    def _clear_process(self) -> None:
         self._running().stdout.close()
         self._process = None

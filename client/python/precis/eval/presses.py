@@ -90,7 +90,7 @@ class PressSubject:
         self._loaded, self._document = loaded, document
         self._modules = attention_modules(loaded.hf_model)
         self._calls: list[dict[str, Any]] = []
-        self._forget()
+        self._clear_masks()
         self._cache = self._prefill(self._keep_calls())
 
     def compress(self, press: BasePress) -> tuple[DynamicCache, float]:
@@ -98,7 +98,7 @@ class PressSubject:
         from kvpress import KVzipPress
 
         start = time.perf_counter()
-        self._forget()
+        self._clear_masks()
         if isinstance(press, KVzipPress):  # reads the context again by itself
             cache = self._prefill(press(self._loaded.hf_model))
             return cache, time.perf_counter() - start
@@ -168,7 +168,7 @@ class PressSubject:
         for hook in hooks:
             hook.remove()
 
-    def _forget(self) -> None:
+    def _clear_masks(self) -> None:
         """Clears the list of entries that head-wise presses make attention skip."""
         for module in self._modules:
             module.masked_key_indices = None
