@@ -18,6 +18,11 @@ bool is_adopted(Adopted when, bool with_tls) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+std::string text_of(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + text + "]";
+}
 template <typename Number>
 std::string text_of(Number value) {
   return std::to_string(value);
@@ -28,7 +33,10 @@ std::string tenant_text(const TenantConfig* tenant) {
   if (tenant == nullptr) return "not there";
   return std::string(tenant->token.empty() ? "no token" : "with a token") +
          (tenant->salt.empty() ? "" : ", with a salt") +
-         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight));
+         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight)) +
+         (tenant->max_disk_bytes == 0
+              ? ""
+              : ", at most " + std::to_string(tenant->max_disk_bytes) + " B on the disk");
 }
 
 std::vector<SettingChange> tenant_changes(const Config& running, const Config& next) {
