@@ -59,6 +59,8 @@ struct SegmentRow $Is.checked {
   # The budget that it was trimmed to; absent if it was never trimmed.
   parentEntries @23 :UInt64;
   # How many of its parents' entries its KV was computed over; 0: unknown.
+  lastUsedUnixMs @24 :UInt64;
+  # When a lookup or get last found it; 0: never. Written with later changes, as `hits` is.
 }
 
 struct StoredSession {

@@ -504,6 +504,8 @@ struct SegmentInfo $Is.checked {
   # Absent if the request did not ask for it.
   trimmed @19 :Types.Budget $Is.optional;
   # The budget that it was trimmed to; absent if it was never trimmed.
+  lastUsedUnixMs @21 :UInt64;
+  # When a lookup or get last found it; 0: never.
 }
 
 struct Segments {
@@ -639,4 +641,6 @@ struct ServerStatus {
   # Bytes of kept logs from before the recovery.
   diskLow @22 :Bool;
   # Puts are refused because the disk is short of space.
+  maxDiskBytes @23 :UInt64;
+  # The limit of this tenant's stored records, or else of all tenants' together; 0: none.
 }

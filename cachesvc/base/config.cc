@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cachesvc/base/byte_size.h"
+#include "cachesvc/base/capacity_settings.h"
 #include "cachesvc/base/config_files.h"
 #include "cachesvc/base/config_reader.h"
 #include "cachesvc/base/config_settings.h"
@@ -51,6 +52,7 @@ Status read_tenants(const toml::table& root, const std::string& where,
     reader.read("token_file", tenant.token_file);
     reader.read("salt", tenant.salt);
     reader.read("weight", tenant.weight);
+    reader.read("max_disk_bytes", tenant.max_disk_bytes);
     PRECIS_TRY(reader.finish(of_service));
     config.said_at[tenant_key(config.tenants.size())] = ConfigReader::place(where, item);
     config.tenants.push_back(std::move(tenant));
@@ -152,6 +154,8 @@ Status Config::validate() const {
               std::to_string(kComputeThreadsMax));
   const Status device_status = DeviceChoice::parse(device).status();
   require(device_status.ok(), "device", device_status.message());
+  require_ok("capacity_policy", parse_capacity_policy(capacity_policy).status());
+  require_ok("trim_ladder", check_trim_ladder(trim_ladder));
   require_ok("log_level", Log::parse_level(log_level).status());
   require(tls_cert.empty() == tls_key.empty(), tls_cert.empty() ? "tls_key" : "tls_cert",
           "tls_cert and tls_key belong together: give both or neither");

@@ -22,6 +22,7 @@ struct TenantConfig {
   std::string salt;             // part of the root of token paths: another salt is another cache
   std::uint32_t weight = 1;     // a tenant of weight 2 has twice the share of one of weight 1
   std::string token_file = {};  // file with the token (Config::read_tokens()); empty: use `token`
+  std::uint64_t max_disk_bytes = 0;  // of its stored records; 0: no limit of its own
   bool operator==(const TenantConfig&) const = default;
 };
 
@@ -53,6 +54,11 @@ struct Config {
   std::uint32_t tidy_after_ms = 1000;
   // A put that would leave less free disk space is refused. 0: by the disk's size (DiskBudget).
   std::uint64_t min_free_bytes = 0;
+  // The most that stored records take, of all tenants together. 0: only the disk is a limit. Above
+  // 95% of it, the service trims and drops what is least valuable, down to 90% (capacity/steps.h).
+  std::uint64_t max_disk_bytes = 0;
+  std::string capacity_policy = "value";                    // or "lru"
+  std::vector<double> trim_ladder = {0.3, 0.2, 0.1, 0.05};  // shares that trims go down to
   // Recipe and budget of puts that name none, if the catalog has no default for them.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // For models with a fitting profile. Empty: default_recipe for them as well.

@@ -26,13 +26,21 @@ std::string text_of(Number value) {
   std::array<char, 32> text;
   return {text.data(), std::to_chars(text.begin(), text.end(), value).ptr};
 }
+std::string text_of(const std::vector<double>& values) {
+  std::string text;
+  for (const double value : values) text += (text.empty() ? "" : ", ") + text_of(value);
+  return "[" + text + "]";
+}
 
 // Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.
 std::string tenant_text(const TenantConfig* tenant) {
   if (tenant == nullptr) return "not there";
   return std::string(tenant->token.empty() ? "no token" : "with a token") +
          (tenant->salt.empty() ? "" : ", with a salt") +
-         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight));
+         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight)) +
+         (tenant->max_disk_bytes == 0
+              ? ""
+              : ", at most " + std::to_string(tenant->max_disk_bytes) + " B on the disk");
 }
 
 std::vector<SettingChange> tenant_changes(const Config& running, const Config& next) {

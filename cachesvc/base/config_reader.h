@@ -12,6 +12,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/near_name.h"
@@ -68,6 +69,21 @@ class ConfigReader {
     auto bytes = parse_bytes(text);
     if (!bytes.ok()) return complain(*node, key, bytes.status().message());
     into = *bytes;
+  }
+
+  // A list of numbers.
+  void read(std::string_view key, std::vector<double>& into) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    const toml::array* list = node->as_array();
+    const char* const form = "must be a list of numbers, such as [0.3, 0.1]";
+    if (list == nullptr) return complain(*node, key, form);
+    std::vector<double> values;
+    for (const toml::node& item : *list) {
+      if (!item.is_number()) return complain(*node, key, form);
+      values.push_back(*item.value<double>());
+    }
+    into = std::move(values);
   }
 
   void require(std::string_view key) {

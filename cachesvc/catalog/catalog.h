@@ -18,6 +18,7 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/catalog/budgets.h"
 #include "cachesvc/catalog/segment_leases.h"
+#include "cachesvc/catalog/stored_use.h"
 #include "cachesvc/store/store.h"
 #include "precis/block_digest.h"
 #include "precis/catalog_row.h"
@@ -171,6 +172,9 @@ class Catalog {
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
+  // Returns all segments of a tenant, or of all tenants if `tenant` is empty, parents before
+  // children. Work: proportional to their number, under the lock that changes need at their end.
+  virtual std::vector<StoredUse> stored_uses(std::string_view tenant) const = 0;
   // [blocking] Takes a segment and its descendants out of service at once, because the segment's
   // bytes failed a check. Lookups do not find them, also after a restart, until the segment is put
   // again. Returns false if `row` is no longer the stored one: then the bad bytes belonged to

@@ -152,6 +152,7 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   if (!present || !present->in_service || *present->row != from) return false;
   SegmentRow row = to;
   row.hits = present->hits;
+  row.last_used_unix_ms = present->last_used_unix_ms;
   Commit commit{row, layers, durability, /*makes_room=*/true};
   PRECIS_TRY(check_commit(commit));
   Commit* const alone = &commit;

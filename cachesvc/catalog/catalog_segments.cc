@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <unordered_map>
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
@@ -141,6 +142,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.compress_seconds = row.compress_seconds;
   info.created_unix_ms = row.created_unix_ms;
   info.hits = node.hits;
+  info.last_used_unix_ms = node.last_used_unix_ms;
   info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
   info.out_of_service = !node.in_service;
   if (with_plan) info.plan = row.plan;
@@ -221,7 +223,43 @@ void CatalogSegments::count_hit(const SegmentId& id) {
   const SegmentNode* const node = tree_.find(id);
   if (!node) return;
   ++node->hits;
+  node->last_used_unix_ms = clock_.unix_ms();
   save_hits_later(*node, id);
+}
+
+std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) const {
+  const std::uint64_t now_ms = clock_.unix_ms();
+  std::vector<StoredUse> uses;
+  std::unordered_map<SegmentId, std::size_t> at;
+  std::shared_lock lock(state_);
+  // Adds the segment after its ancestors. Rows from disk may form a cycle of parents, so a segment
+  // counts as added before its ancestors are.
+  std::vector<const SegmentNode*> path;
+  for (const auto& [id, first] : tree_.nodes()) {
+    if (!tenant.empty() && first.row->tenant != tenant) continue;
+    for (const SegmentNode* node = &first; node && at.try_emplace(node->row->id, 0).second;) {
+      path.push_back(node);
+      node = node->row->parent.is_null() ? nullptr : tree_.find(node->row->parent);
+    }
+    for (; !path.empty(); path.pop_back()) {
+      const SegmentNode& node = *path.back();
+      at[node.row->id] = uses.size();
+      uses.push_back({node.row, node.hits, node.last_used_unix_ms, node.in_service});
+    }
+  }
+  // Children come after their parents: what holds for a child passes on to its parent.
+  for (auto use = uses.rbegin(); use != uses.rend(); ++use) {
+    sessions_.each_at(use->row->tenant, use->row->id, now_ms, [&](const msg::SessionRow& session) {
+      use->in_session = true;
+      use->pinned = use->pinned || session.pinned;
+    });
+    const auto parent = at.find(use->row->parent);
+    if (parent == at.end()) continue;
+    StoredUse& above = uses[parent->second];
+    above.in_session = above.in_session || use->in_session;
+    above.pinned = above.pinned || use->pinned;
+  }
+  return uses;
 }
 
 }  // namespace precis

@@ -79,6 +79,7 @@ void CatalogState::add_hits(Change& change, std::vector<SegmentId>& saved) {
     if (!node->in_service) continue;
     SegmentRow row = *node->row;
     row.hits = node->hits;
+    row.last_used_unix_ms = node->last_used_unix_ms;
     change.put(Table::kSegments, segment_key(id), encode(row));
     saved.push_back(id);
   }

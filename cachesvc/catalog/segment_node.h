@@ -28,6 +28,7 @@ struct SegmentNode {
 
   // Updated under a shared lock.
   mutable std::atomic<std::uint64_t> hits{0};
+  mutable std::atomic<std::uint64_t> last_used_unix_ms{0};
   mutable std::atomic<bool> hits_unsaved{false};
 };
 

@@ -79,6 +79,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   original_bytes_ += row->original_bytes;
   kept_bytes_ += precis::kept_bytes(*row);
   node.hits = row->hits;
+  node.last_used_unix_ms = row->last_used_unix_ms;
   node.row = std::move(row);
   tenants_[node.row->tenant].take_in(node);
   node.quarantined = false;

@@ -12,6 +12,7 @@
 
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/disk_quota.h"
 #include "cachesvc/pipeline/fair_queue.h"
 #include "cachesvc/pipeline/joint_put.h"
 #include "cachesvc/pipeline/projections.h"
@@ -53,6 +54,9 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Projections::Part part = Projections::Part::kWeights;
   std::shared_ptr<JointPut> joint;       // shared with the writers that wait
   std::unique_ptr<PutRoom::Place> room;  // the memory reserved for it
+  // The part of the disk limits that its records may take; null once they are stored.
+  std::unique_ptr<DiskQuota::Place> disk_quota;
+  Clock::Time begun{};  // when it was admitted
   std::unique_ptr<PutCount> count;
 
   // ---- its layers

@@ -6,9 +6,11 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/disk_quota.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/payload_memory.h"
+#include "cachesvc/pipeline/prefill_rate.h"
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_room.h"
 #include "cachesvc/store/hot_tier.h"
@@ -31,6 +33,8 @@ struct PutParts {
   HotTier& hot_tier;
   Projections& projections;
   PutRoom& room;
+  DiskQuota& disk_quota;
+  PrefillRate& prefill;
   Metrics& metrics;
   const Clock& clock;
   BudgetDefaults configured;  // the process's default recipe and keep

@@ -33,7 +33,7 @@ Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg:
   put->failure = room.status();
   put->joint->begun(room.status());
   PRECIS_CO_ASSIGN(put->room, std::move(room));
-  put->heard = parts_.clock.now();
+  put->heard = put->begun = parts_.clock.now();
   co_return put;
 }
 
@@ -200,6 +200,9 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   row.created_unix_ms = parts_.clock.unix_ms();
   PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
                                 [&] { return parts_.catalog.commit(row, payload, durability); }));
+  put.disk_quota.reset();  // what is stored counts by itself
+  parts_.prefill.put_took(row.model, put.num_tokens(),
+                          std::chrono::duration<double>(parts_.clock.now() - put.begun).count());
   // Two equal puts may commit at the same time. The records of the first are stored, and only those
   // may enter the hot tier.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);

@@ -195,6 +195,8 @@ Task<Result<std::unique_ptr<PutRoom::Place>>> PutPlanner::find_room(OpenPut& put
   std::size_t bytes = 0;
   if (!put.already_stored) {
     PRECIS_CO_TRY(co_await make_joiner(put));
+    PRECIS_CO_ASSIGN(put.disk_quota,
+                     co_await parts_.disk_quota.enter(tenant.name, put.entries_bytes_max()));
     bytes = put.staged_bytes_max() + put.kept_bytes();
   }
   co_return co_await parts_.room.enter(bytes, tenant.owner(&from));

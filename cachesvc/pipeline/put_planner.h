@@ -23,7 +23,8 @@ class PutPlanner {
   };
   Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from);
 
-  // Shares the budget among the put's heads, and waits until there is room for all that it stages.
+  // Shares the budget among the put's heads, and waits until there is room for all that it stores
+  // and stages.
   Task<Result<std::unique_ptr<PutRoom::Place>>> find_room(OpenPut& put, const Tenant& tenant,
                                                           const Connection& from);
 

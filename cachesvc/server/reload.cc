@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/base/config_changes.h"
+#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/openness.h"
 
 namespace precis {
@@ -83,6 +84,9 @@ void Reloader::take_up(Next next) {
   parts_.admission.puts.set_limit(now.max_puts);
   parts_.memory.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.put_room.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
+  parts_.disk_quota.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
+  parts_.capacity.set(capacity_settings(now));
+  parts_.disk_quota.set_limits(disk_limits(now));
   parts_.audit.use(std::move(next.audit));  // reopened even if the path is the same
   // The more detailed of the two levels applies while the changes are logged.
   if (next.level < *Log::parse_level(before.log_level)) parts_.log.set_level(next.level);

@@ -8,6 +8,7 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
+#include "cachesvc/capacity/capacity_manager.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/put_room.h"
@@ -31,6 +32,8 @@ class Reloader {
     Admission& admission;
     PayloadMemory& memory;
     PutRoom& put_room;
+    DiskQuota& disk_quota;
+    CapacityManager& capacity;
     Audit& audit;
     Transport& transport;
     // Closes the connections of a tenant with a reason. Also ends the waits after wrong tokens of a

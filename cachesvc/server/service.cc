@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
@@ -89,6 +90,8 @@ struct Service::Impl {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Registration> registration;
   std::unique_ptr<PutRoom> put_room;
+  std::unique_ptr<DiskQuota> disk_quota;
+  PrefillRate prefill;
   std::unique_ptr<Lookup> lookup;
   std::unique_ptr<Executor> compute;  // one thread for each compressor of the backend
   FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
@@ -98,6 +101,7 @@ struct Service::Impl {
   std::unique_ptr<ColdReads> cold_reads;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
+  std::unique_ptr<CapacityManager> capacity;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
   std::unique_ptr<ServiceReport> report;
@@ -174,11 +178,17 @@ void Service::Impl::wire() {
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms));
+  disk_quota = std::make_unique<DiskQuota>(
+      loop,
+      [this](const std::string& tenant) {
+        return (tenant.empty() ? catalog->totals() : catalog->totals(tenant)).stored_bytes;
+      },
+      disk_limits(config), std::chrono::milliseconds(config.memory_wait_ms));
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(
-      PutParts{loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend,
-               *catalog, paths, *hot_tier, *projections, *put_room, metrics, clock, configured});
+  put_path = std::make_unique<PutPath>(PutParts{
+      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
+      paths, *hot_tier, *projections, *put_room, *disk_quota, prefill, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
@@ -188,15 +198,19 @@ void Service::Impl::wire() {
                                                       *hot_tier, rate, metrics, clock});
   trim_path = std::make_unique<TrimPath>(
       TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
-  reloader = std::make_unique<Reloader>(
-      Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
-                      *transport, [this](const std::string& tenant, const std::string& why) {
-                        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
-                        peers.close_tenant(tenant, why);
-                      }});
+  capacity = std::make_unique<CapacityManager>(
+      CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
+                             prefill, metrics, log, clock},
+      capacity_settings(config));
+  reloader = std::make_unique<Reloader>(Reloader::Parts{
+      loop, storage, config, log, tenants, admission, *memory, *put_room, *disk_quota, *capacity,
+      audit, *transport, [this](const std::string& tenant, const std::string& why) {
+        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
+        peers.close_tenant(tenant, why);
+      }});
   report = std::make_unique<ServiceReport>(
       ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
-                           *disk_watch, loss, *catalog, *backend, paths, *transport});
+                           *disk_quota, *disk_watch, loss, *catalog, *backend, paths, *transport});
   parts = std::make_unique<HandlerParts>(
       HandlerParts{loop,
                    storage,
@@ -275,7 +289,8 @@ void Service::Impl::watch_pressure() {
     if (const unsigned more = requests.take_suppressed(); more > 0) {
       log.info("more requests refused", {{"count", more}});
     }
-    if (memory->waiting() + put_room->waiting() > 0) {
+    capacity->check();
+    if (memory->waiting() + put_room->waiting() + disk_quota->waiting() > 0) {
       peers.free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
     }
     if (!sweeping.exchange(true)) {  // off the loop, because it may free many values
@@ -327,14 +342,16 @@ void Service::Impl::begin_stop() {
   transport->stop_listening();
   memory->stop();
   put_room->stop();
+  disk_quota->stop();
+  capacity->stop();
   peers.close_all("the service is stopping");
   finish_stop();
 }
 
-// A request in progress holds its peer. The loop stops when no request, compression or reload is in
-// progress.
+// A request in progress holds its peer. The loop stops when no request, compression, reload or
+// round of the capacity manager is in progress.
 void Service::Impl::finish_stop() {
-  if (peers.all_left() && put_path->idle() && !reloader->busy()) {
+  if (peers.all_left() && put_path->idle() && !reloader->busy() && !capacity->busy()) {
     log.info("stopped");
     return loop.stop();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/version.h"
 #include "precis/record_format.h"
@@ -20,13 +21,17 @@ msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
   status.memory_limit_bytes = parts_.arena.memory().size();
   add_stored(status, parts_.catalog.totals(tenant), parts_.disk_watch.health(), parts_.loss,
              parts_.config.tenants.empty());
+  const DiskQuota::Limits limits = disk_limits(parts_.config);
+  const auto own = limits.of_tenant.find(tenant);
+  status.max_disk_bytes = own == limits.of_tenant.end() ? limits.of_all : own->second;
   status.exposed = exposed_text(parts_.config, parts_.transport.is_open_to_hosts(),
                                 parts_.transport.is_encrypted(), tenant);
   return status;
 }
 
 msg::Stats ServiceReport::stats(const std::string& tenant) const {
-  const std::size_t waiting = parts_.memory.waiting() + parts_.put_room.waiting();
+  const std::size_t waiting =
+      parts_.memory.waiting() + parts_.put_room.waiting() + parts_.disk_quota.waiting();
   const std::uint64_t request_bytes = parts_.admission.message_bytes.used();
   msg::Stats stats{parts_.metrics.rows()};
   const Catalog::Totals totals = parts_.catalog.totals(tenant);
@@ -39,7 +44,7 @@ msg::Stats ServiceReport::stats(const std::string& tenant) const {
   add("precis_memory_bytes", used, "Arena bytes in use");
   add("precis_staged_bytes", used - std::min<std::size_t>(used, hot.bytes),
       "Arena bytes held by puts and reads in progress");
-  add("precis_waiting_requests", waiting, "Requests that wait for memory");
+  add("precis_waiting_requests", waiting, "Requests that wait for memory or for room on the disk");
   add("precis_request_bytes", request_bytes, "Bytes of requests being answered");
   add("precis_rdma", parts_.transport.rdma() == "off" ? 0 : 1,
       "1 if the service has an RDMA device for clients of other hosts");

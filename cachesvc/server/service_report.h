@@ -31,6 +31,7 @@ class ServiceReport {
     const HotTier& hot_tier;
     const PayloadMemory& memory;
     const PutRoom& put_room;
+    const DiskQuota& disk_quota;
     DiskWatch& disk_watch;
     const KnownLoss& loss;
     const Catalog& catalog;

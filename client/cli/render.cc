@@ -41,6 +41,10 @@ std::string tip_text(const msg::SessionRow& row, std::size_t digits = std::strin
 }
 
 // "damaged": the segment or one of its ancestors is damaged.
+std::string used_text(const msg::SegmentInfo& row) {
+  return row.last_used_unix_ms == 0 ? "never" : when_text(row.last_used_unix_ms);
+}
+
 std::string tier_text(const msg::SegmentInfo& row) {
   if (row.out_of_service) return "damaged";
   return row.in_memory ? "memory" : "disk";
@@ -124,7 +128,10 @@ std::string status_text(const msg::ServerStatus& s) {
   }
   facts.add("segments", segments);
   facts.add("sessions", count_text(s.sessions));
-  facts.add("stored", bytes_text(s.stored_bytes));
+  facts.add("stored", bytes_text(s.stored_bytes) +
+                          (s.max_disk_bytes == 0
+                               ? ""
+                               : fmt::format(" of at most {}", bytes_text(s.max_disk_bytes))));
   facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),
                                   bytes_text(s.memory_limit_bytes),
                                   percent_text(s.memory_bytes, s.memory_limit_bytes)));
@@ -202,12 +209,13 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
                {"OF", true},
                {"HITS", true},
                {"TIER"},
+               {"USED"},
                {"MADE"}});
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
                keep_text(stored_budget(row)), bytes_text(row.stored_bytes),
-               bytes_text(row.original_bytes), count_text(row.hits), tier_text(row),
+               bytes_text(row.original_bytes), count_text(row.hits), tier_text(row), used_text(row),
                when_text(row.created_unix_ms)});
   }
   return table.text();
@@ -232,6 +240,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("compressed in", duration_text(row.compress_seconds));
   facts.add("made", when_text(row.created_unix_ms));
   facts.add("hits", count_text(row.hits));
+  facts.add("last used", used_text(row));
   facts.add("children", count_text(row.children));
   facts.add("tier", row.out_of_service ? "damaged, or has a damaged ancestor: see precisctl fsck"
                                        : tier_text(row));

@@ -143,6 +143,7 @@ bool same_put(const SegmentRow& row, const SegmentRow& other) {
   as_other.layer_bytes = other.layer_bytes;
   as_other.stored_bytes = other.stored_bytes;
   as_other.hits = other.hits;
+  as_other.last_used_unix_ms = other.last_used_unix_ms;
   as_other.trimmed = other.trimmed;
   return as_other == other;
 }

@@ -12,38 +12,11 @@
 #include <vector>
 
 #include "cachesvc/store/eviction_policy.h"
+#include "tests/bench/trace.h"
 #include "tests/unit/store/lru_policy.h"
 
 namespace precis::bench {
 namespace {
-
-using Prompt = std::vector<std::uint64_t>;  // the ids of its blocks
-
-Result<std::vector<Prompt>> read_trace(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return Status::not_found("trace " + path + " cannot be read");
-  std::vector<Prompt> prompts;
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    const auto ids = row.is_object() ? row.find("hash_ids") : row.end();
-    if (!row.is_object() || ids == row.end() || !ids->is_array()) {
-      return Status::invalid(fmt::format("trace {} line {}: no JSON object with a list 'hash_ids'",
-                                         path, prompts.size() + 1));
-    }
-    Prompt prompt;
-    for (const auto& id : *ids) {
-      if (!id.is_number_unsigned()) {
-        return Status::invalid(
-            fmt::format("trace {} line {}: a block's id is no number", path, prompts.size() + 1));
-      }
-      prompt.push_back(id.get<std::uint64_t>());
-    }
-    prompts.push_back(std::move(prompt));
-  }
-  if (prompts.empty()) return Status::invalid("trace " + path + " is empty");
-  return prompts;
-}
 
 HotKey key_of(std::uint64_t block) {
   HotKey key;
@@ -52,12 +25,12 @@ HotKey key_of(std::uint64_t block) {
 }
 
 // The share of all blocks that are hits if `capacity` blocks are kept.
-double had(const std::vector<Prompt>& prompts, EvictionPolicy& policy, std::size_t capacity) {
+double had(const std::vector<TraceRequest>& prompts, EvictionPolicy& policy, std::size_t capacity) {
   std::set<HotKey> kept;
   std::uint64_t blocks = 0, hits = 0;
-  for (const Prompt& prompt : prompts) {
+  for (const TraceRequest& prompt : prompts) {
     bool prefix = true;
-    for (const std::uint64_t block : prompt) {
+    for (const std::uint64_t block : prompt.blocks) {
       ++blocks;
       const HotKey key = key_of(block);
       if (kept.contains(key)) {
@@ -85,14 +58,16 @@ int run(const std::string& trace, const std::string& json_path) {
     return 2;
   }
   std::set<std::uint64_t> distinct;
-  for (const Prompt& prompt : *prompts) distinct.insert(prompt.begin(), prompt.end());
+  for (const TraceRequest& prompt : *prompts) {
+    distinct.insert(prompt.blocks.begin(), prompt.blocks.end());
+  }
   const double most = had(*prompts, *testing::make_lru_policy(), distinct.size());
   fmt::print(
       "{} prompts, {} blocks of which {} differ; with room for all of them {:.1f}% are had\n\n",
       prompts->size(),
       [&] {
         std::size_t sum = 0;
-        for (const Prompt& prompt : *prompts) sum += prompt.size();
+        for (const TraceRequest& prompt : *prompts) sum += prompt.blocks.size();
         return sum;
       }(),
       distinct.size(), 100 * most);

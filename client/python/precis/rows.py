@@ -29,6 +29,7 @@ class Segment:
         bytes: size of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time, summed over the stages of all layers; layers overlap.
+        last_used_unix_ms: when a lookup or get last found it; 0: never.
         in_memory: every layer is in the RAM tier.
         out_of_service: it or one of its ancestors is damaged; it is not served.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
@@ -51,6 +52,7 @@ class Segment:
     compress_seconds: float
     created_unix_ms: int
     hits: int
+    last_used_unix_ms: int
     children: int
     in_memory: bool
     out_of_service: bool
@@ -285,6 +287,8 @@ class ServerStatus:
     """Bytes of payload without a row, kept at the service's start for the missing changes."""
     kept_log_bytes: int
     """Bytes of kept logs from before the recovery."""
+    max_disk_bytes: int
+    """The limit of this tenant's stored records, or else of all tenants' together; 0: none."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

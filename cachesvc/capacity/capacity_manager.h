@@ -1,0 +1,64 @@
+// Keeps stored segments within the limits of max_disk_bytes. Above a high mark of a limit it trims
+// and drops the least valuable segments (steps.h) until they take no more than a low mark, or until
+// the puts that wait have room. Loop thread only; the choice runs on a storage thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/metrics.h"
+#include "cachesvc/capacity/steps.h"
+#include "cachesvc/pipeline/disk_quota.h"
+#include "cachesvc/pipeline/prefill_rate.h"
+#include "cachesvc/pipeline/trim.h"
+
+namespace precis {
+
+class CapacityManager {
+ public:
+  struct Settings {
+    CapacityPolicy policy = CapacityPolicy::kValue;
+    std::vector<double> ladder;
+  };
+  // All must outlive the manager, which takes over DiskQuota::on_change().
+  struct Parts {
+    EventLoop& loop;
+    FairExecutor& storage;
+    DiskQuota& room;
+    TrimPath& trim;
+    Catalog& catalog;
+    HotTier& hot_tier;
+    PayloadMemory& memory;
+    const PrefillRate& prefill;
+    Metrics& metrics;
+    Log& log;
+    const Clock& clock;
+  };
+  CapacityManager(Parts parts, Settings settings);
+
+  // Starts a round if a limit needs one and none runs. The service also calls this every second.
+  void check();
+  void set(Settings settings) { settings_ = std::move(settings); }
+  void stop() { stopped_ = true; }
+  bool busy() const { return busy_; }
+
+ private:
+  struct Plan {
+    std::vector<StoredUse> uses;
+    std::vector<CapacityStep> steps;
+  };
+  static std::uint64_t to_free(const DiskQuota::Scope& scope);
+  Task<void> run();
+  // Frees bytes in one scope; returns how many.
+  Task<std::uint64_t> relieve(DiskQuota::Scope scope);
+  Plan plan(const DiskQuota::Scope& scope, std::uint64_t bytes) const;
+  Task<Result<std::uint64_t>> carry_out(const StoredUse& use, const CapacityStep& step);
+
+  const Parts parts_;
+  Settings settings_;
+  bool busy_ = false, stopped_ = false;
+};
+
+}  // namespace precis

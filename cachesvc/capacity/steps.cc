@@ -1,0 +1,135 @@
+#include "cachesvc/capacity/steps.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace precis {
+namespace {
+
+// The bytes of a candidate that keeps this share of its full entries. Headers do not shrink.
+std::uint64_t bytes_at(const Candidate& c, double keep) {
+  const auto left = static_cast<std::uint64_t>(keep * static_cast<double>(c.full_entries));
+  const std::uint64_t gone = c.entries > left ? c.entries - left : 0;
+  return c.stored_bytes - std::min(c.stored_bytes, gone * c.entry_bytes);
+}
+
+class Chooser {
+ public:
+  Chooser(std::span<const Candidate> candidates, std::span<const double> ladder,
+          CapacityPolicy policy)
+      : candidates_(candidates), ladder_(ladder), policy_(policy), state_(candidates.size()) {
+    for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& c = candidates_[i];
+      State& s = state_[i];
+      s.keep = c.full_entries == 0
+                   ? 0
+                   : static_cast<double>(c.entries) / static_cast<double>(c.full_entries);
+      s.bytes = c.stored_bytes;
+      s.worth_a_second = reuse_rate(c.use) * c.prefill_seconds;
+      if (c.parent) ++state_[*c.parent].children;
+    }
+    for (std::uint32_t i = 0; i < candidates_.size(); ++i) offer(i);
+  }
+
+  std::vector<CapacityStep> run(std::uint64_t bytes_to_free) {
+    std::uint64_t freed = 0;
+    std::vector<std::uint32_t> changed;  // in the order of their last step
+    while (freed < bytes_to_free && !offers_.empty()) {
+      const Offer best = offers_.top();
+      offers_.pop();
+      State& s = state_[best.candidate];
+      if (best.made != s.offers) continue;  // a newer offer replaced it
+      const std::uint64_t bytes =
+          best.keep > 0 ? bytes_at(candidates_[best.candidate], best.keep) : 0;
+      freed += s.bytes - bytes;
+      s.bytes = bytes;
+      s.keep = best.keep;
+      changed.push_back(best.candidate);
+      if (best.keep > 0) {
+        offer(best.candidate);
+        continue;
+      }
+      s.dropped = true;
+      if (const auto parent = candidates_[best.candidate].parent) {
+        --state_[*parent].children;
+        offer(*parent);
+      }
+    }
+    return last_steps(changed);
+  }
+
+ private:
+  struct State {
+    double keep = 0, worth_a_second = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t children = 0, offers = 0;
+    bool dropped = false;
+  };
+  // A change that a candidate offers, and what it costs: expected seconds of prefill lost per
+  // second and byte freed, or the time of its last use.
+  struct Offer {
+    double cost = 0, keep = 0;
+    std::uint32_t candidate = 0, made = 0;
+    bool operator<(const Offer& other) const {  // the cheapest is the top of the queue
+      return cost != other.cost ? cost > other.cost : candidate > other.candidate;
+    }
+  };
+
+  void offer(std::uint32_t i) {
+    const Candidate& c = candidates_[i];
+    State& s = state_[i];
+    if (c.held || s.dropped) return;
+    std::optional<Offer> best;
+    const auto consider = [&](double cost, double keep) {
+      if (!best || cost < best->cost) best = Offer{cost, keep, i, 0};
+    };
+    if (policy_ == CapacityPolicy::kLru) {
+      if (s.children == 0) consider(-c.use.idle_s, 0);
+    } else {
+      if (s.children == 0) consider(cost_of(s, 0, s.bytes), 0);
+      const auto rung = std::ranges::find_if(ladder_, [&](double keep) { return keep < s.keep; });
+      if (c.trimmable && rung != ladder_.end()) {
+        const std::uint64_t bytes = bytes_at(c, *rung);
+        if (bytes < s.bytes) consider(cost_of(s, *rung, s.bytes - bytes), *rung);
+      }
+    }
+    if (!best) return;
+    best->made = ++s.offers;
+    offers_.push(*best);
+  }
+
+  static double cost_of(const State& s, double keep, std::uint64_t freed_bytes) {
+    const double lost = s.worth_a_second * (quality_worth(s.keep) - quality_worth(keep));
+    return freed_bytes == 0 ? lost : lost / static_cast<double>(freed_bytes);
+  }
+
+  // The state that each changed candidate ends in, in the order in which it got there.
+  std::vector<CapacityStep> last_steps(const std::vector<std::uint32_t>& changed) {
+    std::vector<CapacityStep> steps;
+    std::vector<bool> seen(candidates_.size());
+    for (auto i = changed.rbegin(); i != changed.rend(); ++i) {
+      if (seen[*i]) continue;
+      seen[*i] = true;
+      const State& s = state_[*i];
+      steps.push_back({*i, s.dropped ? 0 : s.keep, candidates_[*i].stored_bytes - s.bytes});
+    }
+    std::ranges::reverse(steps);
+    return steps;
+  }
+
+  const std::span<const Candidate> candidates_;
+  const std::span<const double> ladder_;
+  const CapacityPolicy policy_;
+  std::vector<State> state_;
+  std::priority_queue<Offer> offers_;
+};
+
+}  // namespace
+
+std::vector<CapacityStep> choose_steps(std::span<const Candidate> candidates,
+                                       std::span<const double> ladder, CapacityPolicy policy,
+                                       std::uint64_t bytes_to_free) {
+  return Chooser(candidates, ladder, policy).run(bytes_to_free);
+}
+
+}  // namespace precis

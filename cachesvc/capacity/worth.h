@@ -1,0 +1,25 @@
+// What a stored segment is worth: the prefill that it is expected to save, and how much of that a
+// trim would give up. Pure arithmetic; docs/design/capacity.md has the reasons.
+#pragma once
+
+#include <cstdint>
+
+namespace precis {
+
+// How a segment was used so far.
+struct Use {
+  std::uint64_t hits = 0;   // gets and lookups that found it
+  double age_s = 0;         // since it was stored
+  double idle_s = 0;        // since it was last found, or stored
+  bool in_session = false;  // the tip of a live session, or an ancestor of one
+};
+
+// How often the segment is expected to be found, in hits per second: the inverse of the mean time
+// between its hits so far plus its idle time. A new segment counts as found once.
+double reuse_rate(const Use& use);
+
+// The share of a hit's worth that is left if a segment keeps this share of its entries: 1 for all
+// of them, 0 for none. A concave function, so a segment's quality is given up before its presence.
+double quality_worth(double keep);
+
+}  // namespace precis

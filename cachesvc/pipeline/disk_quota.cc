@@ -1,0 +1,159 @@
+#include "cachesvc/pipeline/disk_quota.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+const std::string kAllTenants;
+
+}  // namespace
+
+DiskQuota::Place::Place(DiskQuota& room, std::string tenant, std::uint64_t bytes)
+    : room_(room), tenant_(std::move(tenant)), bytes_(bytes) {
+  room_.promised_[tenant_] += bytes_;
+  room_.promised_[kAllTenants] += bytes_;
+}
+
+DiskQuota::Place::~Place() {
+  for (const std::string* scope : {&tenant_, &kAllTenants}) {
+    const auto promised = room_.promised_.find(*scope);
+    promised->second -= bytes_;
+    if (promised->second == 0) room_.promised_.erase(promised);
+  }
+  if (!room_.waiting_.empty()) room_.loop_.post([&room = room_] { room.retry(); });
+}
+
+std::uint64_t DiskQuota::limit_of(const std::string& tenant) const {
+  if (tenant.empty()) return limits_.of_all;
+  const auto limit = limits_.of_tenant.find(tenant);
+  return limit == limits_.of_tenant.end() ? 0 : limit->second;
+}
+
+std::uint64_t DiskQuota::taken(const std::string& tenant) const {
+  const auto promised = promised_.find(tenant);
+  return stored_(tenant) + (promised == promised_.end() ? 0 : promised->second);
+}
+
+const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_t bytes) const {
+  for (const std::string* scope : {&tenant, &kAllTenants}) {
+    const std::uint64_t limit = limit_of(*scope);
+    if (limit == 0) continue;
+    const std::uint64_t before = taken(*scope);
+    if (before > limit || bytes > limit - before) return scope;
+  }
+  return nullptr;
+}
+
+std::string DiskQuota::told(const std::string& scope, std::uint64_t bytes) const {
+  const std::string whose = scope.empty() ? "" : " of tenant '" + scope + "'";
+  return "the put may store " + std::to_string(bytes) + " B, and " + std::to_string(taken(scope)) +
+         " of the " + std::to_string(limit_of(scope)) + " B of max_disk_bytes" + whose +
+         " are stored or promised";
+}
+
+Task<Result<std::unique_ptr<DiskQuota::Place>>> DiskQuota::enter(std::string tenant,
+                                                                 std::uint64_t bytes) {
+  using Answer = Result<std::unique_ptr<Place>>;
+  const std::string* const full = full_scope(tenant, bytes);
+  if (full == nullptr) {
+    auto place = std::make_unique<Place>(*this, std::move(tenant), bytes);
+    tell_change();
+    co_return place;
+  }
+  if (stopped_) co_return Status::unavailable("the service is stopping");
+  if (bytes > limit_of(*full)) {
+    co_return Status::out_of_space(told(*full, bytes) +
+                                   "; keep fewer entries, or raise max_disk_bytes");
+  }
+  co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
+    waiting_.push_back(std::make_unique<Waiter>());
+    const auto waiter = std::prev(waiting_.end());
+    (*waiter)->tenant = std::move(tenant);
+    (*waiter)->bytes = bytes;
+    (*waiter)->done = std::move(done);
+    (*waiter)->deadline = loop_.after(wait_, [this, waiter] {
+      const Waiter& w = **waiter;
+      const std::string* const scope = full_scope(w.tenant, w.bytes);
+      answer(waiter, Status::rejected(told(scope ? *scope : kAllTenants, w.bytes) +
+                                          " still, after " + std::to_string(wait_.count()) +
+                                          " ms; raise max_disk_bytes or retry later",
+                                      limits::kRetryAfterMemoryMs));
+    });
+    tell_change();
+  });
+}
+
+std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
+  std::vector<Scope> scopes;
+  const auto add = [&](const std::string& name, std::uint64_t limit) {
+    if (limit == 0) return;
+    Scope scope{name, limit, taken(name), 0};
+    const auto first = std::ranges::find_if(
+        waiting_, [&](const auto& waiter) { return name.empty() || waiter->tenant == name; });
+    if (first != waiting_.end() && scope.taken + (*first)->bytes > limit) {
+      scope.missing = scope.taken + (*first)->bytes - limit;
+    }
+    scopes.push_back(std::move(scope));
+  };
+  for (const auto& [tenant, limit] : limits_.of_tenant) add(tenant, limit);
+  add(kAllTenants, limits_.of_all);
+  return scopes;
+}
+
+// The waiter's coroutine may run on at once and enter again, so the waiter leaves first.
+void DiskQuota::answer(Waiters::iterator waiter, Result<std::unique_ptr<Place>> result) {
+  const std::unique_ptr<Waiter> left = std::move(*waiter);
+  waiting_.erase(waiter);
+  left->done(std::move(result));
+}
+
+void DiskQuota::retry() {
+  // An answered put may change the list, so the search begins anew after each.
+  const auto fitting = [this] {
+    return std::ranges::find_if(waiting_, [this](const auto& waiter) {
+      return full_scope(waiter->tenant, waiter->bytes) == nullptr;
+    });
+  };
+  for (auto waiter = fitting(); waiter != waiting_.end(); waiter = fitting()) {
+    auto place = std::make_unique<Place>(*this, (*waiter)->tenant, (*waiter)->bytes);
+    answer(waiter, std::move(place));
+  }
+}
+
+void DiskQuota::refuse(const std::string& scope) {
+  const auto refused = [&] {
+    return std::ranges::find_if(waiting_, [&](const auto& waiter) {
+      const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
+      return full != nullptr && *full == scope;
+    });
+  };
+  for (auto waiter = refused(); waiter != waiting_.end(); waiter = refused()) {
+    answer(waiter, Status::out_of_space(
+                       told(scope, (*waiter)->bytes) +
+                       ", and nothing more can be freed: pinned sessions and puts in progress hold "
+                       "it; unpin sessions (precisctl session unpin), or raise max_disk_bytes"));
+  }
+}
+
+void DiskQuota::set_limits(Limits limits) {
+  limits_ = std::move(limits);
+  retry();
+  tell_change();
+}
+
+void DiskQuota::stop() {
+  stopped_ = true;
+  while (!waiting_.empty()) {
+    answer(waiting_.begin(), Status::unavailable("the service is stopping"));
+  }
+}
+
+void DiskQuota::tell_change() {
+  if (changed_) changed_();
+}
+
+}  // namespace precis

@@ -1,0 +1,99 @@
+// Admits puts by the bytes that they will store: a put begins when its records fit under the limits
+// of its tenant and of all tenants, beside what is stored and what the puts in progress will store.
+// So no limit is exceeded. A put that does not fit waits until space is freed. Loop thread only.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/task.h"
+#include "precis/status.h"
+
+namespace precis {
+
+class DiskQuota {
+ public:
+  // In bytes of stored records; 0 or absent: no limit.
+  struct Limits {
+    std::uint64_t of_all = 0;
+    std::map<std::string, std::uint64_t, std::less<>> of_tenant;
+  };
+  // Returns the bytes that a tenant's segments take, or those of all tenants for an empty name.
+  using Stored = std::function<std::uint64_t(const std::string& tenant)>;
+
+  DiskQuota(EventLoop& loop, Stored stored, Limits limits, std::chrono::milliseconds wait)
+      : loop_(loop), stored_(std::move(stored)), limits_(std::move(limits)), wait_(wait) {}
+
+  // A put's admitted bytes; its destructor returns them.
+  class Place {
+   public:
+    Place(DiskQuota& room, std::string tenant, std::uint64_t bytes);
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    ~Place();
+
+   private:
+    DiskQuota& room_;
+    const std::string tenant_;
+    const std::uint64_t bytes_;
+  };
+
+  // kOutOfSpace if a limit is smaller than `bytes`, or nothing more can be freed for them.
+  // kRejected if the bytes did not become free within the wait, kUnavailable after stop().
+  Task<Result<std::unique_ptr<Place>>> enter(std::string tenant, std::uint64_t bytes);
+
+  // ---- for the capacity manager
+  // `call` is called when a put has been admitted or has to wait. It must not block.
+  void on_change(std::function<void()> call) { changed_ = std::move(call); }
+  // A tenant with a limit, or all tenants (an empty name), and how full that is.
+  struct Scope {
+    std::string tenant;
+    std::uint64_t limit = 0;
+    std::uint64_t taken = 0;    // stored and promised
+    std::uint64_t missing = 0;  // bytes that must be freed for the first put that waits
+  };
+  std::vector<Scope> scopes() const;
+  void retry();  // admits what fits now; call this after space was freed
+  // Refuses the puts that wait in this scope, because nothing more can be freed.
+  void refuse(const std::string& scope);
+
+  void set_limits(Limits limits);
+  void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
+  void stop();
+  std::size_t waiting() const { return waiting_.size(); }
+
+ private:
+  struct Waiter {
+    std::string tenant;
+    std::uint64_t bytes = 0;
+    std::function<void(Result<std::unique_ptr<Place>>)> done;
+    std::unique_ptr<EventLoop::Timer> deadline;
+  };
+  using Waiters = std::list<std::unique_ptr<Waiter>>;
+
+  std::uint64_t limit_of(const std::string& tenant) const;
+  std::uint64_t taken(const std::string& tenant) const;
+  // The scope whose limit these bytes would exceed; null if they fit.
+  const std::string* full_scope(const std::string& tenant, std::uint64_t bytes) const;
+  std::string told(const std::string& scope, std::uint64_t bytes) const;
+  void answer(Waiters::iterator waiter, Result<std::unique_ptr<Place>> result);
+  void tell_change();
+
+  EventLoop& loop_;
+  const Stored stored_;
+  Limits limits_;
+  std::chrono::milliseconds wait_;
+  std::map<std::string, std::uint64_t, std::less<>> promised_;  // by tenant, and of all: ""
+  Waiters waiting_;                                             // in order of arrival
+  std::function<void()> changed_;
+  bool stopped_ = false;
+};
+
+}  // namespace precis

@@ -1,0 +1,188 @@
+// max_disk_bytes: a real precisd gives up quality before presence, and never stores more.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "tests/integration/operated_service.h"
+#include "tests/integration/options.h"
+#include "tests/integration/random_kv.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kSeed = 20261126;
+constexpr std::uint32_t kTokens = 256;
+constexpr std::uint64_t kLimit = 4u << 20;
+
+ConnectOptions as(const std::string& tenant) {
+  ConnectOptions options = patient();
+  options.tenant = tenant;
+  return options;
+}
+
+std::string settings(std::uint64_t limit, const std::string& more = "") {
+  return "memory_bytes = '64MiB'\nmemory_wait_ms = 20000\nmax_disk_bytes = " +
+         std::to_string(limit) + "\ntrim_ladder = [0.5, 0.25]\n" + more;
+}
+
+class CapacityFixture {
+ protected:
+  TempDir dir;
+  std::mt19937 random{kSeed};
+
+  struct Stored {
+    std::vector<TokenId> path;
+    msg::SegmentInfo info;
+  };
+  Result<Stored> put(Client& client, const Model& model) {
+    Stored stored{random_tokens(random, kTokens), {}};
+    PRECIS_ASSIGN(stored.info, put_all(client, model, stored.path,
+                                       random_kv(random, model.spec, 0, kTokens), keep_most()));
+    return stored;
+  }
+  Stored must_put(Client& client, const Model& model) {
+    auto stored = put(client, model);
+    INFO(stored.status().to_string());
+    REQUIRE(stored.ok());
+    return *stored;
+  }
+};
+
+TEST_CASE_METHOD(CapacityFixture, "a full store trims, then drops, and keeps what is used",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  const Stored used = must_put(*client, model);
+  std::vector<Stored> idle;
+  for (std::uint64_t put_bytes = 0; put_bytes < 5 * kLimit;) {
+    idle.push_back(must_put(*client, model));
+    put_bytes += idle.back().info.stored_bytes;
+    REQUIRE(stat(*client, "precis_stored_bytes") <= kLimit);
+    REQUIRE(read_all(*client, model, used.path).ok());
+  }
+  CHECK(stat(*client, "precis_capacity_trims_total") > 0);
+  CHECK(stat(*client, "precis_capacity_drops_total") > 0);
+  CHECK(stat(*client, "precis_capacity_freed_bytes_total") > 3 * kLimit);
+  CHECK(client->status().value().max_disk_bytes == kLimit);
+
+  // The one that was read all the time keeps at least as much as any that was not.
+  const auto kept = client->segment(used.info.id).value();
+  CHECK(kept.hits >= idle.size());
+  std::size_t left = 0, trimmed = 0;
+  for (const Stored& each : idle) {
+    const auto info = client->segment(each.info.id);
+    if (!info.ok()) continue;
+    ++left;
+    if (info->trimmed) ++trimmed;
+    CHECK(client->check_segment(each.info.id).value().damage.empty());
+  }
+  CHECK(left > kLimit / used.info.stored_bytes);  // more than would fit untrimmed
+  CHECK(trimmed > 0);
+  CHECK_FALSE(client->segment(idle.front().info.id).ok());
+  CHECK(client->segment(idle.back().info.id).ok());
+}
+
+TEST_CASE_METHOD(CapacityFixture, "lru drops what was used least recently, and trims nothing",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit, "capacity_policy = 'lru'\n"));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  std::uint64_t put_bytes = 0;
+  while (put_bytes < 2 * kLimit) put_bytes += must_put(*client, model).info.stored_bytes;
+  CHECK(stat(*client, "precis_stored_bytes") <= kLimit);
+  CHECK(stat(*client, "precis_capacity_drops_total") > 0);
+  CHECK(stat(*client, "precis_capacity_trims_total") == 0);
+}
+
+TEST_CASE_METHOD(CapacityFixture, "a tenant's limit is its own", "[integration]") {
+  OperatedService service(dir, settings(0,
+                                        "[[tenant]]\nname = 'small'\nmax_disk_bytes = '1MiB'\n"
+                                        "[[tenant]]\nname = 'free'\n"));
+  const auto small = Client::connect(service.address(), as("small")).value();
+  const auto free = Client::connect(service.address(), as("free")).value();
+  const Model model = small->register_model(tiny_model()).value();
+  REQUIRE(free->register_model(tiny_model()).ok());
+  for (std::uint64_t put_bytes = 0; put_bytes < 3u << 20;) {
+    put_bytes += must_put(*small, model).info.stored_bytes;
+    must_put(*free, model);
+    REQUIRE(stat(*small, "precis_stored_bytes") <= 1u << 20);
+  }
+  CHECK(stat(*free, "precis_stored_bytes") >= 3u << 20);
+  CHECK(small->status().value().max_disk_bytes == 1u << 20);
+}
+
+TEST_CASE_METHOD(CapacityFixture,
+                 "a put that can't fit is refused and says what to do, and "
+                 "pinned sessions are kept",
+                 "[integration]") {
+  OperatedService service(dir, settings(100'000));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  const Status large = put(*client, model).status();
+  CHECK(large.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(large.message(), Catch::Contains("raise max_disk_bytes"));
+
+  service.write_config(settings(1u << 20));
+  service.reload();
+  std::vector<Stored> pinned;
+  Status full;
+  for (int i = 0; full.ok() && i < 100; ++i) {
+    auto stored = put(*client, model);
+    full = stored.status();
+    if (!full.ok()) break;
+    const std::string name = "session " + std::to_string(i);
+    REQUIRE(client->open_session(name).ok());
+    REQUIRE(client->advance_session(name, stored->info.id).ok());
+    REQUIRE(client->pin_session(name, true).ok());
+    pinned.push_back(std::move(*stored));
+  }
+  CHECK(full.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(full.message(), Catch::Contains("unpin"));
+  REQUIRE(pinned.size() > 2);
+  for (const Stored& each : pinned) {
+    const auto info = client->segment(each.info.id);
+    REQUIRE(info.ok());
+    CHECK(info->entries == each.info.entries);
+  }
+}
+
+TEST_CASE_METHOD(CapacityFixture,
+                 "a lower limit takes effect without a restart, and the last use "
+                 "survives one",
+                 "[integration]") {
+  std::optional<OperatedService> service(std::in_place, dir, settings(0));
+  auto client = Client::connect(service->address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  const Stored first = must_put(*client, model);
+  for (int i = 0; i < 20; ++i) must_put(*client, model);
+  REQUIRE(read_all(*client, model, first.path).ok());
+  const std::uint64_t used_ms = client->segment(first.info.id).value().last_used_unix_ms;
+  CHECK(used_ms >= first.info.created_unix_ms);
+  const double before = stat(*client, "precis_stored_bytes");
+
+  client.reset();
+  service->stop();
+  service.reset();
+  std::filesystem::remove(dir.path("notify"));
+  service.emplace(dir, settings(0));
+  client = Client::connect(service->address(), patient()).value();
+  CHECK(client->segment(first.info.id).value().last_used_unix_ms == used_ms);
+
+  const auto limit = static_cast<std::uint64_t>(before / 2);
+  service->write_config(settings(limit));
+  service->reload();
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (stat(*client, "precis_stored_bytes") > static_cast<double>(limit)) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(client->segment(first.info.id).ok());
+}
+
+}  // namespace

@@ -1,0 +1,113 @@
+// Puts are admitted by the bytes that they will store, under the limits of their tenant and of all.
+#include "cachesvc/pipeline/disk_quota.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <optional>
+
+#include "cachesvc/base/asio_loop.h"
+
+namespace precis {
+namespace {
+
+struct Quota {
+  using Answer = Result<std::unique_ptr<DiskQuota::Place>>;
+  explicit Quota(DiskQuota::Limits limits, std::chrono::milliseconds wait = std::chrono::hours(1))
+      : quota(
+            loop, [this](const std::string& tenant) { return stored[tenant]; }, std::move(limits),
+            wait) {}
+  Task<void> enter(std::string tenant, std::uint64_t bytes, std::optional<Answer>& answer,
+                   bool then_stop = false) {
+    answer.emplace(co_await quota.enter(std::move(tenant), bytes));
+    if (then_stop) loop.stop();
+  }
+  AsioLoop loop;
+  std::map<std::string, std::uint64_t> stored;
+  DiskQuota quota;
+};
+
+}  // namespace
+
+TEST_CASE("puts enter while they fit beside what is stored and promised", "[unit][capacity]") {
+  Quota q({100, {{"a", 50}}});
+  q.stored = {{"a", 10}, {"", 60}};
+  std::optional<Quota::Answer> first, second, third;
+  spawn(q.enter("a", 40, first));
+  REQUIRE((first && first->ok()));
+  spawn(q.enter("a", 1, second, /*then_stop=*/true));  // its tenant's limit
+  CHECK_FALSE(second);
+  spawn(q.enter("b", 1, third));  // the limit of all: 60 stored, 40 promised
+  CHECK_FALSE(third);
+  CHECK(q.quota.waiting() == 2);
+
+  const auto scopes = q.quota.scopes();
+  REQUIRE(scopes.size() == 2);
+  CHECK(scopes[0].tenant == "a");
+  CHECK(scopes[0].taken == 50);
+  CHECK(scopes[0].missing == 1);
+  CHECK(scopes[1].taken == 100);
+
+  first.reset();  // the put failed: what was promised to it is free
+  q.loop.run();
+  CHECK((second && second->ok()));
+  CHECK((third && third->ok()));
+}
+
+TEST_CASE("a tenant that waits does not hold up another", "[unit][capacity]") {
+  Quota q({0, {{"a", 50}}});
+  q.stored = {{"a", 50}};
+  std::optional<Quota::Answer> waits, enters;
+  spawn(q.enter("a", 10, waits));
+  spawn(q.enter("b", 1000, enters));
+  CHECK_FALSE(waits);
+  CHECK((enters && enters->ok()));
+  q.stored["a"] = 40;
+  q.quota.retry();
+  CHECK((waits && waits->ok()));
+}
+
+TEST_CASE("a put that can never fit is refused at once, one that waits in vain later",
+          "[unit][capacity]") {
+  Quota q({100, {}}, std::chrono::milliseconds(1));
+  q.stored[""] = 100;
+  std::optional<Quota::Answer> large, late, refused;
+  spawn(q.enter("a", 101, large));
+  REQUIRE(large);
+  CHECK(large->status().code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(large->status().message(), Catch::Contains("raise max_disk_bytes"));
+
+  spawn(q.enter("a", 10, late, /*then_stop=*/true));
+  q.loop.run();
+  REQUIRE(late);
+  CHECK(late->status().code() == StatusCode::kRejected);
+  CHECK(late->status().retry_after_ms() > 0);
+
+  q.quota.set_wait(std::chrono::hours(1));
+  spawn(q.enter("a", 10, refused));
+  q.quota.refuse("other");
+  CHECK_FALSE(refused);
+  q.quota.refuse("");
+  REQUIRE(refused);
+  CHECK(refused->status().code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(refused->status().message(), Catch::Contains("unpin"));
+}
+
+TEST_CASE("new limits hold at once, and a stop ends all waits", "[unit][capacity]") {
+  Quota q({100, {}});
+  q.stored[""] = 100;
+  int told = 0;
+  q.quota.on_change([&] { ++told; });
+  std::optional<Quota::Answer> first, second;
+  spawn(q.enter("a", 10, first));
+  CHECK(told == 1);
+  q.quota.set_limits({110, {}});
+  CHECK((first && first->ok()));
+  CHECK(told == 2);
+  spawn(q.enter("a", 10, second));
+  q.quota.stop();
+  REQUIRE(second);
+  CHECK(second->status().code() == StatusCode::kUnavailable);
+  CHECK(q.quota.waiting() == 0);
+}
+
+}  // namespace precis

@@ -1,0 +1,181 @@
+// What is given up when stored segments take too much space, and in which order.
+#include "cachesvc/capacity/steps.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <numeric>
+#include <random>
+
+namespace precis {
+namespace {
+
+const std::vector<double> kLadder = {0.3, 0.2, 0.1};
+
+// A segment that keeps `keep` of 1000 entries of 10 B, with a header of 100 B.
+Candidate segment(double keep, double idle_s, std::uint64_t hits = 0) {
+  Candidate c;
+  c.full_entries = 1000;
+  c.entries = static_cast<std::uint64_t>(keep * 1000);
+  c.entry_bytes = 10;
+  c.stored_bytes = 100 + c.entries * 10;
+  c.prefill_seconds = 1;
+  c.use = {.hits = hits, .age_s = 1e5, .idle_s = idle_s};
+  return c;
+}
+
+std::vector<CapacityStep> value_steps(const std::vector<Candidate>& all, std::uint64_t bytes) {
+  return choose_steps(all, kLadder, CapacityPolicy::kValue, bytes);
+}
+
+}  // namespace
+
+TEST_CASE("nothing is given up if nothing must be freed", "[unit][capacity]") {
+  CHECK(value_steps({segment(1, 10)}, 0).empty());
+  CHECK(value_steps({}, 100).empty());
+}
+
+TEST_CASE("quality goes before presence", "[unit][capacity]") {
+  // Of two equal segments, both are trimmed before one is dropped.
+  const auto steps = value_steps({segment(0.3, 10), segment(0.3, 10)}, 3500);
+  REQUIRE(steps.size() == 2);
+  for (const CapacityStep& step : steps) {
+    CHECK(step.keep == 0.1);
+    CHECK(step.freed_bytes == 2000);
+  }
+}
+
+TEST_CASE("what was not used for long is dropped before what is used is trimmed",
+          "[unit][capacity]") {
+  const auto steps = value_steps({segment(0.3, 1, 1000), segment(0.3, 1e7)}, 3000);
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0] == CapacityStep{1, 0, 3100});
+}
+
+TEST_CASE("a session that lives keeps its segments longer", "[unit][capacity]") {
+  std::vector<Candidate> all = {segment(0.3, 100), segment(0.3, 100)};
+  all[0].use.in_session = true;
+  const auto steps = value_steps(all, 500);
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0].candidate == 1);
+}
+
+TEST_CASE("children are dropped before their parents, and what is held stays", "[unit][capacity]") {
+  std::vector<Candidate> all = {segment(0.1, 1e6), segment(0.1, 10), segment(0.1, 1e7)};
+  all[1].parent = 0;
+  all[2].held = true;
+  const auto steps = value_steps(all, 1u << 20);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0] == CapacityStep{1, 0, 1100});
+  CHECK(steps[1] == CapacityStep{0, 0, 1100});
+}
+
+TEST_CASE("what can't be hit goes first, without being read", "[unit][capacity]") {
+  std::vector<Candidate> all = {segment(0.3, 1e7), segment(0.3, 1)};
+  all[1].trimmable = false;
+  all[1].prefill_seconds = 0;
+  const auto steps = value_steps(all, 100);
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0] == CapacityStep{1, 0, 3100});
+}
+
+TEST_CASE("lru drops what was used least recently, and trims nothing", "[unit][capacity]") {
+  const auto steps = choose_steps(std::vector{segment(1, 5, 1000), segment(1, 7, 9), segment(1, 6)},
+                                  kLadder, CapacityPolicy::kLru, 10'101);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].candidate == 1);
+  CHECK(steps[1].candidate == 2);
+  CHECK(steps[0].keep == 0);
+}
+
+TEST_CASE("steps can be carried out in their order and free what they say", "[unit][capacity]") {
+  std::mt19937 random(20261126);
+  for (int round = 0; round < 300; ++round) {
+    const auto below = [&](std::uint32_t n) {
+      return std::uniform_int_distribution<std::uint32_t>(0, n - 1)(random);
+    };
+    std::vector<Candidate> all(1 + below(60));
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      all[i] = segment(0.05 * (1 + below(20)), below(100'000), below(50));
+      if (i > 0 && below(3) > 0) all[i].parent = below(i);
+      all[i].held = below(10) == 0;
+    }
+    const auto policy = below(4) == 0 ? CapacityPolicy::kLru : CapacityPolicy::kValue;
+    const std::uint64_t wanted = below(200'000);
+    const auto steps = choose_steps(all, kLadder, policy, wanted);
+    CAPTURE(round, all.size(), wanted);
+
+    std::map<std::uint32_t, std::uint32_t> children;
+    for (const Candidate& c : all) {
+      if (c.parent) ++children[*c.parent];
+    }
+    std::uint64_t freed = 0;
+    std::vector<bool> changed(all.size());
+    for (const CapacityStep& step : steps) {
+      const Candidate& c = all[step.candidate];
+      REQUIRE_FALSE(c.held);
+      REQUIRE_FALSE(changed[step.candidate]);
+      changed[step.candidate] = true;
+      if (step.keep > 0) {
+        const auto left = static_cast<std::uint64_t>(step.keep * 1000);
+        REQUIRE(std::ranges::count(kLadder, step.keep) == 1);
+        REQUIRE(left < c.entries);
+        REQUIRE(step.freed_bytes == (c.entries - left) * c.entry_bytes);
+        REQUIRE(policy == CapacityPolicy::kValue);
+      } else {
+        REQUIRE(children[step.candidate] == 0);
+        REQUIRE(step.freed_bytes == c.stored_bytes);
+        if (c.parent) --children[*c.parent];
+      }
+      freed += step.freed_bytes;
+    }
+    if (freed >= wanted) continue;
+    // All that may go is gone: each that is left is held, or an ancestor of one that is.
+    for (std::uint32_t i = 0; i < all.size(); ++i) {
+      const bool dropped = std::ranges::any_of(
+          steps, [&](const CapacityStep& step) { return step.candidate == i && step.keep == 0; });
+      REQUIRE((dropped || all[i].held || children[i] > 0));
+    }
+  }
+}
+
+TEST_CASE("reuse is expected less with idle time, and more with hits", "[unit][capacity]") {
+  const Use use{.hits = 3, .age_s = 1000, .idle_s = 100};
+  Use other = use;
+  other.idle_s = 200;
+  CHECK(reuse_rate(other) < reuse_rate(use));
+  other = use;
+  other.hits = 4;
+  CHECK(reuse_rate(other) > reuse_rate(use));
+  other = use;
+  other.in_session = true;
+  CHECK(reuse_rate(other) > reuse_rate(use));
+}
+
+TEST_CASE("each rung of a ladder costs more worth than the one before, and a drop the most",
+          "[unit][capacity]") {
+  CHECK(quality_worth(1) == 1);
+  CHECK(quality_worth(0) == 0);
+  double loss_before = 0;
+  for (const double keep : {0.5, 0.25, 0.125, 0.0625}) {
+    const double loss_a_share = (quality_worth(2 * keep) - quality_worth(keep)) / keep;
+    CHECK(loss_a_share > loss_before);
+    loss_before = loss_a_share;
+  }
+}
+
+TEST_CASE("a ladder that does not descend is refused, and policies have names",
+          "[unit][capacity]") {
+  const auto refused = [](std::vector<double> ladder) { return !check_trim_ladder(ladder).ok(); };
+  CHECK_FALSE(refused({}));
+  CHECK_FALSE(refused({0.3, 0.1}));
+  CHECK(refused({0.3, 0.3}));
+  CHECK(refused({0.1, 0.3}));
+  CHECK(refused({1.0}));
+  CHECK(refused({0.3, 0.0}));
+  CHECK(refused(std::vector<double>(kTrimLadderMax + 1, 0.5)));
+  CHECK(*parse_capacity_policy("lru") == CapacityPolicy::kLru);
+  CHECK_THAT(parse_capacity_policy("fifo").status().message(), Catch::Contains("value or lru"));
+}
+
+}  // namespace precis
