@@ -35,13 +35,10 @@ Status keeps_strangers_out(const Config& before, const Config& next) {
 }  // namespace
 
 void Reloader::reload(Read read, std::function<void()> done) {
-  if (busy_) {
-    // It will read the newest configuration, so it also replaces earlier waiting reloads.
-    waiting_ = [this, read = std::move(read), done = std::move(done)] { reload(read, done); };
-    return;
-  }
-  busy_ = true;
-  spawn(run(std::move(read), std::move(done)));
+  // The latest `read` reads the newest configuration, so it serves the earlier reloads too.
+  waiting_.read = std::move(read);
+  waiting_.done.push_back(std::move(done));
+  if (!std::exchange(busy_, true)) spawn(run());
 }
 
 Result<Reloader::Next> Reloader::prepare(const Read& read) {
@@ -53,17 +50,20 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
   return Next{std::move(config), level, std::move(audit), std::move(tls)};
 }
 
-Task<void> Reloader::run(Read read, std::function<void()> done) {
-  auto next = co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(read); });
-  const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
-  if (may.ok()) {
-    take_up(std::move(next).value());
-  } else {
-    refuse(may);
+Task<void> Reloader::run() {
+  while (!waiting_.done.empty()) {
+    const Waiting now = std::exchange(waiting_, {});
+    auto next =
+        co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(now.read); });
+    const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
+    if (may.ok()) {
+      take_up(std::move(next).value());
+    } else {
+      refuse(may);
+    }
+    for (const auto& done : now.done) done();
   }
   busy_ = false;
-  done();
-  if (const auto waiting = std::exchange(waiting_, nullptr)) waiting();
 }
 
 void Reloader::refuse(const Status& why) {
