@@ -1,5 +1,7 @@
 #include "cachesvc/base/config_changes.h"
 
+#include <array>
+#include <charconv>
 #include <map>
 #include <utility>
 
@@ -20,7 +22,10 @@ bool is_adopted(Adopted when, bool with_tls) {
 std::string text_of(const std::string& value) { return value; }
 template <typename Number>
 std::string text_of(Number value) {
-  return std::to_string(value);
+  // The shortest text that names the number: values that differ have texts that differ.
+  std::array<char, 32> text;
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
 }
 
 // Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.
