@@ -101,6 +101,7 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
         parts_.loop);
   }
   PRECIS_CO_TRY(layer.rows->claim(piece));
+  put->count_observations(*layer.rows);
   if (co_await compression_.run_in_place(put, piece, from)) co_return put->failure;
   PRECIS_CO_TRY(co_await take_memory(put, piece, from));
   const auto pulled = co_await layer.rows->pull(piece, from, parts_.registration);

@@ -28,10 +28,16 @@ class PutRoom {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
     ~Place();
+    // Counts more bytes, without a wait: the put has begun. The room may then hold more than its
+    // size, and puts that have not begun wait.
+    void add(std::size_t bytes) {
+      bytes_ += bytes;
+      room_.taken_ += bytes;
+    }
 
    private:
     PutRoom& room_;
-    const std::size_t bytes_;
+    std::size_t bytes_;
   };
 
   // Waits for its turn, fair between tenants and their connections. kRejected if the bytes did not
