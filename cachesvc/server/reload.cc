@@ -14,7 +14,7 @@ namespace {
 const AuditWho kOperator{.from = "SIGHUP"};
 
 // A file that was truncated while it was edited must not admit everybody.
-Status keeps_strangers_out(const Config& before, const Config& next) {
+Status check_stays_closed(const Config& before, const Config& next) {
   constexpr char kNextStep[] =
       ": any client would be admitted; if you want that, restart the service";
   if (!before.tenants.empty() && next.tenants.empty()) {
@@ -55,7 +55,7 @@ Task<void> Reloader::run() {
     const Waiting now = std::exchange(waiting_, {});
     auto next =
         co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(now.read); });
-    const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
+    const Status may = next.ok() ? check_stays_closed(parts_.config, next->config) : next.status();
     if (may.ok()) {
       take_up(std::move(next).value());
     } else {

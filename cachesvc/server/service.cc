@@ -45,8 +45,8 @@ std::size_t connections_for(std::size_t descriptors) {
   const std::size_t half = descriptors / 2;
   const std::size_t rest =
       descriptors > 2 * kStoreDescriptorsMax ? descriptors - kStoreDescriptorsMax : half;
-  const std::size_t strangers = std::min<std::size_t>(rest / 2, limits::kStrangersMax);
-  return std::clamp<std::size_t>((rest - strangers) / 2, 1, limits::kConnectionsMax);
+  const std::size_t pending = std::min<std::size_t>(rest / 2, limits::kPendingConnectionsMax);
+  return std::clamp<std::size_t>((rest - pending) / 2, 1, limits::kConnectionsMax);
 }
 
 }  // namespace
@@ -229,7 +229,7 @@ Status Service::Impl::listen() {
   watch_pressure();
   auto bound = transport->listen(
       config.listen,
-      {[this](const Transport::Stranger& stranger) { return greeter.greet(stranger); },
+      {[this](const Transport::LoginAttempt& attempt) { return greeter.greet(attempt); },
        [this](std::unique_ptr<Connection> connection, const Hello& hello) {
          peers.add(std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
                                           std::move(connection)));
@@ -258,7 +258,7 @@ Status Service::Impl::listen() {
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
-  warn_of_strangers(log, config, *transport, address);
+  warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
   return {};
 }
@@ -315,7 +315,7 @@ void Service::stop() {
 void Service::reload(std::function<Result<Config>()> read, std::function<void()> done) {
   impl_->loop.post([impl = impl_.get(), read = std::move(read), done = std::move(done)] {
     impl->reloader->reload(read, [impl, done] {
-      warn_of_strangers(impl->log, impl->config, *impl->transport, impl->address);
+      warn_if_open(impl->log, impl->config, *impl->transport, impl->address);
       done();
     });
   });
