@@ -112,7 +112,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
     if (const auto* const present = tree_.find(commit->row.id)) replaced.push_back(present->row);
   }
   // A commit at kMemory must not wait for the disk.
-  SegmentLeases::Leaving leaving(leases_, std::move(replaced), durability != Durability::kMemory);
+  SegmentLeases::Removal removal(leases_, std::move(replaced), durability != Durability::kMemory);
   for (const Commit* const commit : commits) {
     const auto stored = std::make_shared<SegmentRow>(commit->row);
     SegmentRow& row = *stored;
@@ -135,7 +135,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
-  leaving.left();
+  removal.applied();
   for (const Row& row : rows) {
     marks_.erase(row->id);
     marks_to_save_.erase(row->id);  // write() at kMemory does not clear it

@@ -334,7 +334,7 @@ void Service::Impl::begin_stop() {
 // A request in progress holds its peer. The loop stops when no request, compression or reload is in
 // progress.
 void Service::Impl::finish_stop() {
-  if (peers.all_left() && put_path->idle() && !reloader->busy()) {
+  if (peers.all_ended() && put_path->idle() && !reloader->busy()) {
     log.info("stopped");
     return loop.stop();
   }
