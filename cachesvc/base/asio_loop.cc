@@ -11,8 +11,8 @@
 
 #include "cachesvc/base/asio.h"
 #include "cachesvc/base/inbox.h"
-#include "cachesvc/base/lending.h"
 #include "cachesvc/base/loop_handles.h"
+#include "cachesvc/base/loop_handoff.h"
 #include "cachesvc/base/spin_luck.h"
 #include "precis/status.h"
 
@@ -150,7 +150,7 @@ struct AsioLoop::Impl {
     // Every posting thread that sees the loop asleep rings the bell: a single ringing thread could
     // be preempted before it rings.
     if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
-    lending.posted();
+    handoff.posted();
   }
 
   // Blocks until there is something to do. post() adds first and reads `asleep` second; this
@@ -240,20 +240,20 @@ struct AsioLoop::Impl {
       thread = std::thread::id();
       if (stopping) return;
       leave();
-      lending.take_back();
+      handoff.take_back();
       thread = std::this_thread::get_id();
     }
   }
 
   bool drive_lent(const std::function<void()>& begin, const std::function<bool()>& done) {
-    if (!lending.enter()) return false;
+    if (!handoff.enter()) return false;
     thread = std::this_thread::get_id();
     begin();
     drive(done);
     // This thread also runs the last posted functions: run_lent()'s thread would have to wake up
     // for them.
     for (int i = 0; i < kLastTurnsMax && queued.load() > 0 && !stopping; ++i) run_ready();
-    lending.drove();
+    handoff.drove();
     thread = std::thread::id();
     leave();
     return true;
@@ -261,7 +261,7 @@ struct AsioLoop::Impl {
 
   void leave() {
     const bool wanted_at_once = !quiet || stopping;
-    lending.leave([&] { return wanted_at_once || queued.load() > 0; });
+    handoff.leave([&] { return wanted_at_once || queued.load() > 0; });
   }
 
   const SystemClock clock;
@@ -279,7 +279,7 @@ struct AsioLoop::Impl {
   bool quiet = false;  // nothing is expected (rest())
   bool stopping = false;
   SpinLuck luck;
-  Lending lending;
+  LoopHandoff handoff;
 
   std::atomic<std::thread::id> thread{};
   std::atomic<std::uint64_t> rounds{0};
