@@ -13,7 +13,7 @@
 #include "cachesvc/base/inbox.h"
 #include "cachesvc/base/loop_handles.h"
 #include "cachesvc/base/loop_handoff.h"
-#include "cachesvc/base/spin_luck.h"
+#include "cachesvc/base/spin_policy.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -201,7 +201,7 @@ struct AsioLoop::Impl {
     while (!stopping && !done()) {
       rounds.fetch_add(1, std::memory_order_relaxed);
       const bool nothing_expected = std::exchange(resting, false);
-      const bool may_spin = !nothing_expected && luck.worth_it();
+      const bool may_spin = !nothing_expected && spin_policy.worth_it();
       bool worked = run_ready();
       // If the loop is about to block anyway, one call of each poller is enough: each is a system
       // call.
@@ -215,7 +215,7 @@ struct AsioLoop::Impl {
       if (stopping || done()) break;
       const auto now = Steady::now();
       if (worked) {
-        if (std::exchange(spun, false)) luck.found();
+        if (std::exchange(spun, false)) spin_policy.found();
         last_work = now;
         continue;
       }
@@ -224,7 +224,7 @@ struct AsioLoop::Impl {
         continue;
       }
       if (!arm() || kicked) continue;
-      luck.blocked(std::exchange(spun, false));
+      spin_policy.blocked(std::exchange(spun, false));
       sleep();
       last_work = Steady::now();
     }
@@ -278,7 +278,7 @@ struct AsioLoop::Impl {
   bool resting = false;
   bool quiet = false;  // nothing is expected (rest())
   bool stopping = false;
-  SpinLuck luck;
+  SpinPolicy spin_policy;
   LoopHandoff handoff;
 
   std::atomic<std::thread::id> thread{};
