@@ -131,7 +131,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   // Only batches at kMemory can be dropped, and each of them holds a single commit.
   if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
   const Status written = write(std::move(change), durability);
-  forget_dropped();
+  erase_dropped();
   PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
@@ -159,7 +159,7 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   return true;
 }
 
-void CatalogCommits::forget_dropped() {
+void CatalogCommits::erase_dropped() {
   std::set<SegmentId> gone;
   for (const std::string& name : store_.take_dropped()) {
     SegmentId id;

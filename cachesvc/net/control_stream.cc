@@ -50,10 +50,10 @@ void InboxMeter::give_back(ControlStream& stream) {
 ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter)
     : loop_(loop), socket_(std::move(socket)), meter_(meter) {}
 
-ControlStream::~ControlStream() { forget_meter(); }
+ControlStream::~ControlStream() { leave_meter(); }
 
 // The meter may be destroyed once the stream has ended.
-void ControlStream::forget_meter() {
+void ControlStream::leave_meter() {
   if (InboxMeter* const meter = std::exchange(meter_, nullptr)) meter->give_back(*this);
 }
 
@@ -84,7 +84,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
   handlers_ = nullptr;
   ended_ = true;
   watch_.reset();
-  forget_meter();
+  leave_meter();
   if (socket_) socket_->shut_down();
   socket_.reset();
 }
@@ -92,7 +92,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
 void ControlStream::end(Status why) {
   if (std::exchange(ended_, true)) return;
   watch_.reset();
-  forget_meter();
+  leave_meter();
   if (socket_) socket_->shut_down();
   body_ = {};
   outgoing_.clear();

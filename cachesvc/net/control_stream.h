@@ -66,7 +66,7 @@ class ControlStream final : public FrameChannel,
   bool grow_body(std::size_t arriving);
   void hand_out();
   void flush();
-  void forget_meter();
+  void leave_meter();
 
   EventLoop& loop_;
   std::unique_ptr<Socket> socket_;

@@ -191,7 +191,7 @@ void Service::Impl::wire() {
   reloader = std::make_unique<Reloader>(
       Reloader::Parts{loop, storage, config, log, tenants, admission, *memory, *put_room, audit,
                       *transport, [this](const std::string& tenant, const std::string& why) {
-                        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
+                        if (tenants.has(tenant)) wrong_proofs.erase(tenant);
                         peers.close_tenant(tenant, why);
                       }});
   report = std::make_unique<ServiceReport>(

@@ -95,7 +95,7 @@ inline constexpr std::uint32_t kPendingConnectionsPerAddressMax = 64;
 inline constexpr std::uint32_t kWrongProofsFree = 4;
 inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
-inline constexpr std::uint64_t kWrongProofForgetMs = 600'000;  // after the last one
+inline constexpr std::uint64_t kWrongProofExpiryMs = 600'000;  // after the last one
 inline constexpr std::size_t kWrongProofRowsMax = 4096;        // pairs of address and tenant
 // Per connection: shared memory files (frames.h, kShare), their total bytes, and regions in use at
 // the same time.
