@@ -70,10 +70,10 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Status failure;  // the first error of any stage; it ends the put
   // When a request of any writer last succeeded, or was rejected for lack of memory. Other refused
   // requests do not count, so that they do not keep the put's memory.
-  Clock::Time heard{};
+  Clock::Time last_activity{};
   std::size_t requests = 0;        // in progress
-  std::size_t behind = 0;          // compressions in progress
-  std::function<void(bool)> idle;  // set while the commit waits until `behind` is 0
+  std::size_t compressing = 0;     // compressions in progress
+  std::function<void(bool)> idle;  // set while the commit waits until `compressing` is 0
   bool placed = false;             // place_seats() is done
   bool committing = false;
   Durability durability = Durability::kMemory;  // of the commit
