@@ -50,12 +50,12 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 }
 
 struct AsioLoop::Impl {
-  Impl() : bell(context) {
+  Impl() : wake_event(context) {
     const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (descriptor < 0) {  // the error that Asio reports for its own descriptors
       throw boost::system::system_error(errno, boost::system::system_category(), "eventfd");
     }
-    bell.assign(descriptor);
+    wake_event.assign(descriptor);
     listen();
   }
   ~Impl() {
@@ -147,9 +147,9 @@ struct AsioLoop::Impl {
     if (closing) return;  // objects that are destroyed with the loop still post
     queued.fetch_add(1);
     inbox.put(std::move(fn));
-    // Every posting thread that sees the loop asleep rings the bell: a single ringing thread could
-    // be preempted before it rings.
-    if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
+    // Every posting thread that sees the loop asleep wakes it: a single waking thread could
+    // be preempted before it does.
+    if (asleep.load() && thread.load() != std::this_thread::get_id()) wake();
     handoff.posted();
   }
 
@@ -160,23 +160,23 @@ struct AsioLoop::Impl {
     if (inbox.empty()) context.run_one();
     asleep.store(false);
   }
-  void ring() {
+  void wake() {
     const std::uint64_t once = 1;
-    PRECIS_CHECK(::write(bell.native_handle(), &once, sizeof once) == sizeof once);
+    PRECIS_CHECK(::write(wake_event.native_handle(), &once, sizeof once) == sizeof once);
   }
   void listen() {
-    bell.async_wait(asio::posix::descriptor_base::wait_read,
-                    [this](const boost::system::error_code& error) {
-                      if (error) {
-                        // the loop is being destroyed
-                        PRECIS_CHECK(error == asio::error::operation_aborted);
-                        return;
-                      }
-                      std::uint64_t rung = 0;
-                      static_cast<void>(::read(bell.native_handle(), &rung, sizeof rung));
-                      ++wakeups;
-                      listen();
-                    });
+    wake_event.async_wait(
+        asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
+          if (error) {
+            // the loop is being destroyed
+            PRECIS_CHECK(error == asio::error::operation_aborted);
+            return;
+          }
+          std::uint64_t count = 0;
+          static_cast<void>(::read(wake_event.native_handle(), &count, sizeof count));
+          ++wakeups;
+          listen();
+        });
   }
 
   void run() {
@@ -269,9 +269,9 @@ struct AsioLoop::Impl {
   Inbox inbox;
   std::atomic<bool> asleep{false};
   asio::io_context context{1};
-  asio::posix::stream_descriptor bell;  // an eventfd
+  asio::posix::stream_descriptor wake_event;  // an eventfd
   std::vector<std::shared_ptr<Source>> sources;
-  std::size_t wakeups = 0;     // ended waits on descriptors of pollers and the bell; no work
+  std::size_t wakeups = 0;     // ended waits on descriptors of pollers and of wake_event; no work
   std::atomic<int> queued{0};  // posted functions that have not run
   Steady::duration own_spin{0};
   bool kicked = false;

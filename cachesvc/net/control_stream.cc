@@ -71,9 +71,9 @@ void ControlStream::start(Handlers handlers) {
   });
 }
 
-void ControlStream::close(std::chrono::milliseconds patience) {
+void ControlStream::close(std::chrono::milliseconds timeout) {
   if (socket_ && !ended_) flush();
-  const auto deadline = loop_.clock().now() + patience;
+  const auto deadline = loop_.clock().now() + timeout;
   while (socket_ && !ended_ && !outgoing_.empty()) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - loop_.clock().now());

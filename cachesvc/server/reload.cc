@@ -57,7 +57,7 @@ Task<void> Reloader::run() {
         co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(now.read); });
     const Status may = next.ok() ? check_stays_closed(parts_.config, next->config) : next.status();
     if (may.ok()) {
-      take_up(std::move(next).value());
+      apply(std::move(next).value());
     } else {
       refuse(may);
     }
@@ -72,12 +72,12 @@ void Reloader::refuse(const Status& why) {
   parts_.audit.write(kOperator, {.what = "Reload", .outcome = why});
 }
 
-void Reloader::take_up(Next next) {
+void Reloader::apply(Next next) {
   const Config before = parts_.config;
   const ConfigChanges changes = changes_between(before, next.config);
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
-  parts_.tenants.take_up(now.tenants);
+  parts_.tenants.apply(now.tenants);
   parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);

@@ -61,7 +61,7 @@ class Reloader {
   Task<void> run();
   static Result<Next> prepare(const Read& read);
   void refuse(const Status& why);
-  void take_up(Next next);
+  void apply(Next next);
   void end_changed_tenants(const Config& before);
 
   // The reloads that have not begun.
