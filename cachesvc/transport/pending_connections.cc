@@ -38,7 +38,7 @@ void PendingConnections::make_room(const std::string& address) {
   const auto most =
       std::max_element(counts.begin(), counts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  // Sorted by age: among addresses with equally many sockets, it finds the oldest pending of all.
+  // Sorted by age: among addresses with equally many sockets, it finds the oldest socket of all.
   const auto oldest = std::find_if(pending_.begin(), pending_.end(), [&](const auto& pending) {
     const std::string& its = pending->peer.name.address;
     return of_address ? its == address : counts[its] == most->second;
