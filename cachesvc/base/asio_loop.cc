@@ -11,9 +11,9 @@
 
 #include "cachesvc/base/asio.h"
 #include "cachesvc/base/inbox.h"
-#include "cachesvc/base/lending.h"
 #include "cachesvc/base/loop_handles.h"
-#include "cachesvc/base/spin_luck.h"
+#include "cachesvc/base/loop_handoff.h"
+#include "cachesvc/base/spin_policy.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -50,12 +50,12 @@ Status to_status(const boost::system::error_code& error, std::string_view what) 
 }
 
 struct AsioLoop::Impl {
-  Impl() : bell(context) {
+  Impl() : wake_event(context) {
     const int descriptor = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (descriptor < 0) {  // the error that Asio reports for its own descriptors
       throw boost::system::system_error(errno, boost::system::system_category(), "eventfd");
     }
-    bell.assign(descriptor);
+    wake_event.assign(descriptor);
     listen();
   }
   ~Impl() {
@@ -147,10 +147,10 @@ struct AsioLoop::Impl {
     if (closing) return;  // objects that are destroyed with the loop still post
     queued.fetch_add(1);
     inbox.put(std::move(fn));
-    // Every posting thread that sees the loop asleep rings the bell: a single ringing thread could
-    // be preempted before it rings.
-    if (asleep.load() && thread.load() != std::this_thread::get_id()) ring();
-    lending.posted();
+    // Every posting thread that sees the loop asleep wakes it: a single waking thread could
+    // be preempted before it does.
+    if (asleep.load() && thread.load() != std::this_thread::get_id()) wake();
+    handoff.posted();
   }
 
   // Blocks until there is something to do. post() adds first and reads `asleep` second; this
@@ -160,23 +160,23 @@ struct AsioLoop::Impl {
     if (inbox.empty()) context.run_one();
     asleep.store(false);
   }
-  void ring() {
+  void wake() {
     const std::uint64_t once = 1;
-    PRECIS_CHECK(::write(bell.native_handle(), &once, sizeof once) == sizeof once);
+    PRECIS_CHECK(::write(wake_event.native_handle(), &once, sizeof once) == sizeof once);
   }
   void listen() {
-    bell.async_wait(asio::posix::descriptor_base::wait_read,
-                    [this](const boost::system::error_code& error) {
-                      if (error) {
-                        // the loop is being destroyed
-                        PRECIS_CHECK(error == asio::error::operation_aborted);
-                        return;
-                      }
-                      std::uint64_t rung = 0;
-                      static_cast<void>(::read(bell.native_handle(), &rung, sizeof rung));
-                      ++wakeups;
-                      listen();
-                    });
+    wake_event.async_wait(
+        asio::posix::descriptor_base::wait_read, [this](const boost::system::error_code& error) {
+          if (error) {
+            // the loop is being destroyed
+            PRECIS_CHECK(error == asio::error::operation_aborted);
+            return;
+          }
+          std::uint64_t count = 0;
+          static_cast<void>(::read(wake_event.native_handle(), &count, sizeof count));
+          ++wakeups;
+          listen();
+        });
   }
 
   void run() {
@@ -201,7 +201,7 @@ struct AsioLoop::Impl {
     while (!stopping && !done()) {
       rounds.fetch_add(1, std::memory_order_relaxed);
       const bool nothing_expected = std::exchange(resting, false);
-      const bool may_spin = !nothing_expected && luck.worth_it();
+      const bool may_spin = !nothing_expected && spin_policy.worth_it();
       bool worked = run_ready();
       // If the loop is about to block anyway, one call of each poller is enough: each is a system
       // call.
@@ -215,7 +215,7 @@ struct AsioLoop::Impl {
       if (stopping || done()) break;
       const auto now = Steady::now();
       if (worked) {
-        if (std::exchange(spun, false)) luck.found();
+        if (std::exchange(spun, false)) spin_policy.found();
         last_work = now;
         continue;
       }
@@ -224,7 +224,7 @@ struct AsioLoop::Impl {
         continue;
       }
       if (!arm() || kicked) continue;
-      luck.blocked(std::exchange(spun, false));
+      spin_policy.blocked(std::exchange(spun, false));
       sleep();
       last_work = Steady::now();
     }
@@ -240,20 +240,20 @@ struct AsioLoop::Impl {
       thread = std::thread::id();
       if (stopping) return;
       leave();
-      lending.take_back();
+      handoff.take_back();
       thread = std::this_thread::get_id();
     }
   }
 
   bool drive_lent(const std::function<void()>& begin, const std::function<bool()>& done) {
-    if (!lending.enter()) return false;
+    if (!handoff.enter()) return false;
     thread = std::this_thread::get_id();
     begin();
     drive(done);
     // This thread also runs the last posted functions: run_lent()'s thread would have to wake up
     // for them.
     for (int i = 0; i < kLastTurnsMax && queued.load() > 0 && !stopping; ++i) run_ready();
-    lending.drove();
+    handoff.drove();
     thread = std::thread::id();
     leave();
     return true;
@@ -261,7 +261,7 @@ struct AsioLoop::Impl {
 
   void leave() {
     const bool wanted_at_once = !quiet || stopping;
-    lending.leave([&] { return wanted_at_once || queued.load() > 0; });
+    handoff.leave([&] { return wanted_at_once || queued.load() > 0; });
   }
 
   const SystemClock clock;
@@ -269,17 +269,17 @@ struct AsioLoop::Impl {
   Inbox inbox;
   std::atomic<bool> asleep{false};
   asio::io_context context{1};
-  asio::posix::stream_descriptor bell;  // an eventfd
+  asio::posix::stream_descriptor wake_event;  // an eventfd
   std::vector<std::shared_ptr<Source>> sources;
-  std::size_t wakeups = 0;     // ended waits on descriptors of pollers and the bell; no work
+  std::size_t wakeups = 0;     // ended waits on descriptors of pollers and of wake_event; no work
   std::atomic<int> queued{0};  // posted functions that have not run
   Steady::duration own_spin{0};
   bool kicked = false;
   bool resting = false;
   bool quiet = false;  // nothing is expected (rest())
   bool stopping = false;
-  SpinLuck luck;
-  Lending lending;
+  SpinPolicy spin_policy;
+  LoopHandoff handoff;
 
   std::atomic<std::thread::id> thread{};
   std::atomic<std::uint64_t> rounds{0};

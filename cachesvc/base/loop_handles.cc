@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cachesvc/base/asio.h"
+#include "precis/status.h"
 
 namespace precis {
 namespace {
@@ -34,12 +35,16 @@ struct WatchState : std::enable_shared_from_this<WatchState> {
   void await_readable() {
     descriptor.async_wait(descriptor_base::wait_read,
                           [self = shared_from_this()](const boost::system::error_code& error) {
-                            if (error || !self->alive) return;
+                            if (!self->alive) return;
+                            check(error);
                             self->readable();
                             self->waiting = self->alive && !self->held;
                             if (self->waiting) self->await_readable();
                           });
   }
+  // Only the end of the handle ends a wait early, for descriptors that epoll can watch. Otherwise
+  // the wait would have to begin again, or its connection would hang.
+  static void check(const boost::system::error_code& error) { PRECIS_CHECK(!error); }
   void hold(bool on) {
     held = on;
     if (!held && !std::exchange(waiting, true)) await_readable();
@@ -48,8 +53,10 @@ struct WatchState : std::enable_shared_from_this<WatchState> {
     if (std::exchange(awaited, true)) return;
     descriptor.async_wait(descriptor_base::wait_write,
                           [self = shared_from_this()](const boost::system::error_code& error) {
+                            if (!self->alive) return;
+                            check(error);
                             self->awaited = false;
-                            if (!error && self->alive) self->writable();
+                            self->writable();
                           });
   }
   asio::posix::stream_descriptor descriptor;

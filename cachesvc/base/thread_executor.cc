@@ -17,7 +17,7 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kGiveWayBytes = 256u << 10;
+constexpr std::size_t kYieldBytes = 256u << 10;
 // How often a thread yields after a request has asked for it: over about a millisecond, the time of
 // an answer. Yielding always would cost TCP transfers on an otherwise idle machine a tenth of their
 // speed and more.
@@ -37,7 +37,7 @@ void ask_to_yield() { asked.fetch_add(1, std::memory_order_relaxed); }
 void yield_if_asked(std::size_t size_bytes) {
   if (!on_executor) return;
   done_bytes += size_bytes;
-  if (done_bytes < kGiveWayBytes) return;
+  if (done_bytes < kYieldBytes) return;
   done_bytes = 0;
   if (const std::uint64_t now = asked.load(std::memory_order_relaxed); now != heard) {
     heard = now;

@@ -112,7 +112,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
     if (const auto* const present = tree_.find(commit->row.id)) replaced.push_back(present->row);
   }
   // A commit at kMemory must not wait for the disk.
-  SegmentLeases::Leaving leaving(leases_, std::move(replaced), durability != Durability::kMemory);
+  SegmentLeases::Removal removal(leases_, std::move(replaced), durability != Durability::kMemory);
   for (const Commit* const commit : commits) {
     const auto stored = std::make_shared<SegmentRow>(commit->row);
     SegmentRow& row = *stored;
@@ -131,11 +131,11 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   // Only batches at kMemory can be dropped, and each of them holds a single commit.
   if (commits.size() == 1) change.is_of(commits[0]->row.id, commits[0]->row.parent);
   const Status written = write(std::move(change), durability);
-  forget_dropped();
+  erase_dropped();
   PRECIS_TRY(written);
 
   std::unique_lock lock(state_);
-  leaving.left();
+  removal.applied();
   for (const Row& row : rows) {
     marks_.erase(row->id);
     marks_to_save_.erase(row->id);  // write() at kMemory does not clear it
@@ -160,7 +160,7 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   return true;
 }
 
-void CatalogCommits::forget_dropped() {
+void CatalogCommits::erase_dropped() {
   std::set<SegmentId> gone;
   for (const std::string& name : store_.take_dropped()) {
     SegmentId id;

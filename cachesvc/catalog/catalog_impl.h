@@ -84,7 +84,7 @@ class CatalogCommits : public virtual CatalogState {
   void store_each(std::span<Commit* const> commits);  // sets each commit's status
   void commit_all(std::span<Commit* const> commits);
   Durability at_least_as(const SegmentNode* present, Durability asked) const;
-  void forget_dropped();  // segments that the store dropped, and their descendants
+  void erase_dropped();  // segments that the store dropped, and their descendants
   void erase_dropped(const std::set<SegmentId>& gone);
 
   CommitQueue commits_waiting_;  // locked before changes_

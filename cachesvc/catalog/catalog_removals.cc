@@ -124,11 +124,11 @@ Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<S
                  encode(StoredSession{std::string(tenant), session}));
     });
   }
-  SegmentLeases::Leaving leaving(leases_, std::move(rows), /*may_wait=*/true);
+  SegmentLeases::Removal removal(leases_, std::move(rows), /*may_wait=*/true);
   PRECIS_TRY(write(std::move(change), Durability::kWal));
 
   std::unique_lock lock(state_);
-  leaving.left();
+  removal.applied();
   for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
   for (const SegmentId& each : some) {
     const SegmentRow& row = *tree_.find(each)->row;

@@ -36,8 +36,8 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   std::map<Version, std::uint64_t> wanted;  // bytes of each
   for (const Row& row : rows) wanted.emplace(Version::of(*row), bytes_of(*row));
   std::lock_guard lock(mutex_);
-  const auto is_leaving = [&](const Row& row) { return leaving_.contains(row); };
-  if (std::ranges::any_of(rows, is_leaving)) return 0;
+  const auto is_being_removed = [&](const Row& row) { return being_removed_.contains(row); };
+  if (std::ranges::any_of(rows, is_being_removed)) return 0;
   end_expired();
   std::uint64_t more = 0;
   for (const auto& [version, bytes] : wanted) {
@@ -63,13 +63,13 @@ std::uint32_t SegmentLeases::grant(std::span<const Row> rows, std::uint32_t ms) 
   return ms;
 }
 
-SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows, bool may_wait)
+SegmentLeases::Removal::Removal(SegmentLeases& leases, std::vector<Row> rows, bool may_wait)
     : leases_(leases), rows_(std::move(rows)) {
   std::vector<Row> leased;
   {
     std::lock_guard lock(leases_.mutex_);
-    PRECIS_CHECK(leases_.leaving_.empty());
-    leases_.leaving_ = {rows_.begin(), rows_.end()};
+    PRECIS_CHECK(leases_.being_removed_.empty());
+    leases_.being_removed_ = {rows_.begin(), rows_.end()};
     if (leases_.leases_.empty()) return;
     for (const Row& row : rows_) {
       if (leases_.leases_.contains(Version::of(*row))) leased.push_back(row);
@@ -92,14 +92,14 @@ SegmentLeases::Leaving::Leaving(SegmentLeases& leases, std::vector<Row> rows, bo
   }
 }
 
-SegmentLeases::Leaving::~Leaving() {
+SegmentLeases::Removal::~Removal() {
   std::lock_guard lock(leases_.mutex_);
-  leases_.leaving_.clear();
+  leases_.being_removed_.clear();
   if (leases_.leases_.empty()) return;
   for (const Row& row : rows_) {
     const auto lease = leases_.leases_.find(Version::of(*row));
     if (lease == leases_.leases_.end()) continue;
-    if (!left_) {
+    if (!applied_) {
       leases_.set_held(lease->second, nullptr);
     } else if (!lease->second.held) {
       leases_.end(lease);  // the store could not keep it

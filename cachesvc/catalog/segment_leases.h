@@ -48,21 +48,21 @@ class SegmentLeases {
 
   // A change that takes segments away. It lives from before the change's write in the store until
   // callers of grant() see the change. One at a time.
-  class Leaving {
+  class Removal {
    public:
-    // [blocking] Makes the store keep the payload of the leased segments. After left(), a lease
+    // [blocking] Makes the store keep the payload of the leased segments. After applied(), a lease
     // ends if the store cannot keep its payload. Without `may_wait`, the store does not keep
     // payload that is not on the disk yet.
-    Leaving(SegmentLeases& leases, std::vector<Row> rows, bool may_wait);
-    ~Leaving();  // drops the kept payload unless left()
-    Leaving(const Leaving&) = delete;
-    Leaving& operator=(const Leaving&) = delete;
-    void left() { left_ = true; }
+    Removal(SegmentLeases& leases, std::vector<Row> rows, bool may_wait);
+    ~Removal();  // drops the kept payload unless applied()
+    Removal(const Removal&) = delete;
+    Removal& operator=(const Removal&) = delete;
+    void applied() { applied_ = true; }
 
    private:
     SegmentLeases& leases_;
     std::vector<Row> rows_;
-    bool left_ = false;
+    bool applied_ = false;
   };
 
   // Distinguishes the segments that have been stored under one id.
@@ -120,7 +120,7 @@ class SegmentLeases {
   std::map<std::string, std::uint64_t, std::less<>> bytes_of_;  // by tenant
   std::uint64_t bytes_ = 0, ended_bytes_ = 0;         // for leases_, and for ended_ until freed
   std::set<std::pair<std::uint64_t, Version>> ends_;  // until_ns of each lease
-  std::set<Row> leaving_;
+  std::set<Row> being_removed_;
 };
 
 }  // namespace precis

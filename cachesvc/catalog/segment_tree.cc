@@ -71,7 +71,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   quarantine(id);  // A row must not change while the index holds it.
   SegmentNode& node = nodes_[id];
   if (known) {
-    forget(node);
+    subtract(node);
   } else if (!row->parent.is_null()) {
     children_[row->parent].push_back(id);
   }
@@ -100,7 +100,7 @@ void SegmentTree::erase(const SegmentId& id) {
   const auto at = nodes_.find(id);
   if (at == nodes_.end()) return;
   const SegmentRow& row = *at->second.row;
-  forget(at->second);
+  subtract(at->second);
   if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
     // Searches from the end, because a removal takes children in that order.
     auto& ids = siblings->second;
@@ -111,7 +111,7 @@ void SegmentTree::erase(const SegmentId& id) {
   nodes_.erase(at);
 }
 
-void SegmentTree::forget(const SegmentNode& node) {
+void SegmentTree::subtract(const SegmentNode& node) {
   stored_bytes_ -= node.row->stored_bytes;
   original_bytes_ -= node.row->original_bytes;
   kept_bytes_ -= precis::kept_bytes(*node.row);

@@ -61,7 +61,7 @@ class SegmentTree {
 
  private:
   void refresh(const SegmentId& id);
-  void forget(const SegmentNode& node);  // subtracts it from the totals
+  void subtract(const SegmentNode& node);  // subtracts it from the totals
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);

@@ -58,7 +58,7 @@ class LoopbackChannel final : public FrameChannel,
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override {
     const auto peer = ended_.ok() ? peer_.lock() : nullptr;
     if (!peer) return;  // the peer is gone, and has posted its end
-    if (peer->waiting_bytes_ += body.size(); peer->waiting_bytes_ > limits::kSendQueueBytesMax) {
+    if ((peer->waiting_bytes_ += frame_bytes(body)) > limits::kSendQueueBytesMax) {
       const auto why =
           Status::rejected("the peer does not read: more than " +
                            std::to_string(limits::kSendQueueBytesMax) + " B wait for it");
@@ -89,6 +89,11 @@ class LoopbackChannel final : public FrameChannel,
     std::vector<std::byte> body;
   };
 
+  // The counted bytes of a frame. With its header, because a frame without a body waits too.
+  static std::size_t frame_bytes(const std::vector<std::byte>& body) {
+    return FrameHeader::kBytes + body.size();
+  }
+
   void end(const Status& why) {
     if (!ended_.ok()) return;
     ended_ = why;
@@ -101,7 +106,7 @@ class LoopbackChannel final : public FrameChannel,
     while (handlers_ && !inbox_.empty()) {
       Frame frame = std::move(inbox_.front());
       inbox_.pop_front();
-      waiting_bytes_ -= frame.body.size();
+      waiting_bytes_ -= frame_bytes(frame.body);
       const auto handlers = handlers_;
       handlers->on_frame(frame.header, std::move(frame.body));
     }

@@ -88,7 +88,7 @@ void ConnectionEnd::shut(const Status& why) {
   if (std::exchange(is_over_, true)) return;
   bulk_ended_.reset();
   stop_bulk(why);
-  channel_->close(patience_);
+  channel_->close(timeout_);
 }
 
 }  // namespace precis

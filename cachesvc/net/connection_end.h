@@ -19,10 +19,10 @@ namespace precis {
 
 class ConnectionEnd : public virtual Messages {
  public:
-  // `patience`: as FrameChannel::close(), when this end closes.
+  // `timeout`: as FrameChannel::close(), when this end closes.
   ConnectionEnd(EventLoop& loop, std::shared_ptr<FrameChannel> channel,
-                std::chrono::milliseconds patience)
-      : loop_(loop), channel_(std::move(channel)), patience_(patience) {}
+                std::chrono::milliseconds timeout)
+      : loop_(loop), channel_(std::move(channel)), timeout_(timeout) {}
   ConnectionEnd(const ConnectionEnd&) = delete;
   ConnectionEnd& operator=(const ConnectionEnd&) = delete;
 
@@ -62,7 +62,7 @@ class ConnectionEnd : public virtual Messages {
 
   EventLoop& loop_;
   const std::shared_ptr<FrameChannel> channel_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   Handlers handlers_;
   bool is_over_ = false;
   std::unique_ptr<EventLoop::Timer> bulk_ended_;  // runs until the control socket ends too

@@ -50,10 +50,10 @@ void InboxMeter::give_back(ControlStream& stream) {
 ControlStream::ControlStream(EventLoop& loop, std::unique_ptr<Socket> socket, InboxMeter* meter)
     : loop_(loop), socket_(std::move(socket)), meter_(meter) {}
 
-ControlStream::~ControlStream() { forget_meter(); }
+ControlStream::~ControlStream() { leave_meter(); }
 
 // The meter may be destroyed once the stream has ended.
-void ControlStream::forget_meter() {
+void ControlStream::leave_meter() {
   if (InboxMeter* const meter = std::exchange(meter_, nullptr)) meter->give_back(*this);
 }
 
@@ -71,9 +71,9 @@ void ControlStream::start(Handlers handlers) {
   });
 }
 
-void ControlStream::close(std::chrono::milliseconds patience) {
+void ControlStream::close(std::chrono::milliseconds timeout) {
   if (socket_ && !ended_) flush();
-  const auto deadline = loop_.clock().now() + patience;
+  const auto deadline = loop_.clock().now() + timeout;
   while (socket_ && !ended_ && !outgoing_.empty()) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - loop_.clock().now());
@@ -84,7 +84,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
   handlers_ = nullptr;
   ended_ = true;
   watch_.reset();
-  forget_meter();
+  leave_meter();
   if (socket_) socket_->shut_down();
   socket_.reset();
 }
@@ -92,7 +92,7 @@ void ControlStream::close(std::chrono::milliseconds patience) {
 void ControlStream::end(Status why) {
   if (std::exchange(ended_, true)) return;
   watch_.reset();
-  forget_meter();
+  leave_meter();
   if (socket_) socket_->shut_down();
   body_ = {};
   outgoing_.clear();

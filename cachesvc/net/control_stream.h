@@ -48,7 +48,7 @@ class ControlStream final : public FrameChannel,
   // Frames sent during one turn of the loop leave together at its end.
   void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk) override;
   std::size_t unsent_bytes() const override { return unsent_bytes_; }
-  void close(std::chrono::milliseconds patience) override;
+  void close(std::chrono::milliseconds timeout) override;
   // Ends the stream. on_end receives `why` in a later turn of the loop.
   void end(Status why);
 
@@ -66,7 +66,7 @@ class ControlStream final : public FrameChannel,
   bool grow_body(std::size_t arriving);
   void hand_out();
   void flush();
-  void forget_meter();
+  void leave_meter();
 
   EventLoop& loop_;
   std::unique_ptr<Socket> socket_;

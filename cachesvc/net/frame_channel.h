@@ -31,9 +31,9 @@ class FrameChannel {
   // Ends the channel with kRejected if more than limits::kSendQueueBytesMax bytes are unsent.
   virtual void send(FrameKind kind, std::vector<std::byte> body, std::uint64_t after_bulk = 0) = 0;
   virtual std::size_t unsent_bytes() const = 0;
-  // Sends the queued frames, as far as the peer accepts them within `patience`, and closes. No
+  // Sends the queued frames, as far as the peer accepts them within `timeout`, and closes. No
   // handler is called afterwards.
-  virtual void close(std::chrono::milliseconds patience) = 0;
+  virtual void close(std::chrono::milliseconds timeout) = 0;
 };
 
 }  // namespace precis

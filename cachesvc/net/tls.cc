@@ -143,6 +143,7 @@ class TlsSocket final : public Socket {
 
   Io write(std::span<const Bytes> ranges, int) override {
     std::size_t sent = 0;
+    receives_left = kReceivesMax;
     for (const Bytes range : ranges) {
       if (range.empty()) continue;
       std::size_t taken = 0;

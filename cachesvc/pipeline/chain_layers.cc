@@ -28,7 +28,7 @@ Task<bool> ChainLayers::doubt(std::uint32_t layer, Leases& leases, const Status&
   doubted_ = layer;
   leases.clear();
   co_await end();  // a get that waits for memory holds none
-  parts_.cold.forget(links_, layer, why);
+  parts_.cold.invalidate(links_, layer, why);
   co_return true;
 }
 

@@ -7,16 +7,16 @@ namespace precis {
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
                                                              std::uint32_t layer, Owner owner) {
-  return read(row, layer, std::move(owner), Of::kServed);
+  return read(row, layer, std::move(owner), Scope::kServed);
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner) {
-  const auto present = stored(*row, Of::kServed);
+  const auto present = stored(*row, Scope::kServed);
   if (!present.ok() || *present != row) {
     if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
   }
-  const Status status = co_await read_into(row, layer, into, owner, Of::kServed);
+  const Status status = co_await read_into(row, layer, into, owner, Scope::kServed);
   if (status.code() != StatusCode::kNotFound) co_return status;
   // The segment was replaced during the read.
   if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
@@ -41,21 +41,21 @@ Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std:
 
 Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
                                                              std::uint32_t layer, Owner owner,
-                                                             Of of) {
+                                                             Scope scope) {
   std::vector<PayloadMemory::Want> wants(1, PayloadMemory::Want{row->layer_bytes[layer]});
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
-  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, of));
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, scope));
   co_return std::move(pieces.front());
 }
 
-Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Of of) const {
-  if (of == Of::kServed) return parts_.catalog.segment(row.tenant, row.id);
+Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Scope scope) const {
+  if (scope == Scope::kServed) return parts_.catalog.segment(row.tenant, row.id);
   PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row.tenant, row.id));
   return std::move(any.row);
 }
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
-                                  Owner owner, Of of) {
+                                  Owner owner, Scope scope) {
   // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
   const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
@@ -75,7 +75,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   ++parts_.metrics.layers_cold;
   // If the segment was removed, trimmed or put again, these bytes say nothing about the stored
   // ones.
-  const auto present = stored(*row, of);
+  const auto present = stored(*row, scope);
   PRECIS_CO_TRY(present.status());
   bool same = *present == row;
   if (same && status.code() == StatusCode::kCorruption) {
@@ -93,8 +93,8 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   co_return status.with_context("segment " + row->id.hex() + " layer " + std::to_string(layer));
 }
 
-void ColdReads::forget(const std::vector<Catalog::Row>& links, std::uint32_t layer,
-                       const Status& why) {
+void ColdReads::invalidate(const std::vector<Catalog::Row>& links, std::uint32_t layer,
+                           const Status& why) {
   report("bytes in memory failed their check", *links.back(), layer, why);
   for (const Catalog::Row& row : links) parts_.hot_tier.erase(row->id);
 }
@@ -114,7 +114,7 @@ Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
     checked.bytes = 0;
     const std::size_t layers = found.ok() ? found->row->layer_bytes.size() : 0;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      const auto records = co_await read(found->row, layer, owner, Of::kAll);
+      const auto records = co_await read(found->row, layer, owner, Scope::kAll);
       status = records.status();
       if (!status.ok()) break;
       checked.bytes += found->row->layer_bytes[layer];

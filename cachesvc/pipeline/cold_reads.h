@@ -48,24 +48,24 @@ class ColdReads {
   // Removes a prefix from the RAM tier, because its bytes there failed a check at `layer`, so that
   // it is read again. The segments stay in service: their bytes were sound when they were read or
   // made, and the bytes on disk may still be.
-  void forget(const std::vector<Catalog::Row>& links, std::uint32_t layer, const Status& why);
+  void invalidate(const std::vector<Catalog::Row>& links, std::uint32_t layer, const Status& why);
 
   // Reads all of a segment, in service or not, and returns what is wrong with its own bytes, if
   // anything. kNotFound if there is no such segment; other errors if it cannot be read now.
   Task<Result<msg::Checked>> check(Owner owner, SegmentId segment);
 
  private:
-  enum class Of : std::uint8_t { kServed, kAll };  // only segments in service, or all
+  enum class Scope : std::uint8_t { kServed, kAll };  // only segments in service, or all
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
-                                                    Owner owner, Of of);
+                                                    Owner owner, Scope scope);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
-                         Owner owner, Of of);
+                         Owner owner, Scope scope);
   // As the public read_into(), for a removed or replaced segment that a lease keeps readable. None
   // if there is no such lease.
   Task<std::optional<Status>> read_leased(const Catalog::Row& row, std::uint32_t layer,
                                           MutableBytes into, Owner owner);
   // The stored row with the id of `row`.
-  Result<Catalog::Row> stored(const SegmentRow& row, Of of) const;
+  Result<Catalog::Row> stored(const SegmentRow& row, Scope scope) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
               const Status& why);
 

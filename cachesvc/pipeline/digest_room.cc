@@ -11,11 +11,11 @@ constexpr std::chrono::hours kWaitMax{24};  // longer than any path takes
 
 }  // namespace
 
-DigestRoom::DigestRoom(EventLoop& loop) : loop_(loop), line_(loop, kWaitMax) {}
+DigestRoom::DigestRoom(EventLoop& loop) : loop_(loop), queue_(loop, kWaitMax) {}
 
 DigestRoom::Place::~Place() {
   room_.taken_ -= bytes_;
-  if (room_.line_.size() > 0) room_.loop_.post([&room = room_] { room.line_.serve(); });
+  if (room_.queue_.size() > 0) room_.loop_.post([&room = room_] { room.queue_.serve(); });
 }
 
 Task<std::unique_ptr<DigestRoom::Place>> DigestRoom::enter(std::size_t num_tokens,
@@ -23,9 +23,9 @@ Task<std::unique_ptr<DigestRoom::Place>> DigestRoom::enter(std::size_t num_token
                                                            Owner owner) {
   if (block_tokens >= kBlockTokens) co_return nullptr;
   const std::size_t bytes = num_tokens / block_tokens * sizeof(Digest);
-  if (line_.size() > 0 || !fits(bytes)) {
+  if (queue_.size() > 0 || !fits(bytes)) {
     co_await completion<bool>([&](std::function<void(bool)> done) {
-      line_.add(
+      queue_.add(
           owner,
           [this, bytes, done]() -> std::function<void()> {
             if (!fits(bytes)) return nullptr;

@@ -42,7 +42,7 @@ class DigestRoom {
   Task<std::unique_ptr<Place>> enter(std::size_t num_tokens, std::uint32_t block_tokens,
                                      Owner owner);
   std::size_t taken_bytes() const { return taken_; }
-  std::size_t waiting() const { return line_.size(); }
+  std::size_t waiting() const { return queue_.size(); }
 
  private:
   bool fits(std::size_t bytes) const {
@@ -50,7 +50,7 @@ class DigestRoom {
   }
 
   EventLoop& loop_;
-  FairWaitQueue line_;
+  FairWaitQueue queue_;
   std::size_t taken_ = 0;
 };
 

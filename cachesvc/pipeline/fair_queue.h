@@ -89,7 +89,7 @@ class FairQueue {
     tenant.clock += entry.cost / tenant.weight.get();
     tenant.arrived = ++arrivals_;
     --size_;
-    forget_idle();
+    erase_idle();
     return std::move(entry.item);
   }
 
@@ -106,7 +106,7 @@ class FairQueue {
         lane->entries.erase(it);
         if (lane->entries.empty()) tenant.lanes.erase(lane);
         --size_;
-        forget_idle();
+        erase_idle();
         return taken;
       }
     }
@@ -142,7 +142,7 @@ class FairQueue {
   }
 
   // Keeps a tenant without items as long as its clock shows that it has had more than its share.
-  void forget_idle() {
+  void erase_idle() {
     if (size_ == 0) {
       tenants_.clear();
       clock_ = 0;

@@ -44,9 +44,18 @@ std::size_t OpenPut::staged_bytes_max() const {
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     records = std::max(records, records_bytes_max(l) + projection_bytes(l));
   }
-  // Each of these takes whole pages: the rows and the projection, and the records of each layer.
-  return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + records + entries_bytes_max() +
-         (model.num_layers + 3) * Arena::taken_bytes(1);
+  // Each of these takes whole pages: the rows, the observations and the projection, and the records
+  // of each layer.
+  return pushed.size_bytes(StagedLayer::Part::kEntries) + scores + pushed.read_observation_bytes() +
+         records + entries_bytes_max() + (model.num_layers + 4) * Arena::taken_bytes(1);
+}
+
+void OpenPut::count_observations(const StagedLayer& claimed) {
+  const std::size_t counted = std::max(observed_bytes, claimed.read_observation_bytes());
+  const std::size_t bytes = claimed.size_bytes(StagedLayer::Part::kObservations);
+  if (bytes <= counted) return;
+  room->add(bytes - counted);
+  observed_bytes = bytes;
 }
 
 std::size_t OpenPut::kept_bytes() const {

@@ -54,6 +54,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Projections::Part part = Projections::Part::kWeights;
   std::shared_ptr<JointPut> joint;       // shared with the writers that wait
   std::unique_ptr<PutRoom::Place> room;  // the memory reserved for it
+  std::size_t observed_bytes = 0;        // see count_observations()
   // The part of the disk limits that its records may take; null once they are stored.
   std::unique_ptr<DiskQuota::Place> disk_quota;
   Clock::Time begun{};  // when it was admitted
@@ -73,10 +74,10 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Status failure;  // the first error of any stage; it ends the put
   // When a request of any writer last succeeded, or was rejected for lack of memory. Other refused
   // requests do not count, so that they do not keep the put's memory.
-  Clock::Time heard{};
+  Clock::Time last_activity{};
   std::size_t requests = 0;        // in progress
-  std::size_t behind = 0;          // compressions in progress
-  std::function<void(bool)> idle;  // set while the commit waits until `behind` is 0
+  std::size_t compressing = 0;     // compressions in progress
+  std::function<void(bool)> idle;  // set while the commit waits until `compressing` is 0
   bool placed = false;             // place_seats() is done
   bool committing = false;
   Durability durability = Durability::kMemory;  // of the commit
@@ -117,10 +118,13 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   std::size_t projection_bytes(std::uint32_t layer) const;
   // The most that the records of the whole budget take, however layers and heads share it.
   std::size_t entries_bytes_max() const;
-  // The most that the put stages at a time: one layer as pushed, one layer's records and
-  // projection, and the records of the whole budget. Observations are not included: the client
-  // decides their size.
+  // The most that the put stages at a time: one layer as pushed, with the observations that the
+  // recipe reads, one layer's records and projection, and the records of the whole budget.
   std::size_t staged_bytes_max() const;
+  // Counts the claimed observations of a layer in `room`, before memory is acquired for them. The
+  // client decides how many queries it pushes: those that exceed staged_bytes_max(), and the most
+  // that a layer had before, are added.
+  void count_observations(const StagedLayer& claimed);
   // The digests, token tail and counts, which the put keeps in addition until it is committed or
   // has failed.
   std::size_t kept_bytes() const;

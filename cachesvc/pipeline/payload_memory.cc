@@ -14,7 +14,7 @@ PayloadMemory::PayloadMemory(Arena& arena, HotTier& hot_tier, EventLoop& loop,
       size_bytes_(arena.memory().size() - arena.used_bytes()),
       loop_(loop),
       wait_(wait),
-      line_(loop, wait) {}
+      queue_(loop, wait) {}
 
 // A request that can never fit is refused here: it would block the queue's head and empty the hot
 // tier.
@@ -53,7 +53,7 @@ PayloadMemory::Answer PayloadMemory::take(const std::vector<Want>& wants, bool e
 
 PayloadMemory::Answer PayloadMemory::at_once(const std::vector<Want>& wants, bool evicting) {
   if (wants.empty()) return Pieces{};
-  if (line_.size() > 0) return Status::out_of_space("others wait for memory");
+  if (queue_.size() > 0) return Status::out_of_space("others wait for memory");
   return take(wants, evicting);
 }
 
@@ -80,7 +80,7 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
       --waiting_;
       done(std::move(answer));
     };
-    line_.add(
+    queue_.add(
         owner,
         [this, wants, tell]() -> std::function<void()> {
           // A shared_ptr, because std::function requires a copyable closure; it is called once.
@@ -97,7 +97,7 @@ Task<PayloadMemory::Answer> PayloadMemory::acquire(Wants wants, Owner owner,
 }
 
 void PayloadMemory::retry() {
-  if (waiting_.load() > 0) loop_.post([this] { line_.serve(); });
+  if (waiting_.load() > 0) loop_.post([this] { queue_.serve(); });
 }
 
 PayloadMemory::Answer PayloadMemory::give_up(const std::vector<Want>& wants) {
@@ -116,7 +116,7 @@ PayloadMemory::Answer PayloadMemory::give_up(const std::vector<Want>& wants) {
 
 void PayloadMemory::stop() {
   stopped_ = true;
-  line_.stop();
+  queue_.stop();
 }
 
 }  // namespace precis

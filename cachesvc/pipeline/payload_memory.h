@@ -45,7 +45,7 @@ class PayloadMemory {
   Result<Pieces> try_free(const std::vector<Want>& wants);
 
   // Ends the wait of the requests that are unwanted by now.
-  void drop_unwanted() { line_.drop_unwanted(); }
+  void drop_unwanted() { queue_.drop_unwanted(); }
 
   // Any thread. Memory may have become free: waiting requests try again.
   void retry();
@@ -56,7 +56,7 @@ class PayloadMemory {
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
-    line_.set_wait(wait);
+    queue_.set_wait(wait);
   }
 
  private:
@@ -71,7 +71,7 @@ class PayloadMemory {
   const std::size_t size_bytes_;  // of the arena, less what was in use at construction
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
-  FairWaitQueue line_;
+  FairWaitQueue queue_;
   std::atomic<std::size_t> waiting_{0};  // requests in the queue
   bool stopped_ = false;
 };

@@ -62,20 +62,20 @@ Task<Status> PutMemory::take(std::shared_ptr<OpenPut> owner, std::uint32_t index
 }
 
 void PutMemory::begin_work(OpenPut& put) {
-  ++put.behind;
+  ++put.compressing;
   ++under_way_;
 }
 
 void PutMemory::end_work(OpenPut& put) {
   --under_way_;
-  if (--put.behind == 0 && put.idle) return std::exchange(put.idle, nullptr)(true);
+  if (--put.compressing == 0 && put.idle) return std::exchange(put.idle, nullptr)(true);
   free_failed(put);
 }
 
 void PutMemory::free_failed(OpenPut& put) {
   if (put.failure.ok()) return;
   if (put.requests > 0) parts_.loop.post([this] { parts_.memory.drop_unwanted(); });
-  if (put.requests > 0 || put.behind > 0) return;
+  if (put.requests > 0 || put.compressing > 0) return;
   put.drop_kept();
   put.room.reset();
   parts_.memory.retry();

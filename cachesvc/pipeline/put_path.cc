@@ -33,7 +33,7 @@ Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg:
   put->failure = room.status();
   put->joint->begun(room.status());
   PRECIS_CO_ASSIGN(put->room, std::move(room));
-  put->heard = put->begun = parts_.clock.now();
+  put->last_activity = put->begun = parts_.clock.now();
   co_return put;
 }
 
@@ -61,7 +61,7 @@ Status PutPath::abort(OpenPut& put) {
 }
 
 bool PutPath::is_silent(const OpenPut& put, Clock::Time since) {
-  return put.requests == 0 && put.heard < since;
+  return put.requests == 0 && put.last_activity < since;
 }
 
 // ---- push ---------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ Task<Status> PutPath::push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   }
   // A piece that got no memory in time may be pushed again, so it counts as activity of the put.
   if (taken.ok() || taken.code() == StatusCode::kRejected) {
-    put->heard = parts_.clock.now();
+    put->last_activity = parts_.clock.now();
   }
   memory_.free_failed(*put);
   co_return taken;
@@ -101,6 +101,7 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
         parts_.loop);
   }
   PRECIS_CO_TRY(layer.rows->claim(piece));
+  put->count_observations(*layer.rows);
   if (co_await compression_.run_in_place(put, piece, from)) co_return put->failure;
   PRECIS_CO_TRY(co_await take_memory(put, piece, from));
   const auto pulled = co_await layer.rows->pull(piece, from, parts_.registration);
@@ -134,7 +135,7 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<OpenPut> put,
   PRECIS_CO_TRY(put->failure);
   auto info = co_await put->joint->agree(
       writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
-  if (info.ok()) put->heard = parts_.clock.now();
+  if (info.ok()) put->last_activity = parts_.clock.now();
   memory_.free_failed(*put);
   // A repeated request may ask for stronger durability than the commit had.
   if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));
@@ -149,7 +150,7 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<OpenPut> put,
   if (put->already_stored) {
     done = co_await harden(*put, durability);
   } else {
-    if (put->behind > 0) {
+    if (put->compressing > 0) {
       co_await completion<bool>([&](auto idle) { put->idle = std::move(idle); });
     }
     done = put->failure;

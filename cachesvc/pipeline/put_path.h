@@ -31,7 +31,8 @@ class PutPath {
   // Gives a put up, for all of its writers. Its work in progress ends at the next stage, then its
   // memory is freed. kInvalidArgument while the put is being committed.
   Status abort(OpenPut& put);
-  // Returns whether no request of the put is in progress, and OpenPut::heard is before `since`.
+  // Returns whether no request of the put is in progress, and OpenPut::last_activity is before
+  // `since`.
   static bool is_silent(const OpenPut& put, Clock::Time since);
   // Returns whether no layer is being compressed.
   bool idle() const { return memory_.idle(); }

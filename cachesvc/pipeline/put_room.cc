@@ -9,17 +9,17 @@ namespace precis {
 
 PutRoom::Place::~Place() {
   room_.taken_ -= bytes_;
-  if (room_.line_.size() > 0) room_.loop_.post([&room = room_] { room.line_.serve(); });
+  if (room_.queue_.size() > 0) room_.loop_.post([&room = room_] { room.queue_.serve(); });
 }
 
 Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, Owner owner) {
   using Answer = Result<std::unique_ptr<Place>>;
-  if (bytes == 0 || (line_.size() == 0 && fits(bytes))) {
+  if (bytes == 0 || (queue_.size() == 0 && fits(bytes))) {
     co_return std::make_unique<Place>(*this, bytes);
   }
   if (stopped_) co_return Status::unavailable("the service is stopping");
   co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
-    line_.add(
+    queue_.add(
         owner,
         [this, bytes, done]() -> std::function<void()> {
           if (!fits(bytes)) return nullptr;
@@ -42,7 +42,7 @@ Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, 
 
 void PutRoom::stop() {
   stopped_ = true;
-  line_.stop();
+  queue_.stop();
 }
 
 }  // namespace precis

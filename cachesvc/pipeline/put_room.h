@@ -19,7 +19,7 @@ class PutRoom {
   // `size_bytes`: the part of the arena that puts may use; a put that is alone may use more. Bytes
   // that a put keeps outside the arena count too, so that they are bounded as well.
   PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait)
-      : loop_(loop), size_bytes_(size_bytes), wait_(wait), line_(loop, wait) {}
+      : loop_(loop), size_bytes_(size_bytes), wait_(wait), queue_(loop, wait) {}
 
   // A put's admitted bytes; its destructor returns them.
   class Place {
@@ -28,22 +28,28 @@ class PutRoom {
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
     ~Place();
+    // Counts more bytes, without a wait: the put has begun. The room may then hold more than its
+    // size, and puts that have not begun wait.
+    void add(std::size_t bytes) {
+      bytes_ += bytes;
+      room_.taken_ += bytes;
+    }
 
    private:
     PutRoom& room_;
-    const std::size_t bytes_;
+    std::size_t bytes_;
   };
 
   // Waits for its turn, fair between tenants and their connections. kRejected if the bytes did not
   // become free within the wait, kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
   void stop();
-  std::size_t waiting() const { return line_.size(); }
+  std::size_t waiting() const { return queue_.size(); }
   std::size_t taken_bytes() const { return taken_; }
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
-    line_.set_wait(wait);
+    queue_.set_wait(wait);
   }
 
  private:
@@ -52,7 +58,7 @@ class PutRoom {
   EventLoop& loop_;
   const std::size_t size_bytes_;
   std::chrono::milliseconds wait_;
-  FairWaitQueue line_;
+  FairWaitQueue queue_;
   std::size_t taken_ = 0;
   bool stopped_ = false;
 };

@@ -161,6 +161,17 @@ std::size_t StagedLayer::size_bytes(Part part) const {
   return queries_bytes() + lse_bytes() + mean_bytes() * (1 + std::size_t{model_.head_dim});
 }
 
+std::size_t StagedLayer::read_observation_bytes() const {
+  StagedLayer read(model_, recipe_, layer_, num_tokens_);
+  const std::uint32_t window = recipe_.window == 0 ? num_tokens_ : recipe_.window;
+  if (recipe_.needs_queries()) {
+    read.num_queries_ = std::min(window, recipe_.queries_max(num_tokens_));
+  }
+  read.has_lse_ = recipe_.needs_lse();
+  read.has_stats_ = recipe_.needs_query_stats();
+  return read.size_bytes(Part::kObservations);
+}
+
 void StagedLayer::give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer) {
   (part == Part::kEntries ? entries_ : observations_) = std::move(buffer);
 }

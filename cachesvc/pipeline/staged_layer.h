@@ -37,6 +37,8 @@ class StagedLayer {
   enum class Part { kEntries, kObservations };
   bool needs(Part part) const;  // whether it was claimed and has no memory yet
   std::size_t size_bytes(Part part) const;
+  // The bytes of the observations that the recipe reads. A client may push more queries.
+  std::size_t read_observation_bytes() const;
   void give_memory(Part part, std::unique_ptr<Arena::Buffer> buffer);
 
   // Whether the piece is the whole layer, with K and V only.

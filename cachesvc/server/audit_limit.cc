@@ -72,7 +72,7 @@ std::vector<AuditLimit::Line> AuditLimit::due(bool all) {
     }
     at = rows_.erase(at);
   }
-  for (const auto& [group, whose] : {std::pair{&strangers_, "of clients that were not admitted"},
+  for (const auto& [group, whose] : {std::pair{&unadmitted_, "of clients that were not admitted"},
                                      std::pair{&admitted_, "of tenants"}}) {
     if (group->more == 0 || (!all && now - group->since_ns < kNsPerMinute)) continue;
     lines.push_back(

@@ -42,12 +42,12 @@ class AuditLimit {
     std::uint64_t bytes = 0;  // since then
     std::uint64_t more = 0;   // refusals without a line because of the limit of bytes
   };
-  Group& group_of(const std::string& tenant) { return tenant.empty() ? strangers_ : admitted_; }
+  Group& group_of(const std::string& tenant) { return tenant.empty() ? unadmitted_ : admitted_; }
   bool take_bytes(Group& group, std::size_t size_bytes);
 
   const Clock& clock_;
   std::map<Key, Row> rows_;  // at most limits::kAuditRepeatRowsMax
-  Group strangers_, admitted_;
+  Group unadmitted_, admitted_;
 };
 
 }  // namespace precis

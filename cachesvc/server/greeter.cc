@@ -7,21 +7,21 @@
 
 namespace precis {
 
-Transport::Greeting Greeter::greet(const Transport::Stranger& stranger) {
-  auto token = admit(stranger);
+Transport::Greeting Greeter::greet(const Transport::LoginAttempt& attempt) {
+  auto token = admit(attempt);
   if (!token.ok()) {
-    note_refused({Tenants::name_of(stranger.hello.tenant), stranger.hello.client, stranger.peer},
+    note_refused({Tenants::name_of(attempt.hello.tenant), attempt.hello.client, attempt.peer},
                  token.status());
     return {token.status(), server_name(), ""};
   }
   return {Status(), server_name(), std::move(*token)};
 }
 
-Result<std::string> Greeter::admit(const Transport::Stranger& stranger) {
-  PRECIS_ASSIGN(std::string token, log_in(stranger, parts_.tenants, parts_.wrong_proofs));
+Result<std::string> Greeter::admit(const Transport::LoginAttempt& attempt) {
+  PRECIS_ASSIGN(std::string token, log_in(attempt, parts_.tenants, parts_.wrong_proofs));
   // Checks the quota that the Peer takes after its welcome.
   Quota::Part part(parts_.admission.connections,
-                   parts_.tenants.named(stranger.hello.tenant).owner(nullptr));
+                   parts_.tenants.named(attempt.hello.tenant).owner(nullptr));
   PRECIS_TRY(Quota::take(part, 1).status());
   return token;
 }

@@ -28,7 +28,7 @@ class Greeter {
   };
   explicit Greeter(const Parts& parts) : parts_(parts) {}
 
-  Transport::Greeting greet(const Transport::Stranger& stranger);
+  Transport::Greeting greet(const Transport::LoginAttempt& attempt);
   // Records a refused connection in the metrics, the audit log and the log. The log gets only the
   // first refusals of each second.
   void note_refused(const AuditWho& who, const Status& why);
@@ -36,8 +36,8 @@ class Greeter {
   void tell_suppressed();
 
  private:
-  // Returns the token of the stranger's tenant.
-  Result<std::string> admit(const Transport::Stranger& stranger);
+  // Returns the token of the tenant of the attempt.
+  Result<std::string> admit(const Transport::LoginAttempt& attempt);
 
   const Parts parts_;
   LogLimiter refused_;

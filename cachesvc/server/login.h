@@ -12,7 +12,7 @@ namespace precis {
 // Returns the token of the client's tenant, empty if it has none. kPermissionDenied with
 // retry_after_ms() during a wait for wrong proofs; other errors as Tenants::admit(). Records
 // whether the proof was right.
-Result<std::string> log_in(const Transport::Stranger& stranger, const Tenants& tenants,
+Result<std::string> log_in(const Transport::LoginAttempt& attempt, const Tenants& tenants,
                            WrongProofs& wrong_proofs);
 
 }  // namespace precis

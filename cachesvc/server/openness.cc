@@ -50,8 +50,8 @@ std::string exposed_text(const Config& config, bool open, bool encrypted,
   return text + (config.tenants.empty() ? kNoTenants : kNoToken) + " (give each tenant a token)";
 }
 
-void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
-                       const std::string& address) {
+void warn_if_open(Log& log, const Config& config, const Transport& transport,
+                  const std::string& address) {
   if (!transport.is_open_to_hosts()) return;
   if (!transport.is_encrypted()) {
     log.warn(kInTheClear, {{"address", address}, {"instead", "set tls_cert and tls_key"}});

@@ -27,8 +27,8 @@ std::string exposed_text(const Config& config, bool open, bool encrypted,
 
 // If other hosts reach the service, warns about tenants without a token and TCP without TLS. The
 // service accepts such a configuration; the warning says that it protects less than it seems to.
-void warn_of_strangers(Log& log, const Config& config, const Transport& transport,
-                       const std::string& address);
+void warn_if_open(Log& log, const Config& config, const Transport& transport,
+                  const std::string& address);
 
 // Adds the operator's next step to the error of a data directory that does not open: fsck needs a
 // running service. Errors with other codes name it already.

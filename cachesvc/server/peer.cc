@@ -102,7 +102,7 @@ void Peer::on_closed(const Status& why) {
   closed_(self);
 }
 
-void Peer::shed(const std::string& why) {
+void Peer::disconnect(const std::string& why) {
   if (!open_) return;
   connection_->close();
   on_closed(Status::rejected(why));
@@ -120,7 +120,7 @@ void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
   }
   const auto since = connection_->stalled_since();
   if (since && parts_.clock.now() - *since > silence) {
-    shed("its transfers made too little progress while other requests waited for memory");
+    disconnect("its transfers made too little progress while other requests waited for memory");
   }
 }
 

@@ -30,7 +30,7 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   void start(std::function<void(const std::shared_ptr<Peer>&)> closed);
   void close(const std::string& why);
   // Closes the connection of a client that harms the others, and logs why.
-  void shed(const std::string& why) override;
+  void disconnect(const std::string& why) override;
 
   const std::string& tenant() const override { return tenant_name_; }
   // The client, for the audit log.

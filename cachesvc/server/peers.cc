@@ -8,17 +8,17 @@ void Peers::add(std::shared_ptr<Peer> peer) {
   const std::uint64_t number = ++arrived_;
   open_.emplace(number, peer);
   peer->start([this, number](const std::shared_ptr<Peer>& closed) {
-    all_left();
-    leaving_.emplace_back(closed);
+    all_ended();
+    closed_.emplace_back(closed);
     open_.erase(number);
     loop_.post([closed] {});  // not destroyed inside a callback of its own connection
   });
 }
 
 // Erases the entries of destroyed peers, because a weak pointer keeps their memory.
-bool Peers::all_left() {
-  std::erase_if(leaving_, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
-  return leaving_.empty();
+bool Peers::all_ended() {
+  std::erase_if(closed_, [](const std::weak_ptr<Peer>& peer) { return peer.expired(); });
+  return closed_.empty();
 }
 
 void Peers::for_each(const std::function<void(Peer&)>& each) {

@@ -21,7 +21,7 @@ class Peers {
   void add(std::shared_ptr<Peer> peer);  // and starts it
   std::size_t size() const { return open_.size(); }
   // Returns true if no request of a closed connection is in progress.
-  bool all_left();
+  bool all_ended();
   void close_all(const std::string& why);
   void close_tenant(const std::string& tenant, const std::string& why);
   // As Peer::free_for_waiters().
@@ -36,7 +36,7 @@ class Peers {
   EventLoop& loop_;
   std::map<std::uint64_t, std::shared_ptr<Peer>> open_;  // in order of arrival
   std::uint64_t arrived_ = 0;
-  std::vector<std::weak_ptr<Peer>> leaving_;  // closed, with requests in progress
+  std::vector<std::weak_ptr<Peer>> closed_;  // closed, with requests in progress
 };
 
 }  // namespace precis

@@ -15,7 +15,7 @@ namespace {
 const AuditWho kOperator{.from = "SIGHUP"};
 
 // A file that was truncated while it was edited must not admit everybody.
-Status keeps_strangers_out(const Config& before, const Config& next) {
+Status check_stays_closed(const Config& before, const Config& next) {
   constexpr char kNextStep[] =
       ": any client would be admitted; if you want that, restart the service";
   if (!before.tenants.empty() && next.tenants.empty()) {
@@ -36,13 +36,10 @@ Status keeps_strangers_out(const Config& before, const Config& next) {
 }  // namespace
 
 void Reloader::reload(Read read, std::function<void()> done) {
-  if (busy_) {
-    // It will read the newest configuration, so it also replaces earlier waiting reloads.
-    waiting_ = [this, read = std::move(read), done = std::move(done)] { reload(read, done); };
-    return;
-  }
-  busy_ = true;
-  spawn(run(std::move(read), std::move(done)));
+  // The latest `read` reads the newest configuration, so it serves the earlier reloads too.
+  waiting_.read = std::move(read);
+  waiting_.done.push_back(std::move(done));
+  if (!std::exchange(busy_, true)) spawn(run());
 }
 
 Result<Reloader::Next> Reloader::prepare(const Read& read) {
@@ -54,17 +51,20 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
   return Next{std::move(config), level, std::move(audit), std::move(tls)};
 }
 
-Task<void> Reloader::run(Read read, std::function<void()> done) {
-  auto next = co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(read); });
-  const Status may = next.ok() ? keeps_strangers_out(parts_.config, next->config) : next.status();
-  if (may.ok()) {
-    take_up(std::move(next).value());
-  } else {
-    refuse(may);
+Task<void> Reloader::run() {
+  while (!waiting_.done.empty()) {
+    const Waiting now = std::exchange(waiting_, {});
+    auto next =
+        co_await run_on(parts_.storage, parts_.loop, Owner(), [&] { return prepare(now.read); });
+    const Status may = next.ok() ? check_stays_closed(parts_.config, next->config) : next.status();
+    if (may.ok()) {
+      apply(std::move(next).value());
+    } else {
+      refuse(may);
+    }
+    for (const auto& done : now.done) done();
   }
   busy_ = false;
-  done();
-  if (const auto waiting = std::exchange(waiting_, nullptr)) waiting();
 }
 
 void Reloader::refuse(const Status& why) {
@@ -73,12 +73,12 @@ void Reloader::refuse(const Status& why) {
   parts_.audit.write(kOperator, {.what = "Reload", .outcome = why});
 }
 
-void Reloader::take_up(Next next) {
+void Reloader::apply(Next next) {
   const Config before = parts_.config;
   const ConfigChanges changes = changes_between(before, next.config);
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
-  parts_.tenants.take_up(now.tenants);
+  parts_.tenants.apply(now.tenants);
   parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
@@ -47,8 +48,8 @@ class Reloader {
   // Calls `read` on a storage thread, applies the configuration that it returns, and calls `done`.
   // Nothing changes, and the log says why, if `read` fails, the configuration is not valid, its
   // audit log cannot be opened, a TLS file is wrong, or it would admit everybody where a token was
-  // required before. If reloads arrive during another one, only the latest of them runs, after it;
-  // the `done` of the others is not called.
+  // required before. If reloads arrive during another one, only the latest of them runs, after it,
+  // and at its end each `done` is called.
   void reload(Read read, std::function<void()> done);
   // Returns whether a reload is in progress.
   bool busy() const { return busy_; }
@@ -60,15 +61,21 @@ class Reloader {
     Audit::Sink audit;
     std::shared_ptr<TlsContext> tls;  // null if the configuration names no files
   };
-  Task<void> run(Read read, std::function<void()> done);
+  Task<void> run();
   static Result<Next> prepare(const Read& read);
   void refuse(const Status& why);
-  void take_up(Next next);
+  void apply(Next next);
   void end_changed_tenants(const Config& before);
+
+  // The reloads that have not begun.
+  struct Waiting {
+    Read read;                                // of the latest
+    std::vector<std::function<void()>> done;  // of all
+  };
 
   const Parts parts_;
   bool busy_ = false;
-  std::function<void()> waiting_;  // the latest reload that arrived meanwhile
+  Waiting waiting_;
 };
 
 }  // namespace precis

@@ -46,8 +46,8 @@ std::size_t connections_for(std::size_t descriptors) {
   const std::size_t half = descriptors / 2;
   const std::size_t rest =
       descriptors > 2 * kStoreDescriptorsMax ? descriptors - kStoreDescriptorsMax : half;
-  const std::size_t strangers = std::min<std::size_t>(rest / 2, limits::kStrangersMax);
-  return std::clamp<std::size_t>((rest - strangers) / 2, 1, limits::kConnectionsMax);
+  const std::size_t pending = std::min<std::size_t>(rest / 2, limits::kPendingConnectionsMax);
+  return std::clamp<std::size_t>((rest - pending) / 2, 1, limits::kConnectionsMax);
 }
 
 }  // namespace
@@ -205,7 +205,7 @@ void Service::Impl::wire() {
   reloader = std::make_unique<Reloader>(Reloader::Parts{
       loop, storage, config, log, tenants, admission, *memory, *put_room, *disk_quota, *capacity,
       audit, *transport, [this](const std::string& tenant, const std::string& why) {
-        if (tenants.has(tenant)) wrong_proofs.forget(tenant);
+        if (tenants.has(tenant)) wrong_proofs.erase(tenant);
         peers.close_tenant(tenant, why);
       }});
   report = std::make_unique<ServiceReport>(
@@ -243,7 +243,7 @@ Status Service::Impl::listen() {
   watch_pressure();
   auto bound = transport->listen(
       config.listen,
-      {[this](const Transport::Stranger& stranger) { return greeter.greet(stranger); },
+      {[this](const Transport::LoginAttempt& attempt) { return greeter.greet(attempt); },
        [this](std::unique_ptr<Connection> connection, const Hello& hello) {
          peers.add(std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
                                           std::move(connection)));
@@ -272,7 +272,7 @@ Status Service::Impl::listen() {
                        {"store_descriptors", kStoreDescriptorsMax},
                        {"segments", totals.segments},
                        {"quarantined_segments", totals.quarantined_segments}});
-  warn_of_strangers(log, config, *transport, address);
+  warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
   return {};
 }
@@ -330,7 +330,7 @@ void Service::stop() {
 void Service::reload(std::function<Result<Config>()> read, std::function<void()> done) {
   impl_->loop.post([impl = impl_.get(), read = std::move(read), done = std::move(done)] {
     impl->reloader->reload(read, [impl, done] {
-      warn_of_strangers(impl->log, impl->config, *impl->transport, impl->address);
+      warn_if_open(impl->log, impl->config, *impl->transport, impl->address);
       done();
     });
   });
@@ -351,7 +351,7 @@ void Service::Impl::begin_stop() {
 // A request in progress holds its peer. The loop stops when no request, compression, reload or
 // round of the capacity manager is in progress.
 void Service::Impl::finish_stop() {
-  if (peers.all_left() && put_path->idle() && !reloader->busy() && !capacity->busy()) {
+  if (peers.all_ended() && put_path->idle() && !reloader->busy() && !capacity->busy()) {
     log.info("stopped");
     return loop.stop();
   }

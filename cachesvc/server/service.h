@@ -37,7 +37,7 @@ class Service {
   // Any thread while it runs. Reads the configuration with `read` off the loop, applies the
   // settings that a running service can change (config_changes.h), and names the others in the log.
   // If `read` fails, or the configuration is not valid, nothing changes and the log says why. Calls
-  // `done` on the loop at the end, except for a reload that a later one replaces (reload.h).
+  // `done` on the loop at the end. A later reload may replace a waiting one (reload.h).
   void reload(std::function<Result<Config>()> read, std::function<void()> done);
 
  private:

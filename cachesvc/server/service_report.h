@@ -8,6 +8,7 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/metrics.h"
+#include "cachesvc/pipeline/disk_quota.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/put_room.h"

@@ -15,7 +15,7 @@ Tenants::Tenants(const std::vector<TenantConfig>& tenants) : tenants_(tenants) {
   for (const TenantConfig& tenant : tenants_) weights_.emplace(tenant.name, tenant.weight);
 }
 
-void Tenants::take_up(const std::vector<TenantConfig>& tenants) {
+void Tenants::apply(const std::vector<TenantConfig>& tenants) {
   Tenants next(tenants);
   for (auto& [name, weight] : next.weights_) {
     const auto shared = weights_.find(name);

@@ -27,7 +27,7 @@ class Tenants {
   Result<Admitted> admit(const Hello& hello, const Nonce& challenge) const;
   // Applies a new configuration of tenants. A new weight also affects, at once, the Tenant objects
   // that were returned before.
-  void take_up(const std::vector<TenantConfig>& tenants);
+  void apply(const std::vector<TenantConfig>& tenants);
   // The tenant of an admitted Hello.
   Tenant named(const std::string& tenant) const;
 

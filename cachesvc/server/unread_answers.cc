@@ -31,8 +31,8 @@ Status may_send(const std::vector<std::shared_ptr<Reader>>& readers, std::size_t
       if (reader->tenant() != most) continue;
       if (!slowest || reader->unsent_bytes() > slowest->unsent_bytes()) slowest = reader;
     }
-    slowest->shed("it does not read its answers: " + std::to_string(slowest->unsent_bytes()) +
-                  " B are unread");
+    slowest->disconnect("it does not read its answers: " + std::to_string(slowest->unsent_bytes()) +
+                        " B are unread");
   }
 }
 

@@ -15,7 +15,7 @@ std::string key_of(const std::string& address, const std::string& tenant) {
 }
 
 bool is_old(std::uint64_t last_ns, std::uint64_t now) {
-  return now - last_ns >= limits::kWrongProofForgetMs * kNsPerMs;
+  return now - last_ns >= limits::kWrongProofExpiryMs * kNsPerMs;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ void WrongProofs::note(const std::string& address, const std::string& tenant, Pr
   put_in(key, row);
 }
 
-void WrongProofs::forget(const std::string& tenant) {
+void WrongProofs::erase(const std::string& tenant) {
   for (auto at = rows_.begin(); at != rows_.end();) {
     const auto row = at++;
     if (row->first.ends_with("\n" + tenant)) take_out(row);

@@ -27,7 +27,7 @@ class WrongProofs {
   Status may_try(const std::string& address, const std::string& tenant) const;
   void note(const std::string& address, const std::string& tenant, Proof proof);
   // Ends the waits of a tenant at all addresses: its token has changed.
-  void forget(const std::string& tenant);
+  void erase(const std::string& tenant);
 
  private:
   struct Row {

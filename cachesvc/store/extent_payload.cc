@@ -94,14 +94,14 @@ class ExtentPayload final : public PayloadStore {
     const std::vector<std::uint32_t> empty = files_->empty_files();
     const std::vector<ExtentFiles::Hole> holes = files_->holes();
     if (empty.empty() && holes.empty()) return;
-    if (!forget_freed()) return;
+    if (!harden_freed()) return;
     (void)files_->remove(empty);
     punches_ = files_->punch(holes).code() != StatusCode::kUnsupported;
   }
 
   // Returns true if no crash can bring back a row that names a freed value. harden_rows() makes
   // rows of live values durable too, so those values are synced first; files_ remembers a failure.
-  bool forget_freed() {
+  bool harden_freed() {
     (void)files_->sync();
     return owner_->harden_rows().ok();
   }
@@ -115,7 +115,7 @@ class ExtentPayload final : public PayloadStore {
     const bool moved = !number || move_values(*number, stop).ok();
     const std::vector<std::uint32_t> empty = files_->empty_files();
     if (empty.empty()) return false;
-    return forget_freed() && files_->remove(empty).ok() && (moved || makes_room);
+    return harden_freed() && files_->remove(empty).ok() && (moved || makes_room);
   }
 
   Status move_values(std::uint32_t number, const std::stop_token& stop) {

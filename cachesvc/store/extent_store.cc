@@ -19,7 +19,7 @@ Result<std::unique_ptr<Store>> open_extent_store(std::unique_ptr<RowStore> rows,
   };
   static const SystemClock clock;  // this store runs on a machine only
   return join_store(std::move(rows), open, options.write_behind_bytes,
-                    {std::make_unique<ThreadExecutor>("tidier", 1), clock, options.tidy_after},
+                    {std::make_unique<ThreadExecutor>("compactor", 1), clock, options.tidy_after},
                     guard);
 }
 

@@ -6,9 +6,9 @@
 #include <mutex>
 #include <utility>
 
+#include "cachesvc/store/compactor.h"
 #include "cachesvc/store/extent_row.h"
 #include "cachesvc/store/payload_index.h"
-#include "cachesvc/store/tidier.h"
 #include "cachesvc/store/write_behind.h"
 
 namespace precis {
@@ -17,25 +17,25 @@ namespace {
 class JoinedStore final : public Store, private PayloadOwner {
  public:
   JoinedStore(std::unique_ptr<RowStore> rows, std::unique_ptr<PayloadStore> payload,
-              PayloadIndex::Map places, std::uint64_t write_behind_bytes, Tidying tidying,
+              PayloadIndex::Map places, std::uint64_t write_behind_bytes, Compaction compaction,
               std::shared_ptr<SpaceGuard> guard)
       : guard_(std::move(guard)),
         rows_(std::move(rows)),
-        tidier_(std::move(tidying.thread), tidying.clock, tidying.after),
+        compactor_(std::move(compaction.thread), compaction.clock, compaction.after),
         payload_(std::move(payload)),
         doubtful_(rows_->doubt().has_value()),
         index_(*payload_, std::move(places)),
         behind_(
             index_, *payload_, write_behind_bytes,
             [this](const Change& change) { return apply(change, Durability::kMemory); },
-            [this] { tidier_.wake(/*failed=*/true); }) {
+            [this] { compactor_.wake(/*failed=*/true); }) {
     payload_->attach(*this);
-    tidier_.start([this](const std::stop_token& stop) { return tidy(stop); });
+    compactor_.start([this](const std::stop_token& stop) { return compact(stop); });
   }
 
   ~JoinedStore() override {
     (void)behind_.catch_up();  // there may be space by now
-    tidier_.stop();
+    compactor_.stop();
   }
 
   std::shared_ptr<StagedValue> stage(SharedBytes value) override {
@@ -57,7 +57,7 @@ class JoinedStore final : public Store, private PayloadOwner {
       if (Status written = value->wait(); status.ok()) status = std::move(written);
     }
     if (!status.ok()) {
-      tidier_.wake(/*failed=*/true);  // space may be reclaimable
+      compactor_.wake(/*failed=*/true);  // space may be reclaimable
       return status;
     }
     if (const auto none_waits = behind_.while_none_waits()) return apply(*change, durability);
@@ -125,7 +125,7 @@ class JoinedStore final : public Store, private PayloadOwner {
   Status accept_loss() override {
     PRECIS_TRY(rows_->accept_loss());
     doubtful_ = false;
-    tidier_.wake(/*failed=*/false);
+    compactor_.wake(/*failed=*/false);
     return {};
   }
 
@@ -137,7 +137,7 @@ class JoinedStore final : public Store, private PayloadOwner {
         .payload_bytes = payload.live_bytes,
         .missing_bytes = payload.missing_bytes,
         .unclaimed_bytes = payload.disk_bytes - std::min(payload.disk_bytes, payload.live_bytes),
-        .tidy_passes = tidier_.passes(),
+        .tidy_passes = compactor_.passes(),
         .kept_log_bytes = rows.kept_log_bytes};
   }
 
@@ -156,7 +156,7 @@ class JoinedStore final : public Store, private PayloadOwner {
 
   // ---- PayloadOwner
 
-  void freed() override { tidier_.wake(/*failed=*/false); }
+  void freed() override { compactor_.wake(/*failed=*/false); }
   Status harden_rows() override { return rows_->harden(); }
   Named named_in(std::uint32_t file) override { return index_.named_in(file); }
   Status move(const std::string& name, const Extent& from, const Extent& to) override {
@@ -212,8 +212,8 @@ class JoinedStore final : public Store, private PayloadOwner {
       if (status.ok()) gone = index_.replace(change.payload, deleted);
     }
     payload_->free(gone);
-    if (!gone.empty() || !status.ok()) tidier_.wake(!status.ok() || is_tight());
-    if (status.ok() && !change.payload.keys.empty()) tidier_.there_is_room();
+    if (!gone.empty() || !status.ok()) compactor_.wake(!status.ok() || is_tight());
+    if (status.ok() && !change.payload.keys.empty()) compactor_.space_available();
     const bool is_put = !change.payload.keys.empty() && !rows.makes_room;
     if (status.ok() && is_put && guard_) guard_->note_stored();
     return status;
@@ -224,7 +224,7 @@ class JoinedStore final : public Store, private PayloadOwner {
   bool is_tight() const { return guard_ && guard_->tight(); }
 
   // Returns false if nothing is left to do.
-  bool tidy(const std::stop_token& stop) {
+  bool compact(const std::stop_token& stop) {
     if (guard_) (void)guard_->room();  // updates is_tight()
     // After a doubtful recovery, lost rows may own values without a row.
     const bool more = !doubtful_ && payload_->reclaim(is_tight(), stop);
@@ -232,13 +232,13 @@ class JoinedStore final : public Store, private PayloadOwner {
     return more;
   }
 
-  // Destroyed from last to first. Values and pins call freed(), so tidier_ outlives the last of
+  // Destroyed from last to first. Values and pins call freed(), so compactor_ outlives the last of
   // them.
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
   const std::unique_ptr<RowStore> rows_;
-  Tidier tidier_;
+  Compactor compactor_;
   const std::unique_ptr<PayloadStore> payload_;
-  std::atomic<bool> doubtful_;  // rows_->doubt().has_value(), for the tidier
+  std::atomic<bool> doubtful_;  // rows_->doubt().has_value(), for the compactor
   std::mutex writes_;           // one batch of rows at a time, with its update of the index
   PayloadIndex index_;
   WriteBehind behind_;
@@ -247,7 +247,7 @@ class JoinedStore final : public Store, private PayloadOwner {
 }  // namespace
 
 Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const OpenPayload& open,
-                                          std::uint64_t write_behind_bytes, Tidying tidying,
+                                          std::uint64_t write_behind_bytes, Compaction compaction,
                                           std::shared_ptr<SpaceGuard> guard) {
   PayloadIndex::Map places;
   std::vector<Extent> live;
@@ -265,7 +265,7 @@ Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const 
   PRECIS_TRY(rows->harden());
   return std::unique_ptr<Store>(
       std::make_unique<JoinedStore>(std::move(rows), std::move(payload), std::move(places),
-                                    write_behind_bytes, std::move(tidying), std::move(guard)));
+                                    write_behind_bytes, std::move(compaction), std::move(guard)));
 }
 
 }  // namespace precis

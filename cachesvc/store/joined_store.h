@@ -31,7 +31,7 @@ using OpenPayload =
     std::function<Result<std::unique_ptr<PayloadStore>>(std::span<const Extent> live)>;
 
 // The searches for reclaimable space.
-struct Tidying {
+struct Compaction {
   std::unique_ptr<Executor> thread;  // one thread
   const Clock& clock;                // outlives the store
   std::chrono::milliseconds after;   // delay from a removal to a search
@@ -40,7 +40,7 @@ struct Tidying {
 // Nothing else may write to `rows`. At most `write_behind_bytes` of payload are acknowledged before
 // they are written. `guard` may be null; it watches the disk of both.
 Result<std::unique_ptr<Store>> join_store(std::unique_ptr<RowStore> rows, const OpenPayload& open,
-                                          std::uint64_t write_behind_bytes, Tidying tidying,
+                                          std::uint64_t write_behind_bytes, Compaction compaction,
                                           std::shared_ptr<SpaceGuard> guard = nullptr);
 
 }  // namespace precis

@@ -65,7 +65,7 @@ void KeptLogs::keep() {
   }
   latest_ = parent() + "/" + std::to_string(number + 1);
   failed_ = link_all(latest_);
-  if (!failed_.ok()) forget_latest();
+  if (!failed_.ok()) remove_latest();
 }
 
 Status KeptLogs::link_all(const std::string& folder) const {
@@ -88,17 +88,17 @@ Status KeptLogs::link_all(const std::string& folder) const {
   return sync_folder(folder);
 }
 
-void KeptLogs::forget_latest() {
+void KeptLogs::remove_latest() {
   std::error_code error;
   if (!latest_.empty()) fs::remove_all(latest_, error);
   latest_.clear();
   (void)::rmdir(parent().c_str());  // succeeds only if the folder is empty
 }
 
-void KeptLogs::forget() {
+void KeptLogs::remove_all() {
   std::error_code error;
   for (const fs::path& folder : folders_of(parent())) fs::remove_all(folder, error);
-  forget_latest();
+  remove_latest();
 }
 
 std::string KeptLogs::text() const {

@@ -23,9 +23,9 @@ class KeptLogs {
   // system has no hard links, text() says so and the store opens nevertheless.
   void keep();
   // [blocking] Removes the links that keep() made, because this opening lost nothing.
-  void forget_latest();
+  void remove_latest();
   // [blocking] Removes all links, because nothing is missing or the loss is accepted.
-  void forget();
+  void remove_all();
 
   // For people: the folder with the logs of doubtful openings, or why they are not kept. Empty if
   // neither applies.

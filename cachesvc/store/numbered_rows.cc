@@ -111,7 +111,7 @@ class NumberedRows final : public RowStore {
   Status accept_loss() override {
     const std::lock_guard lock(writes_);
     PRECIS_TRY(record_->save(written_, std::nullopt));
-    if (kept_logs_) kept_logs_->forget();
+    if (kept_logs_) kept_logs_->remove_all();
     kept_log_bytes_ = 0;
     const std::lock_guard told(doubt_mutex_);
     doubt_.reset();
@@ -146,8 +146,8 @@ Result<std::unique_ptr<RowStore>> number_rows(std::unique_ptr<RowStore> rows,
   PRECIS_TRY(record->save(found, doubt));
   // Not before the doubt is on the disk: if a start dies earlier, the next start still finds the
   // logs.
-  if (kept_logs && !doubt) kept_logs->forget();
-  if (kept_logs && doubt && !is_new) kept_logs->forget_latest();
+  if (kept_logs && !doubt) kept_logs->remove_all();
+  if (kept_logs && doubt && !is_new) kept_logs->remove_latest();
   if (kept_logs && doubt) doubt->logs = kept_logs->text();
   return std::unique_ptr<RowStore>(std::make_unique<NumberedRows>(
       std::move(rows), std::move(record), found, last, doubt, std::move(kept_logs)));

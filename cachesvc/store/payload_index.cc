@@ -20,7 +20,7 @@ void PayloadIndex::expect(const PayloadBatch& batch) {
   for (std::size_t i = 0; i < batch.keys.size(); ++i) expected_[batch.keys[i]] = batch.values[i];
 }
 
-void PayloadIndex::forget(const PayloadBatch& batch) {
+void PayloadIndex::erase(const PayloadBatch& batch) {
   std::unique_lock lock(mutex_);
   for (std::size_t i = 0; i < batch.keys.size(); ++i) {
     const auto at = expected_.find(batch.keys[i]);

@@ -36,9 +36,9 @@ class PayloadIndex {
   Result<Found> find(const std::string& key, Pinning pinning = Pinning::kRead) const;
 
   // Adds values of a deferred change. find() returns them, from memory or from where they were
-  // written, instead of stored values under the same keys, until they are replaced or forgotten.
+  // written, instead of stored values under the same keys, until they are replaced or erased.
   void expect(const PayloadBatch& batch);
-  void forget(const PayloadBatch& batch);
+  void erase(const PayloadBatch& batch);
 
   // Call it when the batch's written values have rows, and the `deleted` keys have none any more.
   // Returns the places of the replaced and deleted values.

@@ -338,7 +338,7 @@ Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(db_opts, dir, families(budget), &handles, &db);
   // RocksDB has not changed the logs if it did not open.
-  if (!status.ok() && options.kept_logs) options.kept_logs->forget_latest();
+  if (!status.ok() && options.kept_logs) options.kept_logs->remove_latest();
   if (!status.ok()) return cannot_open(status, dir);
   auto store =
       std::make_unique<RocksdbStore>(dir, options.guard, std::move(lock), db, std::move(handles));

@@ -54,12 +54,12 @@ class Queue {
 class Ghosts {
  public:
   void push(const Member& gone, std::size_t limit_bytes) {
-    forget(gone.key);
+    erase(gone.key);
     places_.emplace(gone.key, queue_.push(gone));
-    while (queue_.bytes() > limit_bytes) forget(HotKey(queue_.first()->key));
+    while (queue_.bytes() > limit_bytes) erase(HotKey(queue_.first()->key));
   }
   // Removes the key; returns whether it was present.
-  bool forget(const HotKey& key) {
+  bool erase(const HotKey& key) {
     const auto place = places_.find(key);
     if (place == places_.end()) return false;
     queue_.erase(place->second);
@@ -83,9 +83,9 @@ class S3FifoPolicy final : public EvictionPolicy {
     const double step = static_cast<double>(size_bytes) /
                         static_cast<double>(std::max<std::size_t>(bytes() + size_bytes, 1));
     bool known = true;
-    if (small_ghosts_.forget(key)) {
+    if (small_ghosts_.erase(key)) {
       share_ = std::min(kMostShare, share_ + step * more(main_ghosts_, small_ghosts_));
-    } else if (main_ghosts_.forget(key)) {
+    } else if (main_ghosts_.erase(key)) {
       share_ = std::max(kLeastShare, share_ - step * more(small_ghosts_, main_ghosts_));
     } else {
       known = false;

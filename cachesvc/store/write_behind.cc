@@ -83,7 +83,7 @@ void WriteBehind::settle(const std::shared_ptr<Change>& change) {
   change->settling = false;
   backlog_.set_failed(*change, std::move(status));
   if (!change->failed.ok()) return;
-  index_.forget(change->payload);
+  index_.erase(change->payload);
   bytes_ -= change->payload.size_bytes;
   backlog_.remove(change);
 }
@@ -144,7 +144,7 @@ void WriteBehind::supersede(const Change& newer) {
       to.values.push_back(change->payload.values[i]);
       to.size_bytes += to.values.back()->size_bytes();
     }
-    index_.forget(gone);
+    index_.erase(gone);
     bytes_ -= gone.size_bytes;
     change->payload = std::move(left);
     if (change->rows.puts.empty() && change->payload.keys.empty()) backlog_.remove(change);
@@ -206,7 +206,7 @@ void WriteBehind::drop(const std::shared_ptr<Change>& change) {
   if (!change->name.empty()) dropped_.push_back(change->name);
   backlog_.remove(change);
   change->dropped = true;
-  index_.forget(change->payload);
+  index_.erase(change->payload);
   bytes_ -= change->payload.size_bytes;
   // The payload store does not write values without an owner.
   change->payload = {};

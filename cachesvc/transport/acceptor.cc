@@ -141,7 +141,7 @@ Result<std::unique_ptr<ListeningSocket>> listen_unix(EventLoop& loop, const std:
   }
   PRECIS_ASSIGN(Descriptor socket,
                 open_listening(Unix::endpoint(address.path), "listen_unix " + path));
-  let_pass_descriptors(socket.get(), false);  // until a client binds it (strangers.cc)
+  let_pass_descriptors(socket.get(), false);  // until a client binds it (pending_connections.cc)
   // The token protects the socket, not the file's mode. The directory's mode may exclude other
   // users.
   ::chmod(path.c_str(), 0666);

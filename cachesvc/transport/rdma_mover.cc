@@ -57,7 +57,7 @@ void RdmaMover::post(BulkChunk chunk, Ended ended) {
   const std::uint32_t slot = remote.slot;
   const auto [row, is_new] = uses_.try_emplace(slot);
   Use& use = row->second;
-  if (!is_new && use.state == Use::State::kIn && use.region == remote.id) {
+  if (!is_new && use.state == Use::State::kMapped && use.region == remote.id) {
     return start(slot, {std::move(chunk), std::move(ended)});
   }
   use.waiting.push_back({std::move(chunk), std::move(ended)});
@@ -85,7 +85,7 @@ void RdmaMover::read_open(std::uint32_t slot, RdmaPeer::Done done) {
 
 void RdmaMover::enter(std::uint32_t slot) {
   Use& use = uses_.at(slot);
-  use.state = Use::State::kEntering;
+  use.state = Use::State::kMapping;
   use.region = use.waiting.front().chunk.transfer->remote().id;
   const auto self = shared_from_this();  // operations in progress share it, here and below
   set_active(slot, true, [self](const Status& status) { self->note(status); });
@@ -106,14 +106,14 @@ void RdmaMover::entered(std::uint32_t slot, const Status& status) {
     (same ? mine : others).push_back(std::move(waiting));
   }
   use.waiting = std::move(others);
-  use.state = Use::State::kIn;
+  use.state = Use::State::kMapped;
   // Counts as a chunk, so that the slot stays in use while these chunks start and end.
   ++use.chunks;
   for (Waiting& waiting : mine) {
     if (allowed.ok()) {
       start(slot, std::move(waiting));
     } else {
-      use.state = Use::State::kLeaving;
+      use.state = Use::State::kUnmapping;
       waiting.ended(allowed);
     }
   }
@@ -158,7 +158,7 @@ void RdmaMover::start(std::uint32_t slot, Waiting waiting) {
 }
 
 void RdmaMover::leave(std::uint32_t slot) {
-  uses_.at(slot).state = Use::State::kLeaving;
+  uses_.at(slot).state = Use::State::kUnmapping;
   set_active(slot, false, [self = shared_from_this(), slot](const Status& status) {
     self->note(status);
     Use& use = self->uses_.at(slot);

@@ -59,8 +59,8 @@ class RdmaMover final : public Mover, public std::enable_shared_from_this<RdmaMo
   };
   // One region in use in a slot. The slot's next region waits for the end of this one.
   struct Use {
-    enum class State { kEntering, kIn, kLeaving };
-    State state = State::kEntering;
+    enum class State { kMapping, kMapped, kUnmapping };
+    State state = State::kMapping;
     std::uint64_t region = 0;
     std::size_t chunks = 0;  // in progress
     std::vector<Waiting> waiting;

@@ -12,9 +12,9 @@
 #include "cachesvc/net/address.h"
 #include "cachesvc/net/control_stream.h"
 #include "cachesvc/transport/acceptor.h"
+#include "cachesvc/transport/pending_connections.h"
 #include "cachesvc/transport/rdma_mover.h"
 #include "cachesvc/transport/server_connection.h"
-#include "cachesvc/transport/strangers.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -36,7 +36,7 @@ class BulkLoop {
   std::thread thread_;
 };
 
-class SocketTransport final : public Transport, private Strangers::Host {
+class SocketTransport final : public Transport, private PendingConnections::Host {
  public:
   SocketTransport(EventLoop& loop, const SocketOptions& options)
       : loop_(loop),
@@ -71,16 +71,16 @@ class SocketTransport final : public Transport, private Strangers::Host {
   Result<std::string> listen(const std::string& address, Acceptor acceptor) override {
     stop_listening();
     acceptor_ = std::move(acceptor);
-    strangers_ = std::make_unique<Strangers>(loop_, options_.greeting_timeout,
-                                             static_cast<Strangers::Host&>(*this));
+    pending_ = std::make_unique<PendingConnections>(loop_, options_.greeting_timeout,
+                                                    static_cast<PendingConnections::Host&>(*this));
     PRECIS_ASSIGN(tcp_, listen_tcp(loop_, address, [this](Descriptor socket) {
-                    strangers_->add(std::move(socket), tls_.get());
+                    pending_->add(std::move(socket), tls_.get());
                   }));
     if (!options_.listen_unix.empty()) {
       std::error_code failed;
       const std::string path = std::filesystem::absolute(options_.listen_unix, failed).string();
       PRECIS_ASSIGN(unix_, listen_unix(loop_, path, [this](Descriptor socket) {
-                      strangers_->add(std::move(socket), nullptr);
+                      pending_->add(std::move(socket), nullptr);
                     }));
     }
     return tcp_->address();
@@ -89,10 +89,10 @@ class SocketTransport final : public Transport, private Strangers::Host {
   void stop_listening() override {
     tcp_.reset();
     unix_.reset();
-    // Destroyed in a later turn, because a callback of a stranger may be running.
-    if (strangers_) {
-      strangers_->clear();
-      loop_.post([old = std::shared_ptr<Strangers>(std::move(strangers_))] {});
+    // Destroyed in a later turn, because a callback of a pending connection may be running.
+    if (pending_) {
+      pending_->clear();
+      loop_.post([old = std::shared_ptr<PendingConnections>(std::move(pending_))] {});
     }
   }
 
@@ -102,7 +102,8 @@ class SocketTransport final : public Transport, private Strangers::Host {
   std::string rdma() const override { return rdma_ ? rdma_->description() : "off"; }
 
  private:
-  Welcome greet(const Strangers::Peer& peer, const Socket& socket, const Hello& hello) override {
+  Welcome greet(const PendingConnections::Peer& peer, const Socket& socket,
+                const Hello& hello) override {
     Greeting greeting = acceptor_.greet({hello, peer.challenge, peer.name.text, peer.name.address});
     Welcome welcome;
     welcome.status = std::move(greeting.status);
@@ -124,8 +125,8 @@ class SocketTransport final : public Transport, private Strangers::Host {
   }
 
   // Called right after greet() of the same peer.
-  void admitted(const Strangers::Peer& peer, std::unique_ptr<Socket> socket, const Hello& hello,
-                const Welcome& welcome) override {
+  void admitted(const PendingConnections::Peer& peer, std::unique_ptr<Socket> socket,
+                const Hello& hello, const Welcome& welcome) override {
     const std::string kind = socket->kind();
     auto link = std::make_unique<ServerConnection>(
         loop_, std::make_shared<ControlStream>(loop_, std::move(socket), &meter_),
@@ -136,7 +137,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   }
 
   // The refusal is the same for every error.
-  Status may_bind(const Strangers::Peer& peer, const Bind& bind) override {
+  Status may_bind(const PendingConnections::Peer& peer, const Bind& bind) override {
     const ServerConnection* const link = links_.find(bind.connection);
     const Proof wanted =
         bind_proof(link ? link->bind_key() : Proof{}, peer.challenge, bind.connection);
@@ -151,8 +152,8 @@ class SocketTransport final : public Transport, private Strangers::Host {
     }
   }
 
-  void turned_away(const Strangers::Peer& peer, const Status& why) override {
-    if (acceptor_.turned_away) acceptor_.turned_away(peer.name.text, why);
+  void refused(const PendingConnections::Peer& peer, const Status& why) override {
+    if (acceptor_.refused) acceptor_.refused(peer.name.text, why);
   }
 
   EventLoop& loop_;
@@ -164,7 +165,7 @@ class SocketTransport final : public Transport, private Strangers::Host {
   std::vector<std::unique_ptr<BulkLoop>> bulk_loops_;
   std::size_t next_bulk_loop_ = 0;
   Acceptor acceptor_;
-  std::unique_ptr<Strangers> strangers_;
+  std::unique_ptr<PendingConnections> pending_;
   std::unique_ptr<ListeningSocket> tcp_, unix_;
   Links<ServerConnection> links_;
   std::uint64_t last_number_ = 0;

@@ -20,7 +20,7 @@ struct SocketOptions {
   // Limit on the bytes of messages being received, over all connections. Past it, the connection
   // with the most bytes is closed.
   std::size_t inbox_bytes_max = SIZE_MAX;
-  // Time limit for a stranger's greeting.
+  // Time limit for the greeting of a pending connection.
   std::chrono::milliseconds greeting_timeout{5'000};
   std::chrono::nanoseconds spin{50'000};  // for the control loop (EventLoop::spin_for)
   std::shared_ptr<RdmaDevice> rdma;       // null: no RDMA; uses the same loop

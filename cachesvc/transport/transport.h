@@ -82,7 +82,7 @@ class Transport {
   virtual Result<std::unique_ptr<Registration>> register_memory(MutableBytes memory) = 0;
 
   // A client that asks for admission. Only hello.proof proves its claims.
-  struct Stranger {
+  struct LoginAttempt {
     const Hello& hello;
     const Nonce& challenge;
     const std::string& peer;     // "10.0.0.7:40312", for users
@@ -94,10 +94,10 @@ class Transport {
     std::string token;   // of the tenant; empty: no token
   };
   struct Acceptor {
-    std::function<Greeting(const Stranger&)> greet;
+    std::function<Greeting(const LoginAttempt&)> greet;
     std::function<void(std::unique_ptr<Connection>, const Hello& hello)> accepted;
     // If set, called when a peer is dropped before `greet`. Not called for a peer that just closes.
-    std::function<void(const std::string& peer, const Status& why)> turned_away = nullptr;
+    std::function<void(const std::string& peer, const Status& why)> refused = nullptr;
   };
   // Accepts connections at `address` ("host:port"; port 0 picks one) and returns the bound address.
   virtual Result<std::string> listen(const std::string& address, Acceptor acceptor) = 0;

@@ -72,7 +72,7 @@ class Pair {
     const std::string address = server_.wait<std::string>([&](auto done) {
       done(must(server_.transport->listen(
           listen_address,
-          {.greet = [](const Transport::Stranger&) { return Transport::Greeting{}; },
+          {.greet = [](const Transport::LoginAttempt&) { return Transport::Greeting{}; },
            .accepted = [&](std::unique_ptr<Connection> c,
                            const Hello&) { accepted.set_value(std::move(c)); }})));
     });

@@ -35,7 +35,7 @@ void stay_silent(Victim& victim, Finding& finding) {
   finding.count("honest_clients_of_10", served);
   finding.count("silent_connections_kept", kept);
   finding.expect(served == 10, "beside silent connections an honest client failed: " + why);
-  finding.expect(kept <= limits::kStrangersMax, "more silent connections stay than may");
+  finding.expect(kept <= limits::kPendingConnectionsMax, "more silent connections stay than may");
 }
 
 // Runs many threads, so that sockets that have sent a frame are dropped to make room for others.

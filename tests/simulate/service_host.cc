@@ -89,9 +89,9 @@ Status ServiceHost::start() {
       return std::unique_ptr<PayloadStore>(std::make_unique<testing::MemoryPayload>(
           *values_, live, machine_.make_executor("payload", 1)));
     };
-    return join_store(std::make_unique<testing::ForwardingRows>(*rows_), open_payload,
-                      kWriteBehindBytes,
-                      {machine_.make_executor("tidier", 1), machine_.clock(), options.tidy_after});
+    return join_store(
+        std::make_unique<testing::ForwardingRows>(*rows_), open_payload, kWriteBehindBytes,
+        {machine_.make_executor("compactor", 1), machine_.clock(), options.tidy_after});
   };
   PRECIS_ASSIGN(service_, Service::create(config, machine_, make_transport, open_store));
   ended_ = false;

@@ -60,7 +60,7 @@ Status Run::all() {
   return end().with_context("after the last kill");
 }
 
-// Tidying starts at once, so that kills interrupt it and no check waits for it.
+// Compaction starts at once, so that kills interrupt it and no check waits for it.
 std::vector<std::string> Run::flags() const {
   const std::string file = options_.data_dir + ".toml";
   std::ofstream(file) << "tidy_after_ms = 0\n";

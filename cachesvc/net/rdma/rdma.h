@@ -4,8 +4,8 @@
 // It uses UCX's lower half (UCT) with one reliable connection (`rc`) per peer; the peers exchange
 // their addresses over the admitted control stream. UCX's upper half (UCP) is not safe: its workers
 // answer reads and writes of any address, without a key, from anyone on the fabric, and they parse
-// messages of strangers. Here, only admitted peers have queue pairs, and no queue pair serves
-// memory without its key.
+// messages of peers that are not admitted. Here, only admitted peers have queue pairs, and no queue
+// pair serves memory without its key.
 #pragma once
 
 #include <cstdint>

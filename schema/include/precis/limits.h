@@ -88,14 +88,14 @@ inline constexpr std::size_t kCallTokensMax = std::size_t{1} << 28;
 inline constexpr std::uint32_t kConnectionsMax = 1024;
 // Connections that are not admitted yet, in total and from one address. When full, the address with
 // the most of them loses its oldest to make room.
-inline constexpr std::uint32_t kStrangersMax = 128;
-inline constexpr std::uint32_t kStrangersPerAddressMax = 64;
+inline constexpr std::uint32_t kPendingConnectionsMax = 128;
+inline constexpr std::uint32_t kPendingConnectionsPerAddressMax = 64;
 // Wrong proofs: this many per address and tenant are answered at once; each further one doubles a
 // wait.
 inline constexpr std::uint32_t kWrongProofsFree = 4;
 inline constexpr std::uint32_t kWrongProofWaitMs = 1000;
 inline constexpr std::uint32_t kWrongProofWaitMsMax = 60'000;
-inline constexpr std::uint64_t kWrongProofForgetMs = 600'000;  // after the last one
+inline constexpr std::uint64_t kWrongProofExpiryMs = 600'000;  // after the last one
 inline constexpr std::size_t kWrongProofRowsMax = 4096;        // pairs of address and tenant
 // Per connection: shared memory files (frames.h, kShare), their total bytes, and regions in use at
 // the same time.

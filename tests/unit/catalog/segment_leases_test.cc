@@ -37,11 +37,11 @@ struct LeasesFixture {
     return leases.grant({&row, 1}, ms);
   }
   void remove(const SegmentLeases::Row& row) {
-    SegmentLeases::Leaving leaving(leases, {row}, true);
+    SegmentLeases::Removal removal(leases, {row}, true);
     StoreBatch batch;
     batch.deletes.push_back({Table::kPayload, payload_key(row->id, 0)});
     REQUIRE(store.write(batch, Durability::kWal).ok());
-    leaving.left();
+    removal.applied();
   }
   // The byte of the segment's layer, if a lease holds it.
   std::optional<std::byte> held(const SegmentLeases::Row& row, const std::string& tenant = "team") {
@@ -126,7 +126,7 @@ TEST_CASE("a change that fails leaves a lease as it was", "[unit][catalog]") {
   const auto row = f.row(1);
   f.grant(row);
   {
-    const SegmentLeases::Leaving leaving(f.leases, {row}, true);
+    const SegmentLeases::Removal removal(f.leases, {row}, true);
     CHECK(f.grant(row) == 0);  // it is being removed
     CHECK(f.grant(f.row(2)) == 1000);
   }
@@ -197,8 +197,8 @@ TEST_CASE("a payload that was kept counts until it is given back", "[unit][catal
   SegmentLeases leases(f.store, f.clock, {one, one});
   REQUIRE(leases.grant({&leased, 1}, 1000) == 1000);
   {
-    SegmentLeases::Leaving leaving(leases, {leased}, true);
-    leaving.left();
+    SegmentLeases::Removal removal(leases, {leased}, true);
+    removal.applied();
   }
   f.clock.advance_ms(1000);
   CHECK(leases.grant({&other, 1}, 1000) == 0);  // the lease ended, its payload is still held

@@ -20,7 +20,7 @@ FakeServer::FakeServer(Script script)
   host_->thread = std::thread([loop = &host_->loop] { loop->run(); });
   on_loop([this] {
     Transport::Acceptor acceptor;
-    acceptor.greet = [this](const Transport::Stranger&) {
+    acceptor.greet = [this](const Transport::LoginAttempt&) {
       return Transport::Greeting{refusal, "fake", ""};
     };
     acceptor.accepted = [this](std::unique_ptr<Connection> connection, const Hello&) {

@@ -23,8 +23,7 @@ TEST_CASE("a put whose memory lies apart, page by page, is the put that has the 
   const msg::BeginPut half = f.request(recipe, Budget::ratio_ppm(500'000));
   const PutAlone alone(half);
   const PutPtr put = f.begin(half, f.one);
-  f.others_have = leave_apart(
-      *f.arena, Arena::taken_bytes(put->staged_bytes_max()) + (1 << 18));  // and observations
+  f.others_have = leave_apart(*f.arena, Arena::taken_bytes(put->staged_bytes_max()));
   for (const PushedLayer& layer : f.layers) f.push(put, layer.heads(recipe, 0, kHeads), f.one);
   f.check_taken_in(kLayers);
   const auto& done = f.commit(put, f.one);
@@ -312,6 +311,31 @@ TEST_CASE("what a put keeps beside the arena counts in its room, and goes when i
   CHECK(f.room.taken_bytes() == 0);
   CHECK(put->row.blocks.capacity() == 0);
   CHECK(put->layers.empty());
+}
+
+TEST_CASE("pushed queries count in the put's room before they are pulled", "[unit][pipeline]") {
+  const auto queries = [](const std::string& recipe) {
+    PutFixture f;
+    const PutPtr put = f.begin(f.request(recipe, Budget::all()), f.one);
+    const std::size_t begun = f.room.taken_bytes();
+    CHECK(begun == put->staged_bytes_max() + put->kept_bytes());
+    f.one.hold();
+    f.push(put, f.layers[0].heads(kObserving, 0, kHeads), f.one);
+    f.push(put, f.layers[1].heads(kObserving, 0, kHeads), f.one);
+    const std::size_t pushed = f.room.taken_bytes();
+    CHECK(put->layers[0].rows->size_bytes(StagedLayer::Part::kObservations) ==
+          put->layers[0].rows->read_observation_bytes() + pushed - begun);
+    REQUIRE(f.path.abort(*put).ok());
+    f.one.let(2 * 3);  // keys, values and queries of both layers
+    f.settle();
+    CHECK(f.room.taken_bytes() == 0);
+    return std::pair(begun, pushed);
+  };
+  const auto [begun, pushed] = queries(kObserving);
+  CHECK(pushed == begun);  // the recipe reads all of the queries
+  const auto [begun_of_fewer, pushed_of_fewer] = queries("snapkv(window=2)");
+  CHECK(begun_of_fewer < begun);
+  CHECK(pushed_of_fewer > begun_of_fewer);
 }
 
 TEST_CASE("a put of what is stored already keeps nothing and takes no room", "[unit][pipeline]") {

@@ -26,7 +26,7 @@ struct Met {
       is_there = options.rdma != nullptr;
       transport = make_socket_transport(server.loop, options);
       const auto bound = transport->listen(
-          "127.0.0.1:0", {.greet = [this](const Transport::Stranger&) -> Transport::Greeting {
+          "127.0.0.1:0", {.greet = [this](const Transport::LoginAttempt&) -> Transport::Greeting {
                             return {Status(), "test", token};
                           },
                           .accepted =

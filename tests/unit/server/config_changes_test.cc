@@ -64,6 +64,15 @@ TEST_CASE("every key that differs is taken up or named", "[unit][server]") {
   });
 }
 
+TEST_CASE("numbers that differ have texts that differ", "[unit][server]") {
+  Config running, next;
+  running.default_keep = 0.3;
+  next.default_keep = 0.3000001;
+  const ConfigChanges changes = changes_between(running, next);
+  REQUIRE(changes.restart.size() == 1);
+  CHECK(changes.restart[0] == SettingChange{"default_keep", "0.3", "0.3000001"});
+}
+
 TEST_CASE("limits, the level of the log and tenants are taken up by a running service",
           "[unit][server]") {
   Config next;

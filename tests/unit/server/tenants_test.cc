@@ -86,12 +86,12 @@ TEST_CASE("weights that are configured anew count for connections that are open"
   wait(red);
   wait(blue);
   CHECK(red_turns(40) == 20);
-  tenants.take_up({{"red", "", "", 3}, {"blue", "", "", 1}});
+  tenants.apply({{"red", "", "", 3}, {"blue", "", "", 1}});
   CHECK(red_turns(40) == 30);  // of items queued before the change
   wait(red);
   CHECK(red_turns(40) == 30);
-  tenants.take_up({{"blue", "", "", 1}});
-  tenants.take_up({{"red", "", "", 2}, {"blue", "", "", 1}});
+  tenants.apply({{"blue", "", "", 1}});
+  tenants.apply({{"red", "", "", 2}, {"blue", "", "", 1}});
   CHECK(tenants.named("red").weight.get() == 2);
 }
 

@@ -18,7 +18,7 @@ class MadeUp : public Reader {
 
   const std::string& tenant() const override { return tenant_; }
   std::size_t unsent_bytes() const override { return unsent_bytes_; }
-  void shed(const std::string&) override { unsent_bytes_ = 0; }
+  void disconnect(const std::string&) override { unsent_bytes_ = 0; }
 
  private:
   const std::string tenant_;

@@ -64,7 +64,7 @@ TEST_CASE("a tenant's waits end where its token is changed, and no other's", "[u
   f.use_up_free();
   for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) f.wrong("10.0.0.2");
   for (std::uint32_t i = 0; i < limits::kWrongProofsFree; ++i) f.wrong("10.0.0.1", "blue");
-  f.proofs.forget("red");
+  f.proofs.erase("red");
   CHECK(f.may());
   CHECK(f.may("10.0.0.2"));
   CHECK_FALSE(f.may("10.0.0.1", "blue"));
@@ -157,7 +157,7 @@ TEST_CASE(
     "[unit][server]") {
   Fixture f;
   for (std::size_t i = 1; i < limits::kWrongProofRowsMax; ++i) f.wrong("old", std::to_string(i));
-  f.clock.advance_ms(limits::kWrongProofForgetMs / 2);
+  f.clock.advance_ms(limits::kWrongProofExpiryMs / 2);
   f.use_up_free();
   f.clock.reads = 0;
   for (int i = 0; i < 100; ++i) {
@@ -167,7 +167,7 @@ TEST_CASE(
   CHECK_FALSE(f.may());
   // Expired rows are replaced first, whatever their counts, and new rows do not inherit these
   // counts.
-  f.clock.advance_ms(limits::kWrongProofForgetMs / 2);
+  f.clock.advance_ms(limits::kWrongProofExpiryMs / 2);
   for (std::size_t i = 0; i < limits::kWrongProofRowsMax - 200; ++i) {
     f.proofs.note("10.0.0.3", "made up " + std::to_string(i), kUnknown);
     CHECK(f.may("10.0.0.3", "made up " + std::to_string(i)));
@@ -179,11 +179,11 @@ TEST_CASE(
 TEST_CASE("wrong proofs are forgotten once none came for long", "[unit][server]") {
   Fixture f;
   f.use_up_free();
-  f.clock.advance_ms(limits::kWrongProofForgetMs - 1);
+  f.clock.advance_ms(limits::kWrongProofExpiryMs - 1);
   CHECK(f.may());
   f.wrong();  // adds to the earlier wrong proofs
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == 2 * limits::kWrongProofWaitMs);
-  f.clock.advance_ms(limits::kWrongProofForgetMs);
+  f.clock.advance_ms(limits::kWrongProofExpiryMs);
   f.use_up_free();  // starts again from zero
   CHECK(f.proofs.may_try("10.0.0.1", "red").retry_after_ms() == limits::kWrongProofWaitMs);
 }

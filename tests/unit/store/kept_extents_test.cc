@@ -19,8 +19,8 @@ Value read(const KeptPayload& kept, std::size_t value, std::size_t size) {
   return bytes;
 }
 
-// Waits until the tidier has searched for space again.
-void wait_for_tidier(Store& store) {
+// Waits until the compactor has searched for space again.
+void wait_for_compactor(Store& store) {
   const std::uint64_t passes = store.stats().tidy_passes;
   REQUIRE(put(store, "passing", noise(9, 100)).ok());
   REQUIRE(erase(store, "passing").ok());
@@ -45,7 +45,7 @@ TEST_CASE("what is kept is read after it was removed or replaced, and its file s
   REQUIRE(erase(*store, "a").ok());
   REQUIRE(put(*store, "b", c).ok());
   REQUIRE(erase(*store, "b").ok());
-  wait_for_tidier(*store);
+  wait_for_compactor(*store);
   CHECK(machine.drive.bytes() >= a.size() + b.size());
   CHECK(read(*kept, 0, b.size()) == b);
   CHECK(read(*kept, 1, a.size()) == a);
@@ -115,7 +115,7 @@ TEST_CASE("files of which something is kept are not open for it", "[unit][store]
     REQUIRE(all.back());
   }
   REQUIRE(erase(*store, "a").ok());
-  wait_for_tidier(*store);
+  wait_for_compactor(*store);
   CHECK(machine.drive.open_files() <= limits::kOpenPayloadFilesMax + 8);
   for (unsigned i = 0; i < 300; ++i) CHECK(read(*all[i], 0, kFileBytes) == noise(i, kFileBytes));
 }

@@ -20,7 +20,7 @@ struct MemoryMachine {
       return std::unique_ptr<PayloadStore>(std::make_unique<MemoryPayload>(payload, live));
     };
     return join_store(std::make_unique<ForwardingRows>(rows), open_payload, 0,
-                      {std::make_unique<ThreadExecutor>("tidier", 1), clock, {}})
+                      {std::make_unique<ThreadExecutor>("compactor", 1), clock, {}})
         .value();
   }
 };

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Waits until the tidier has started and completed a search for space. Waits for two, because one
-// may have started before.
+// Waits until the compactor has started and completed a search for space. Waits for two, because
+// one may have started before.
 void let_tidy(Store& store) {
   const std::uint64_t before = store.stats().tidy_passes;
   while (store.stats().tidy_passes < before + 2) {

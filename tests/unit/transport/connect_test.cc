@@ -182,7 +182,7 @@ TEST_CASE("a bulk socket is bound by its client alone, and once", "[transport]")
 TEST_CASE("silent strangers keep nobody out", "[transport]") {
   Pair pair(Wire::kTcp);
   std::vector<std::unique_ptr<Plain>> silent;
-  for (std::uint32_t i = 0; i < limits::kStrangersMax + 200; ++i) {
+  for (std::uint32_t i = 0; i < limits::kPendingConnectionsMax + 200; ++i) {
     silent.push_back(std::make_unique<Plain>(pair.address));
     if (i % 50 != 0) continue;
     auto again = pair.connect_again();
@@ -194,13 +194,13 @@ TEST_CASE("silent strangers keep nobody out", "[transport]") {
 TEST_CASE("of many addresses with one stranger each, the oldest makes room", "[transport]") {
   Pair pair(Wire::kTcp);
   std::vector<std::unique_ptr<Plain>> silent;
-  for (std::uint32_t net = 1; net < limits::kStrangersMax; ++net) {
+  for (std::uint32_t net = 1; net < limits::kPendingConnectionsMax; ++net) {
     silent.push_back(std::make_unique<Plain>(pair.address, net));
     silent.back()->challenge();
   }
   Plain last(pair.address);
   last.challenge();
-  const Plain one_more(pair.address, limits::kStrangersMax);
+  const Plain one_more(pair.address, limits::kPendingConnectionsMax);
   silent.front()->hear_out();  // until it ends
   CHECK(last.is_open());
 }
@@ -278,7 +278,7 @@ struct Strict {
     Transport::Acceptor acceptor = open_door([this](std::unique_ptr<Connection> connection) {
       guests.emplace_back(server->thread, std::move(connection));
     });
-    acceptor.turned_away = [this](const std::string&, const Status& why) { told.push_back(why); };
+    acceptor.refused = [this](const std::string&, const Status& why) { told.push_back(why); };
     address = listen(*server, Wire::kTcp, std::move(acceptor));
   }
   // The reports so far. Connects another client first, so that the loop has handled all earlier

@@ -19,12 +19,12 @@ TEST_CASE("a connection begins with a login that the server can prove", "[transp
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [&](const Transport::Stranger& stranger) {
-                    proved = client_proof("secret", stranger.challenge, stranger.hello) ==
-                             stranger.hello.proof;
-                    const auto said = encode(stranger.hello);
+                  [&](const Transport::LoginAttempt& attempt) {
+                    proved = client_proof("secret", attempt.challenge, attempt.hello) ==
+                             attempt.hello.proof;
+                    const auto said = encode(attempt.hello);
                     travelled = text_of(said).find("secret") != std::string::npos;
-                    greeted.set_value(stranger.hello.tenant + " " + stranger.hello.client);
+                    greeted.set_value(attempt.hello.tenant + " " + attempt.hello.client);
                     return Transport::Greeting{{}, "the server", "secret"};
                   },
               .accepted =
@@ -54,7 +54,7 @@ TEST_CASE("a refused peer is told why and gets no connection", "[transport]") {
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [](const Transport::Stranger&) {
+                  [](const Transport::LoginAttempt&) {
                     return Transport::Greeting{Status::rejected("not you", 250), "the server", ""};
                   },
               .accepted = [&](std::unique_ptr<Connection>, const Hello&) { accepted = true; }});
@@ -74,7 +74,7 @@ TEST_CASE("a server that does not know the token is found out", "[transport]") {
   const std::string address =
       listen(server, wire,
              {.greet =
-                  [&](const Transport::Stranger&) {
+                  [&](const Transport::LoginAttempt&) {
                     return Transport::Greeting{{}, "an impostor", token};
                   },
               .accepted = [](std::unique_ptr<Connection>, const Hello&) {}});

@@ -135,7 +135,7 @@ std::string listen(Server& server, Wire wire, Transport::Acceptor acceptor) {
 
 Transport::Acceptor open_door(std::function<void(std::unique_ptr<Connection>)> accepted) {
   return {.greet =
-              [](const Transport::Stranger&) {
+              [](const Transport::LoginAttempt&) {
                 return Transport::Greeting{{}, "test", ""};
               },
           .accepted = [accepted = std::move(accepted)](

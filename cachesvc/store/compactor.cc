@@ -1,14 +1,14 @@
-#include "cachesvc/store/tidier.h"
+#include "cachesvc/store/compactor.h"
 
 namespace precis {
 
 // Files may be sparse and the disk full.
-void Tidier::start(std::function<bool(const std::stop_token&)> tidy) {
-  tidy_ = std::move(tidy);
+void Compactor::start(std::function<bool(const std::stop_token&)> compact) {
+  compact_ = std::move(compact);
   wake(/*failed=*/true);
 }
 
-void Tidier::stop() {
+void Compactor::stop() {
   stop_.request_stop();
   {
     const std::lock_guard lock(mutex_);
@@ -17,28 +17,28 @@ void Tidier::stop() {
   thread_.reset();
 }
 
-void Tidier::wake(bool failed) {
+void Compactor::wake(bool failed) {
   const std::lock_guard lock(mutex_);
   if (stop_.stop_requested()) return;  // values that are freed later are found at the next opening
-  untidy_ = true;
+  pending_ = true;
   if (failed && !std::exchange(failing_, true)) wanted_.notify_one();
   if (!std::exchange(running_, true)) thread_->post([this] { run(); });
 }
 
-void Tidier::there_is_room() {
+void Compactor::space_available() {
   const std::lock_guard lock(mutex_);
   failing_ = false;
 }
 
-void Tidier::run() {
+void Compactor::run() {
   const std::stop_token stop = stop_.get_token();
   std::unique_lock lock(mutex_);
-  while (untidy_ && !stop.stop_requested()) {
+  while (pending_ && !stop.stop_requested()) {
     clock_.wait(wanted_, lock, clock_.now() + delay_,
                 [&] { return failing_ || stop.stop_requested(); });
-    untidy_ = false;
+    pending_ = false;
     lock.unlock();
-    while (!stop.stop_requested() && tidy_(stop)) {
+    while (!stop.stop_requested() && compact_(stop)) {
     }
     ++passes_;
     lock.lock();

@@ -18,22 +18,22 @@
 namespace precis {
 
 // Thread-safe, except start() and stop().
-class Tidier {
+class Compactor {
  public:
   // `thread`: of one thread.
-  Tidier(std::unique_ptr<Executor> thread, const Clock& clock, std::chrono::milliseconds delay)
+  Compactor(std::unique_ptr<Executor> thread, const Clock& clock, std::chrono::milliseconds delay)
       : clock_(clock), delay_(delay), thread_(std::move(thread)) {}
 
-  // Starts with a pass. A pass calls `tidy` until it returns false: nothing is left to do, or a
+  // Starts with a pass. A pass calls `compact` until it returns false: nothing is left to do, or a
   // failure, for example on a full disk, prevents progress until the next pass.
-  void start(std::function<bool(const std::stop_token& stop)> tidy);
-  // `tidy` is not called any more once this returns.
+  void start(std::function<bool(const std::stop_token& stop)> compact);
+  // `compact` is not called any more once this returns.
   void stop();
 
   // `failed`: a write failed, perhaps for lack of space. There is no delay then until
-  // there_is_room().
+  // space_available().
   void wake(bool failed);
-  void there_is_room();
+  void space_available();
   std::uint64_t passes() const { return passes_; }
 
  private:
@@ -41,12 +41,12 @@ class Tidier {
 
   const Clock& clock_;
   const std::chrono::milliseconds delay_;
-  std::function<bool(const std::stop_token&)> tidy_;
+  std::function<bool(const std::stop_token&)> compact_;
   std::atomic<std::uint64_t> passes_ = 0;
   std::mutex mutex_;
   std::condition_variable wanted_;
   // Guarded by mutex_.
-  bool untidy_ = false, failing_ = false;
+  bool pending_ = false, failing_ = false;
   bool running_ = false;  // run() is posted, or runs
   std::stop_source stop_;
   std::unique_ptr<Executor> thread_;  // last: it uses all of the above

@@ -10,7 +10,7 @@
 
 namespace precis {
 
-class Lending {
+class LoopHandoff {
  public:
   // The driving thread frees the loop. `wanted` returns whether the loop's own thread must take the
   // loop back at once.

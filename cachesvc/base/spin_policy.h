@@ -7,13 +7,13 @@ namespace precis {
 
 // Spinning pays if the next event comes soon and from another core. If the other threads need this
 // core, spinning delays them.
-class SpinLuck {
+class SpinPolicy {
  public:
   bool worth_it() const { return idle_left_ == 0; }
   void found() { pause_ = 0; }
-  // The loop blocks, after spinning unsuccessfully (in_vain) or without spinning.
-  void blocked(bool in_vain) {
-    if (in_vain) {
+  // The loop blocks, after an `unsuccessful` spin or without spinning.
+  void blocked(bool unsuccessful) {
+    if (unsuccessful) {
       pause_ = std::min(2 * pause_ + 1, kPauseMax);
       idle_left_ = pause_;
     } else if (idle_left_ > 0) {

@@ -18,7 +18,7 @@
 
 namespace precis {
 
-class Strangers {
+class PendingConnections {
  public:
   struct Peer {
     PeerName name;
@@ -36,12 +36,12 @@ class Strangers {
     virtual Status may_bind(const Peer&, const Bind&) = 0;
     virtual void bound(std::unique_ptr<Socket>, const Bind&) = 0;
     // A peer was dropped, or refused without a server's answer.
-    virtual void turned_away(const Peer&, const Status& why) = 0;
+    virtual void refused(const Peer&, const Status& why) = 0;
   };
-  Strangers(EventLoop& loop, std::chrono::milliseconds patience, Host& host)
-      : loop_(loop), patience_(patience), host_(host) {}
-  Strangers(const Strangers&) = delete;
-  Strangers& operator=(const Strangers&) = delete;
+  PendingConnections(EventLoop& loop, std::chrono::milliseconds timeout, Host& host)
+      : loop_(loop), timeout_(timeout), host_(host) {}
+  PendingConnections(const PendingConnections&) = delete;
+  PendingConnections& operator=(const PendingConnections&) = delete;
 
   // `tls` may be null.
   void add(Descriptor descriptor, const TlsContext* tls);
@@ -49,27 +49,27 @@ class Strangers {
   void clear();
 
  private:
-  struct Guest {
-    Guest(EventLoop& loop, std::unique_ptr<Socket> made) : socket(loop, std::move(made)) {}
+  struct Pending {
+    Pending(EventLoop& loop, std::unique_ptr<Socket> made) : socket(loop, std::move(made)) {}
     Peer peer;
     GreetingSocket socket;
-    bool is_leaving = false;  // refused; waits for its close or its deadline
-    bool is_gone = false;     // admitted or forgotten
+    bool is_refused = false;  // refused; waits for its close or its deadline
+    bool is_gone = false;     // admitted or erased
     std::unique_ptr<EventLoop::Timer> deadline;
     std::optional<Task<void>> greeting;
   };
   void make_room(const std::string& address);
-  Task<void> greet(Guest& guest);
+  Task<void> greet(Pending& pending);
   // Admits a peer that the host accepts. Otherwise returns the reason for the peer, and sets
   // `server` if the host gave its name.
-  Status answer(Guest& guest, const GreetingSocket::Frame& frame, std::string& server);
-  void drop(Guest& guest, const Status& why);
-  void forget(Guest& guest);
+  Status answer(Pending& pending, const GreetingSocket::Frame& frame, std::string& server);
+  void drop(Pending& pending, const Status& why);
+  void erase(Pending& pending);
 
   EventLoop& loop_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   Host& host_;
-  std::list<std::unique_ptr<Guest>> guests_;  // oldest first
+  std::list<std::unique_ptr<Pending>> pending_;  // oldest first
 };
 
 }  // namespace precis
