@@ -149,6 +149,12 @@ class TlsSocket final : public Socket {
       std::size_t taken = 0;
       const int returned = ::SSL_write_ex(ssl_.get(), range.data(), range.size(), &taken);
       if (returned <= 0) {
+        // Only after a part of a handshake message, such as half a KeyUpdate, does a write wait for
+        // the peer. Such a peer is not waited for: the descriptor is writable all the time.
+        if (::SSL_get_error(ssl_.get(), returned) == SSL_ERROR_WANT_READ) {
+          return {Io::State::kEnded, 0,
+                  Status::unavailable("TLS: the peer sent only a part of a handshake message")};
+        }
         const Io io = result(returned, 0);
         if (sent == 0 || io.state == Io::State::kEnded) return io;
         break;
