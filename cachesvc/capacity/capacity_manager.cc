@@ -8,6 +8,7 @@ namespace precis {
 namespace {
 
 constexpr double kHighMark = 0.95, kLowMark = 0.90;
+constexpr std::chrono::seconds kAfterFruitless{10};
 
 std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
@@ -18,7 +19,7 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
 CapacityManager::CapacityManager(Parts parts, Settings settings)
     : parts_(parts), settings_(std::move(settings)) {
   // Posted, because a put that is being admitted calls this.
-  parts_.room.on_change([this] { parts_.loop.post([this] { check(); }); });
+  parts_.quota.on_change([this] { parts_.loop.post([this] { check(); }); });
 }
 
 // Bytes that a round must free: none below the high mark, unless puts wait.
@@ -31,8 +32,11 @@ std::uint64_t CapacityManager::to_free(const DiskQuota::Scope& scope) {
 
 void CapacityManager::check() {
   if (busy_ || stopped_) return;
-  const auto scopes = parts_.room.scopes();
-  if (std::ranges::all_of(scopes, [](const auto& scope) { return to_free(scope) == 0; })) return;
+  const bool is_early = parts_.clock.now() < fruitless_until_;
+  const auto needs_round = [&](const DiskQuota::Scope& scope) {
+    return scope.missing > 0 || (!is_early && to_free(scope) > 0);
+  };
+  if (std::ranges::none_of(parts_.quota.scopes(), needs_round)) return;
   busy_ = true;
   spawn(run());
 }
@@ -40,22 +44,21 @@ void CapacityManager::check() {
 Task<void> CapacityManager::run() {
   for (bool again = true; again && !stopped_;) {
     again = false;
-    for (const DiskQuota::Scope& scope : parts_.room.scopes()) {
+    const std::vector<DiskQuota::Scope> scopes = parts_.quota.scopes();
+    for (const DiskQuota::Scope& scope : scopes) {
       if (to_free(scope) == 0) continue;
-      const std::uint64_t freed = co_await relieve(scope);
-      parts_.room.retry();
+      const Freed freed = co_await relieve(scope);
+      parts_.quota.retry();
       if (stopped_) break;
-      if (freed > 0) {
-        again = true;  // puts may have come, and what they store is not known before
-      } else {
-        parts_.room.refuse(scope.tenant);
-      }
+      if (freed.nothing_left) parts_.quota.refuse(scope.tenant);
+      if (freed.bytes == 0) fruitless_until_ = parts_.clock.now() + kAfterFruitless;
+      again = again || freed.bytes > 0;  // puts may have come meanwhile
     }
   }
   busy_ = false;
 }
 
-CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope,
+CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const Settings& settings,
                                             std::uint64_t bytes) const {
   Plan plan{parts_.catalog.stored_uses(scope.tenant), {}};
   const std::uint64_t now_ms = parts_.clock.unix_ms();
@@ -86,14 +89,15 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope,
     c.use.in_session = use.in_session;
     candidates.push_back(c);
   }
-  plan.steps = choose_steps(candidates, settings_.ladder, settings_.policy, bytes);
+  plan.steps = choose_steps(candidates, settings.ladder, settings.policy, bytes);
   return plan;
 }
 
-Task<std::uint64_t> CapacityManager::relieve(DiskQuota::Scope scope) {
+Task<CapacityManager::Freed> CapacityManager::relieve(const DiskQuota::Scope& scope) {
   const std::uint64_t wanted = to_free(scope);
+  const Settings settings = settings_;  // a reload may change them meanwhile
   const Plan made = co_await run_on(parts_.storage, parts_.loop, Owner(scope.tenant),
-                                    [&] { return plan(scope, wanted); });
+                                    [&] { return plan(scope, settings, wanted); });
   std::uint64_t freed = 0, trimmed = 0, dropped = 0;
   for (const CapacityStep& step : made.steps) {
     if (stopped_ || freed >= wanted) break;
@@ -103,7 +107,7 @@ Task<std::uint64_t> CapacityManager::relieve(DiskQuota::Scope scope) {
     if (!done.ok()) continue;
     freed += *done;
     ++(step.keep > 0 ? trimmed : dropped);
-    parts_.room.retry();
+    parts_.quota.retry();
   }
   if (freed > 0) {
     parts_.log.info("made room for puts", {{"tenant", scope.tenant.empty() ? "all" : scope.tenant},
@@ -112,7 +116,7 @@ Task<std::uint64_t> CapacityManager::relieve(DiskQuota::Scope scope) {
                                            {"trimmed", trimmed},
                                            {"dropped", dropped}});
   }
-  co_return freed;
+  co_return Freed{freed, made.steps.empty()};
 }
 
 Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,

@@ -26,7 +26,7 @@ class CapacityManager {
   struct Parts {
     EventLoop& loop;
     FairExecutor& storage;
-    DiskQuota& room;
+    DiskQuota& quota;
     TrimPath& trim;
     Catalog& catalog;
     HotTier& hot_tier;
@@ -51,13 +51,18 @@ class CapacityManager {
   };
   static std::uint64_t to_free(const DiskQuota::Scope& scope);
   Task<void> run();
-  // Frees bytes in one scope; returns how many.
-  Task<std::uint64_t> relieve(DiskQuota::Scope scope);
-  Plan plan(const DiskQuota::Scope& scope, std::uint64_t bytes) const;
+  struct Freed {
+    std::uint64_t bytes = 0;
+    bool nothing_left = false;  // no segment of the scope could be trimmed or dropped
+  };
+  Task<Freed> relieve(const DiskQuota::Scope& scope);  // which must outlive the task
+  // Any thread.
+  Plan plan(const DiskQuota::Scope& scope, const Settings& settings, std::uint64_t bytes) const;
   Task<Result<std::uint64_t>> carry_out(const StoredUse& use, const CapacityStep& step);
 
   const Parts parts_;
   Settings settings_;
+  Clock::Time fruitless_until_{};  // rounds that no put waits for do not run before then
   bool busy_ = false, stopped_ = false;
 };
 

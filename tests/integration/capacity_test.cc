@@ -128,23 +128,22 @@ TEST_CASE_METHOD(CapacityFixture,
   CHECK(large.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(large.message(), Catch::Contains("raise max_disk_bytes"));
 
-  service.write_config(settings(1u << 20));
+  service.write_config(settings(0));
   service.reload();
   std::vector<Stored> pinned;
-  Status full;
-  for (int i = 0; full.ok() && i < 100; ++i) {
-    auto stored = put(*client, model);
-    full = stored.status();
-    if (!full.ok()) break;
+  for (int i = 0; i < 3; ++i) {
+    pinned.push_back(must_put(*client, model));
     const std::string name = "session " + std::to_string(i);
     REQUIRE(client->open_session(name).ok());
-    REQUIRE(client->advance_session(name, stored->info.id).ok());
+    REQUIRE(client->advance_session(name, pinned.back().info.id).ok());
     REQUIRE(client->pin_session(name, true).ok());
-    pinned.push_back(std::move(*stored));
   }
+  const double stored = stat(*client, "precis_stored_bytes");
+  service.write_config(settings(static_cast<std::uint64_t>(stored) + 1000));
+  service.reload();
+  const Status full = put(*client, model).status();
   CHECK(full.code() == StatusCode::kOutOfSpace);
   CHECK_THAT(full.message(), Catch::Contains("unpin"));
-  REQUIRE(pinned.size() > 2);
   for (const Stored& each : pinned) {
     const auto info = client->segment(each.info.id);
     REQUIRE(info.ok());
