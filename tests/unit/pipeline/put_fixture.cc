@@ -122,11 +122,13 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
       hot_tier(kArenaBytes),
       memory(*arena, hot_tier, loop, wait),
       room(loop, kArenaBytes, wait),
+      disk_quota(
+          loop, [](const std::string&) { return 0; }, {}, wait),
       compute("compute", with->compressors()),
       backend(std::move(with)),
       projections({loop, compute, storage, reads, memory, registration, *catalog, hot_tier, log}),
       path({loop, compute, storage, memory, registration, kArenaBytes, *backend, *catalog, paths,
-            hot_tier, projections, room, metrics, f.clock, BudgetDefaults{}}) {
+            hot_tier, projections, room, disk_quota, prefill, metrics, f.clock, BudgetDefaults{}}) {
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) layers.emplace_back(f.model, layer);
 }
 

@@ -144,6 +144,8 @@ class PutFixture {
   HotTier hot_tier;
   PayloadMemory memory;
   PutRoom room;
+  DiskQuota disk_quota;
+  PrefillRate prefill;
   ThreadExecutor compute;
   FairExecutor storage{std::make_unique<ThreadExecutor>("storage", 1)},
       reads{std::make_unique<ThreadExecutor>("reads", 1)};
