@@ -4,11 +4,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "precis/record_format.h"
+
 namespace precis {
 namespace {
 
 constexpr double kHighMark = 0.95, kLowMark = 0.90;
 constexpr std::chrono::seconds kAfterFruitless{10};
+// An entry's bytes beside its K and V rows: position, seat, score, its share of a checksum.
+constexpr std::uint64_t kBesideRows = 3 * 4 + kChecksumBytes / kChecksumBlockEntries;
 
 std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
@@ -76,7 +80,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     c.entries = row.plan.total();
     const std::uint64_t tokens = row.end - row.begin;
     c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
-    c.entry_bytes = c.full_entries == 0 ? 0 : row.original_bytes / c.full_entries;
+    if (c.full_entries > 0) c.entry_bytes = row.original_bytes / c.full_entries + kBesideRows;
     // What is out of service can't be hit, so it goes first. It can't be read and cut.
     c.trimmable = use.in_service;
     if (use.in_service) {

@@ -134,7 +134,7 @@ TEST_CASE_METHOD(CapacityFixture,
   for (int i = 0; i < 3; ++i) {
     pinned.push_back(must_put(*client, model));
     const std::string name = "session " + std::to_string(i);
-    REQUIRE(client->open_session(name).ok());
+    REQUIRE(client->open_session(name, std::nullopt).ok());
     REQUIRE(client->advance_session(name, pinned.back().info.id).ok());
     REQUIRE(client->pin_session(name, true).ok());
   }
