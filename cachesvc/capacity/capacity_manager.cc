@@ -81,7 +81,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     const std::uint64_t tokens = row.end - row.begin;
     c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
     if (c.full_entries > 0) c.entry_bytes = row.original_bytes / c.full_entries + kBesideRows;
-    // What is out of service can't be hit, so it goes first. It can't be read and cut.
+    // A segment out of service can't be hit, so it goes first. It can't be read and cut.
     c.trimmable = use.in_service;
     if (use.in_service) {
       c.prefill_seconds = static_cast<double>(tokens) * parts_.prefill.seconds_per_token(row.model);

@@ -1,4 +1,4 @@
-// What a stored segment is worth: the prefill that it is expected to save, and how much of that a
+// The worth of a stored segment: the prefill that it is expected to save, and how much of that a
 // trim would give up. Pure arithmetic; docs/design/capacity.md has the reasons.
 #pragma once
 

@@ -151,13 +151,11 @@ class Catalog {
   // [blocking] Removes a segment, with its descendants if `recursive`. kInvalidArgument names the
   // children (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose
   // tip is removed lose their tip. A large removal takes several changes, leaves first; an error
-  // after the first change says how many segments were removed. `gone`, if given, receives the
-  // removed ids, parents first.
+  // after the first says how many segments were removed. `gone` receives their ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;
-  // Returns a page of the segments, newest first. Segments out of service are included, because
-  // they take space and can be removed. kInvalidArgument if `after` is not the end of a page. Work:
-  // a bounded number of rows, independent of the number stored.
+  // Returns a page of the segments, newest first, also those out of service, which take space.
+  // kInvalidArgument if `after` is not the end of a page. Work: a bounded number of rows.
   virtual Result<msg::Segments> segments_page(std::string_view tenant,
                                               const msg::ListPrefixes&) const = 0;
   // Returns the segment whose id begins with these digits, without its plan. kNotFound if there is
@@ -172,8 +170,7 @@ class Catalog {
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
   virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
-  // Returns all segments of a tenant, or of all tenants if `tenant` is empty, parents before
-  // children. Work: proportional to their number, under the lock that changes need at their end.
+  // Segments of a tenant, or of all for "", parents before children. Work: a step per segment.
   virtual std::vector<StoredUse> stored_uses(std::string_view tenant) const = 0;
   // [blocking] Takes a segment and its descendants out of service at once, because the segment's
   // bytes failed a check. Lookups do not find them, also after a restart, until the segment is put

@@ -1,4 +1,4 @@
-// What is known of a stored segment's use, for decisions about capacity.
+// The use of a stored segment so far, for decisions about capacity.
 #pragma once
 
 #include <cstdint>

@@ -13,6 +13,13 @@ Status check_reply_size(std::size_t size_bytes) {
                          std::to_string(limits::kMessageBytesMax) + " B: request less at once");
 }
 
+std::size_t connections_for(std::size_t descriptors, std::size_t of_store) {
+  const std::size_t half = descriptors / 2;
+  const std::size_t rest = descriptors > 2 * of_store ? descriptors - of_store : half;
+  const std::size_t pending = std::min<std::size_t>(rest / 2, limits::kPendingConnectionsMax);
+  return std::clamp<std::size_t>((rest - pending) / 2, 1, limits::kConnectionsMax);
+}
+
 Quota::Hold& Quota::Hold::operator=(Hold&& other) noexcept {
   if (this == &other) return *this;
   give_back();

@@ -25,6 +25,11 @@ namespace precis {
 // as if the client had broken the protocol.
 Status check_reply_size(std::size_t size_bytes);
 
+// The number of connections for a process that may have `descriptors` open. The store takes up to
+// `of_store` of them, and each connection takes two of the rest. If there are few descriptors, half
+// of them are for connections.
+std::size_t connections_for(std::size_t descriptors, std::size_t of_store);
+
 class Quota {
  public:
   // `what` names the counted unit, `setting` the limit.

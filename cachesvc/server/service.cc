@@ -31,24 +31,13 @@ constexpr unsigned kReadThreads = 4;  // for gets, which wait for the disk but n
 constexpr std::chrono::milliseconds kStopCheck{5};
 // The hot tier leaves 1/kStagingShare of the memory free, and so do the promises to puts.
 constexpr std::uint64_t kStagingShare = 4;
-// Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory:
-// enough that the disk does not delay the service, and little enough that the service works with
-// the rest while the disk is full.
+// Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory, so
+// that the disk does not delay the service, which works with the rest while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
 // The catalog's memory for segments, in addition to the arena: 1/kKeptShare of the arena's size,
 // and at least kKeptBytesLeast, which holds about a million blocks of paths.
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
-
-// The store takes up to kStoreDescriptorsMax descriptors, and each connection takes two of the
-// rest. If there are few descriptors, half of them are for connections.
-std::size_t connections_for(std::size_t descriptors) {
-  const std::size_t half = descriptors / 2;
-  const std::size_t rest =
-      descriptors > 2 * kStoreDescriptorsMax ? descriptors - kStoreDescriptorsMax : half;
-  const std::size_t pending = std::min<std::size_t>(rest / 2, limits::kPendingConnectionsMax);
-  return std::clamp<std::size_t>((rest - pending) / 2, 1, limits::kConnectionsMax);
-}
 
 }  // namespace
 
@@ -256,7 +245,7 @@ Status Service::Impl::listen() {
   const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
-  admission.connections.set_limit(connections_for(descriptors.rlim_cur));
+  admission.connections.set_limit(connections_for(descriptors.rlim_cur, kStoreDescriptorsMax));
   const std::string unix_path = config.resolved_listen_unix();
   log.info("serving", {{"version", kVersion},
                        {"address", address},

@@ -157,11 +157,12 @@ def full_service(tmp_path):
     flags = ("--memory", "16MiB", "--config", str(config))
     with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
         owner = precis.connect(service.address)
-        model = owner.register_model(precis.ModelSpec("hoarder", 2, 32, 1, 64, "f32"))
-        # Observation queries are not part of the memory that admission counts for a put.
+        model = owner.register_model(precis.ModelSpec("hoarder", 3, 20, 1, 64, "f32"))
+        # Admission counts one staged layer of a put, and these layers stay incomplete. So the put
+        # holds more than was counted, and another put is admitted and finds no memory.
         put = owner.begin_put(model, range(900), "observed_mean(window=0)", keep=1.0)
-        rows, queries = np.ones((1, 899, 64), np.float32), np.ones((32, 900, 64), np.float32)
-        for layer in range(2):
+        rows, queries = np.ones((1, 899, 64), np.float32), np.ones((20, 900, 64), np.float32)
+        for layer in range(3):
             put.layer(layer, rows, rows, queries)
         yield service, owner, put
 

@@ -1,4 +1,4 @@
-// What is given up when stored segments take too much space, and in which order.
+// Stored segments take too much space: these tests check what is given up, and in which order.
 #include "cachesvc/capacity/steps.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_CASE("nothing is given up if nothing must be freed", "[unit][capacity]") {
 }
 
 TEST_CASE("quality goes before presence", "[unit][capacity]") {
-  // Of two equal segments, both are trimmed before one is dropped.
+  // Both of two equal segments are trimmed before one is dropped.
   const auto steps = value_steps({segment(0.3, 10), segment(0.3, 10)}, 3500);
   REQUIRE(steps.size() == 2);
   for (const CapacityStep& step : steps) {
