@@ -1,22 +1,42 @@
 #include "cachesvc/capacity/capacity_manager.h"
 
 #include <algorithm>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
+#include "precis/recipe.h"
 #include "precis/record_format.h"
 
 namespace precis {
 namespace {
 
 constexpr double kHighMark = 0.95, kLowMark = 0.90;
-constexpr std::chrono::seconds kAfterFruitless{10};
+constexpr std::chrono::seconds kAfterFruitless{1}, kTurn{1};
 // An entry's bytes beside its K and V rows: position, seat, score, its share of a checksum.
 constexpr std::uint64_t kBesideRows = 3 * 4 + kChecksumBytes / kChecksumBlockEntries;
 
 std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
 }
+
+// Reads min_entries of each recipe once.
+class LeastEntries {
+ public:
+  // The entries that a trim leaves at least, as budget_entries() has them.
+  std::uint64_t of(const SegmentRow& row) {
+    const auto [known, is_new] = of_recipe_.try_emplace(row.recipe, 0);
+    if (is_new) {
+      const auto recipe = parse_recipe(row.recipe);
+      known->second = recipe.ok() ? recipe->min_entries : row.end - row.begin;
+    }
+    const std::uint64_t heads = std::uint64_t{row.plan.num_layers} * row.plan.num_kv_heads;
+    return heads * std::clamp<std::uint64_t>(known->second, 1, row.end - row.begin);
+  }
+
+ private:
+  std::unordered_map<std::string_view, std::uint64_t> of_recipe_;  // borrows from the rows
+};
 
 }  // namespace
 
@@ -26,39 +46,38 @@ CapacityManager::CapacityManager(Parts parts, Settings settings)
   parts_.quota.on_change([this] { parts_.loop.post([this] { check(); }); });
 }
 
-// Bytes that a round must free: none below the high mark, unless puts wait.
-std::uint64_t CapacityManager::to_free(const DiskQuota::Scope& scope) {
+// Bytes that must go although no put waits. Promises do not count: a put may store less, or
+// nothing.
+std::uint64_t CapacityManager::above_mark(const DiskQuota::Scope& scope) {
   const std::uint64_t high = share_of(kHighMark, scope.limit);
-  const std::uint64_t low = share_of(kLowMark, scope.limit);
-  const std::uint64_t above = scope.taken > high ? scope.taken - low : 0;
-  return std::max(above, scope.missing);
+  return scope.stored > high ? scope.stored - share_of(kLowMark, scope.limit) : 0;
 }
 
 void CapacityManager::check() {
-  if (busy_ || stopped_) return;
-  const bool is_early = parts_.clock.now() < fruitless_until_;
-  const auto needs_round = [&](const DiskQuota::Scope& scope) {
-    return scope.missing > 0 || (!is_early && to_free(scope) > 0);
-  };
-  if (std::ranges::none_of(parts_.quota.scopes(), needs_round)) return;
+  if (busy_ || stopped_ || parts_.clock.now() < fruitless_until_) return;
+  const auto scopes = parts_.quota.scopes();
+  if (std::ranges::all_of(scopes, [](const auto& scope) { return to_free(scope) == 0; })) return;
   busy_ = true;
   spawn(run());
 }
 
+// Scopes take turns, so that a slow one does not hold up the others.
 Task<void> CapacityManager::run() {
   for (bool again = true; again && !stopped_;) {
     again = false;
-    const std::vector<DiskQuota::Scope> scopes = parts_.quota.scopes();
-    for (const DiskQuota::Scope& scope : scopes) {
-      if (to_free(scope) == 0) continue;
-      const Freed freed = co_await relieve(scope);
+    const std::vector<DiskQuota::Scope> before = parts_.quota.scopes();
+    for (const DiskQuota::Scope& each : before) {
+      const auto now = parts_.quota.scopes();  // an earlier turn may have freed enough here, too
+      const auto scope = std::ranges::find(now, each.tenant, &DiskQuota::Scope::tenant);
+      if (scope == now.end() || to_free(*scope) == 0) continue;
+      const std::uint64_t freed = co_await relieve(*scope);
       parts_.quota.retry();
       if (stopped_) break;
-      if (freed.nothing_left) parts_.quota.refuse(scope.tenant);
-      if (freed.bytes == 0) fruitless_until_ = parts_.clock.now() + kAfterFruitless;
-      again = again || freed.bytes > 0;  // puts may have come meanwhile
+      again = again || freed > 0;
     }
   }
+  uncut_.clear();
+  fruitless_until_ = parts_.clock.now() + kAfterFruitless;
   busy_ = false;
 }
 
@@ -71,6 +90,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
   };
   std::unordered_map<SegmentId, std::uint32_t> at;
   std::vector<Candidate> candidates;
+  LeastEntries least;
   for (const StoredUse& use : plan.uses) {
     const SegmentRow& row = *use.row;
     Candidate c;
@@ -82,9 +102,11 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
     if (c.full_entries > 0) c.entry_bytes = row.original_bytes / c.full_entries + kBesideRows;
     // A segment out of service can't be hit, so it goes first. It can't be read and cut.
-    c.trimmable = use.in_service;
+    c.trimmable = use.in_service && !uncut_.contains(row.id);
+    c.least_entries = least.of(row);
     if (use.in_service) {
-      c.prefill_seconds = static_cast<double>(tokens) * parts_.prefill.seconds_per_token(row.model);
+      c.prefill_seconds =
+          static_cast<double>(tokens) * parts_.prefill.seconds_per_token(row.tenant, row.model);
     }
     c.held = use.pinned;
     c.use.hits = use.hits;
@@ -97,17 +119,28 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
   return plan;
 }
 
-Task<CapacityManager::Freed> CapacityManager::relieve(const DiskQuota::Scope& scope) {
-  const std::uint64_t wanted = to_free(scope);
+Task<std::uint64_t> CapacityManager::relieve(const DiskQuota::Scope& scope) {
   const Settings settings = settings_;  // a reload may change them meanwhile
+  std::uint64_t wanted = to_free(scope);
   const Plan made = co_await run_on(parts_.storage, parts_.loop, Owner(scope.tenant),
                                     [&] { return plan(scope, settings, wanted); });
-  std::uint64_t freed = 0, trimmed = 0, dropped = 0;
+  std::uint64_t possible = 0, freed = 0, trimmed = 0, dropped = 0;
+  for (const CapacityStep& step : made.steps) possible += step.freed_bytes;
+  if (scope.missing > possible) {
+    // Nothing is given up for a put that would not fit. If puts in progress store less than they
+    // were promised, or can be trimmed later, it may fit then.
+    if (scope.stored - std::min(scope.stored, possible) + scope.wanted > scope.limit) {
+      parts_.quota.refuse(scope.tenant);
+    }
+    wanted = above_mark(scope);
+  }
+  const Clock::Time until = parts_.clock.now() + kTurn;
   for (const CapacityStep& step : made.steps) {
-    if (stopped_ || freed >= wanted) break;
-    const auto done = co_await carry_out(made.uses[step.candidate], step);
-    // The segment changed meanwhile, or has a new child or a lease: the next round sees it as it
-    // is then.
+    if (stopped_ || freed >= wanted || parts_.clock.now() > until) break;
+    const StoredUse& use = made.uses[step.candidate];
+    const auto done = co_await carry_out(use, step);
+    // The segment changed meanwhile, has a new child, or cannot be cut: another plan does without.
+    if (step.keep > 0 && (!done.ok() || *done == 0)) uncut_.insert(use.row->id);
     if (!done.ok()) continue;
     freed += *done;
     ++(step.keep > 0 ? trimmed : dropped);
@@ -120,7 +153,7 @@ Task<CapacityManager::Freed> CapacityManager::relieve(const DiskQuota::Scope& sc
                                            {"trimmed", trimmed},
                                            {"dropped", dropped}});
   }
-  co_return Freed{freed, made.steps.empty()};
+  co_return freed;
 }
 
 Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,

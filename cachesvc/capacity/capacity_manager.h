@@ -3,8 +3,10 @@
 // the puts that wait have room. Loop thread only; the choice runs on a storage thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "cachesvc/base/log.h"
@@ -49,20 +51,21 @@ class CapacityManager {
     std::vector<StoredUse> uses;
     std::vector<CapacityStep> steps;
   };
-  static std::uint64_t to_free(const DiskQuota::Scope& scope);
+  static std::uint64_t above_mark(const DiskQuota::Scope& scope);
+  static std::uint64_t to_free(const DiskQuota::Scope& scope) {
+    return std::max(above_mark(scope), scope.missing);
+  }
   Task<void> run();
-  struct Freed {
-    std::uint64_t bytes = 0;
-    bool nothing_left = false;  // no segment of the scope could be trimmed or dropped
-  };
-  Task<Freed> relieve(const DiskQuota::Scope& scope);  // which must outlive the task
+  // Frees bytes in a scope for about kTurn; returns how many. The scope must outlive the task.
+  Task<std::uint64_t> relieve(const DiskQuota::Scope& scope);
   // Any thread.
   Plan plan(const DiskQuota::Scope& scope, const Settings& settings, std::uint64_t bytes) const;
   Task<Result<std::uint64_t>> carry_out(const StoredUse& use, const CapacityStep& step);
 
   const Parts parts_;
   Settings settings_;
-  Clock::Time fruitless_until_{};  // rounds that no put waits for do not run before then
+  Clock::Time fruitless_until_{};  // no round before then
+  std::set<SegmentId> uncut_;      // segments that a trim of this run could not make smaller
   bool busy_ = false, stopped_ = false;
 };
 

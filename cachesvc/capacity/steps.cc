@@ -8,7 +8,8 @@ namespace {
 
 // The bytes of a candidate that keeps this share of its full entries. Headers do not shrink.
 std::uint64_t bytes_at(const Candidate& c, double keep) {
-  const auto left = static_cast<std::uint64_t>(keep * static_cast<double>(c.full_entries));
+  const auto left = std::max(static_cast<std::uint64_t>(keep * static_cast<double>(c.full_entries)),
+                             c.least_entries);
   const std::uint64_t gone = c.entries > left ? c.entries - left : 0;
   return c.stored_bytes - std::min(c.stored_bytes, gone * c.entry_bytes);
 }

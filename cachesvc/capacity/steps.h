@@ -17,6 +17,7 @@ struct Candidate {
   std::optional<std::uint32_t> parent;  // index among the candidates
   std::uint64_t stored_bytes = 0;
   std::uint64_t entries = 0, full_entries = 0;  // kept, and without compression
+  std::uint64_t least_entries = 0;              // that any trim leaves, by its recipe
   std::uint64_t entry_bytes = 0;                // that a trim frees for each entry
   double prefill_seconds = 0;                   // that a hit saves
   Use use;

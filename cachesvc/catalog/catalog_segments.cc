@@ -235,8 +235,7 @@ std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) con
   // Adds the segment after its ancestors. Rows from disk may form a cycle of parents, so a segment
   // counts as added before its ancestors are.
   std::vector<const SegmentNode*> path;
-  for (const auto& [id, first] : tree_.nodes()) {
-    if (!tenant.empty() && first.row->tenant != tenant) continue;
+  const auto add = [&](const SegmentNode& first) {
     for (const SegmentNode* node = &first; node && at.try_emplace(node->row->id, 0).second;) {
       path.push_back(node);
       node = node->row->parent.is_null() ? nullptr : tree_.find(node->row->parent);
@@ -246,6 +245,11 @@ std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) con
       at[node.row->id] = uses.size();
       uses.push_back({node.row, node.hits, node.last_used_unix_ms, node.in_service});
     }
+  };
+  if (tenant.empty()) {
+    for (const auto& [id, node] : tree_.nodes()) add(node);
+  } else if (const TenantSegments* const own = tree_.of_tenant(tenant)) {
+    for (const auto& [age, node] : own->by_age()) add(*node);
   }
   // Children come after their parents: what holds for a child passes on to its parent.
   for (auto use = uses.rbegin(); use != uses.rend(); ++use) {

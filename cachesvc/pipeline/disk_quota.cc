@@ -1,6 +1,7 @@
 #include "cachesvc/pipeline/disk_quota.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "precis/limits.h"
@@ -33,9 +34,23 @@ std::uint64_t DiskQuota::limit_of(const std::string& tenant) const {
   return limit == limits_.of_tenant.end() ? 0 : limit->second;
 }
 
-std::uint64_t DiskQuota::taken(const std::string& tenant) const {
+std::uint64_t DiskQuota::promised(const std::string& tenant) const {
   const auto promised = promised_.find(tenant);
-  return stored_(tenant) + (promised == promised_.end() ? 0 : promised->second);
+  return promised == promised_.end() ? 0 : promised->second;
+}
+
+const std::string* DiskQuota::small_scope(const std::string& tenant, std::uint64_t bytes) const {
+  for (const std::string* scope : {&tenant, &kAllTenants}) {
+    if (const std::uint64_t limit = limit_of(*scope); limit != 0 && bytes > limit) return scope;
+  }
+  return nullptr;
+}
+
+bool DiskQuota::must_queue(const std::string& tenant) const {
+  return std::ranges::any_of(waiting_, [&](const auto& waiter) {
+    const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
+    return full != nullptr && (full->empty() || *full == tenant);
+  });
 }
 
 const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_t bytes) const {
@@ -58,17 +73,16 @@ std::string DiskQuota::told(const std::string& scope, std::uint64_t bytes) const
 Task<Result<std::unique_ptr<DiskQuota::Place>>> DiskQuota::enter(std::string tenant,
                                                                  std::uint64_t bytes) {
   using Answer = Result<std::unique_ptr<Place>>;
-  const std::string* const full = full_scope(tenant, bytes);
-  if (full == nullptr) {
+  if (const std::string* const small = small_scope(tenant, bytes)) {
+    co_return Status::out_of_space(told(*small, bytes) +
+                                   "; keep fewer entries, or raise max_disk_bytes");
+  }
+  if (full_scope(tenant, bytes) == nullptr && !must_queue(tenant)) {
     auto place = std::make_unique<Place>(*this, std::move(tenant), bytes);
     tell_change();
     co_return place;
   }
   if (stopped_) co_return Status::unavailable("the service is stopping");
-  if (bytes > limit_of(*full)) {
-    co_return Status::out_of_space(told(*full, bytes) +
-                                   "; keep fewer entries, or raise max_disk_bytes");
-  }
   co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
     waiting_.push_back(std::make_unique<Waiter>());
     const auto waiter = std::prev(waiting_.end());
@@ -91,11 +105,14 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
   std::vector<Scope> scopes;
   const auto add = [&](const std::string& name, std::uint64_t limit) {
     if (limit == 0) return;
-    Scope scope{name, limit, taken(name), 0};
-    const auto first = std::ranges::find_if(
-        waiting_, [&](const auto& waiter) { return name.empty() || waiter->tenant == name; });
-    if (first != waiting_.end() && scope.taken + (*first)->bytes > limit) {
-      scope.missing = scope.taken + (*first)->bytes - limit;
+    Scope scope{name, limit, stored_(name), promised(name), 0, 0};
+    const auto first = std::ranges::find_if(waiting_, [&](const auto& waiter) {
+      const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
+      return full != nullptr && *full == name;
+    });
+    if (first != waiting_.end()) {
+      scope.wanted = (*first)->bytes;
+      scope.missing = scope.stored + scope.promised + scope.wanted - limit;
     }
     scopes.push_back(std::move(scope));
   };
@@ -113,12 +130,17 @@ void DiskQuota::answer(Waiters::iterator waiter, Result<std::unique_ptr<Place>> 
 
 void DiskQuota::retry() {
   // An answered put may change the list, so the search begins anew after each.
-  const auto fitting = [this] {
-    return std::ranges::find_if(waiting_, [this](const auto& waiter) {
-      return full_scope(waiter->tenant, waiter->bytes) == nullptr;
-    });
+  const auto next = [this] {
+    std::set<std::string> blocked;  // scopes that an earlier waiter waits for
+    for (auto waiter = waiting_.begin(); waiter != waiting_.end(); ++waiter) {
+      const Waiter& w = **waiter;
+      const std::string* const full = full_scope(w.tenant, w.bytes);
+      if (full != nullptr) blocked.insert(*full);
+      if (!blocked.contains(w.tenant) && !blocked.contains(kAllTenants)) return waiter;
+    }
+    return waiting_.end();
   };
-  for (auto waiter = fitting(); waiter != waiting_.end(); waiter = fitting()) {
+  for (auto waiter = next(); waiter != waiting_.end(); waiter = next()) {
     auto place = std::make_unique<Place>(*this, (*waiter)->tenant, (*waiter)->bytes);
     answer(waiter, std::move(place));
   }
@@ -141,6 +163,16 @@ void DiskQuota::refuse(const std::string& scope) {
 
 void DiskQuota::set_limits(Limits limits) {
   limits_ = std::move(limits);
+  const auto too_large = [this] {
+    return std::ranges::find_if(waiting_, [this](const auto& waiter) {
+      return small_scope(waiter->tenant, waiter->bytes) != nullptr;
+    });
+  };
+  for (auto waiter = too_large(); waiter != waiting_.end(); waiter = too_large()) {
+    answer(waiter, Status::out_of_space("max_disk_bytes was lowered below the " +
+                                        std::to_string((*waiter)->bytes) +
+                                        " B that the put may store; keep fewer entries"));
+  }
   retry();
   tell_change();
 }

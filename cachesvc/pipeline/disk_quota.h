@@ -45,7 +45,8 @@ class DiskQuota {
     const std::uint64_t bytes_;
   };
 
-  // kOutOfSpace if a limit is smaller than `bytes`, or nothing more can be freed for them.
+  // Puts are admitted in order of arrival in each scope. kOutOfSpace if a limit is smaller than
+  // `bytes`, or nothing more can be freed for them.
   // kRejected if the bytes did not become free within the wait, kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::string tenant, std::uint64_t bytes);
 
@@ -56,8 +57,10 @@ class DiskQuota {
   struct Scope {
     std::string tenant;
     std::uint64_t limit = 0;
-    std::uint64_t taken = 0;    // stored and promised
-    std::uint64_t missing = 0;  // bytes that must be freed for the first put that waits
+    std::uint64_t stored = 0;
+    std::uint64_t promised = 0;
+    std::uint64_t wanted = 0;   // by the first put that waits for this scope
+    std::uint64_t missing = 0;  // bytes that must be freed for that put
   };
   std::vector<Scope> scopes() const;
   void retry();  // admits what fits now; call this after space was freed
@@ -79,7 +82,14 @@ class DiskQuota {
   using Waiters = std::list<std::unique_ptr<Waiter>>;
 
   std::uint64_t limit_of(const std::string& tenant) const;
-  std::uint64_t taken(const std::string& tenant) const;
+  std::uint64_t promised(const std::string& tenant) const;
+  std::uint64_t taken(const std::string& tenant) const {
+    return stored_(tenant) + promised(tenant);
+  }
+  // The scope whose limit is below these bytes; null if there is none.
+  const std::string* small_scope(const std::string& tenant, std::uint64_t bytes) const;
+  // Whether a put that waits has the right to what becomes free in a scope of this tenant.
+  bool must_queue(const std::string& tenant) const;
   // The scope whose limit these bytes would exceed; null if they fit.
   const std::string* full_scope(const std::string& tenant, std::uint64_t bytes) const;
   std::string told(const std::string& scope, std::uint64_t bytes) const;

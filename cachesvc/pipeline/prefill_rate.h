@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "precis/types.h"
 
@@ -13,15 +15,20 @@ namespace precis {
 // Thread-safe.
 class PrefillRate {
  public:
-  void put_took(const Digest& model, std::uint64_t tokens, double seconds);
-  // An exponential average. For a model without puts, the mean of the other models or kUnknown.
-  double seconds_per_token(const Digest& model) const;
+  // Ignores puts of few tokens. A client decides how long its put lasts, so a rate is kept within
+  // bounds that models have, and does not affect another tenant's.
+  void put_took(const std::string& tenant, const Digest& model, std::uint64_t tokens,
+                double seconds);
+  // An exponential average; kUnknown for a model without puts.
+  double seconds_per_token(const std::string& tenant, const Digest& model) const;
 
-  static constexpr double kUnknown = 1e-4;
+  static constexpr double kUnknown = 1e-4, kLeast = 1e-5, kMost = 1e-3;
+  static constexpr std::uint64_t kTokensLeast = 64;
 
  private:
+  using Key = std::pair<std::string, Digest>;  // bounded by the models that tenants may register
   mutable std::mutex mutex_;
-  std::map<Digest, double> seconds_per_token_;
+  std::map<Key, double> seconds_per_token_;
 };
 
 }  // namespace precis

@@ -78,6 +78,7 @@ void PutMemory::free_failed(OpenPut& put) {
   if (put.requests > 0 || put.compressing > 0) return;
   put.drop_kept();
   put.room.reset();
+  put.disk_quota.reset();
   parts_.memory.retry();
 }
 

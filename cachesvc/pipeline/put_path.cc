@@ -160,7 +160,9 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<OpenPut> put,
   PRECIS_CO_TRY(std::move(done));
   put->durability = durability;
   put->count->committed = true;
-  co_return parts_.catalog.info(put->row.tenant, put->row.id, /*with_plan=*/true);
+  auto info = parts_.catalog.info(put->row.tenant, put->row.id, /*with_plan=*/true);
+  if (!info.ok()) put->fail(info.status());
+  co_return info;
 }
 
 Task<Status> PutPath::harden(const OpenPut& put, Durability durability) {
@@ -202,11 +204,12 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
                                 [&] { return parts_.catalog.commit(row, payload, durability); }));
   put.disk_quota.reset();  // what is stored counts by itself
-  parts_.prefill.put_took(row.model, put.num_tokens(),
+  parts_.prefill.put_took(row.tenant, row.model, put.num_tokens(),
                           std::chrono::duration<double>(parts_.clock.now() - put.begun).count());
   // Two equal puts may commit at the same time. The records of the first are stored, and only those
   // may enter the hot tier.
   const auto stored = parts_.catalog.segment(row.tenant, row.id);
+  if (!stored.ok()) put.fail(stored.status());  // removed at once: there is nothing to commit again
   if (!stored.ok() || !(**stored == row)) co_return stored.status();
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
     parts_.hot_tier.insert(row.id, l, *stored, put.layers[l].commit());

@@ -192,14 +192,20 @@ Task<Status> PutPlanner::make_joiner(OpenPut& put) {
 Task<Result<std::unique_ptr<PutRoom::Place>>> PutPlanner::find_room(OpenPut& put,
                                                                     const Tenant& tenant,
                                                                     const Connection& from) {
-  std::size_t bytes = 0;
-  if (!put.already_stored) {
-    PRECIS_CO_TRY(co_await make_joiner(put));
-    PRECIS_CO_ASSIGN(put.disk_quota,
-                     co_await parts_.disk_quota.enter(tenant.name, put.entries_bytes_max()));
-    bytes = put.staged_bytes_max() + put.kept_bytes();
+  const Owner owner = tenant.owner(&from);
+  if (put.already_stored) co_return co_await parts_.room.enter(0, owner);
+  PRECIS_CO_TRY(co_await make_joiner(put));
+  const std::size_t bytes = put.staged_bytes_max() + put.kept_bytes();
+  // A put waits for the disk before it holds memory. It gives its part of the disk back while it
+  // waits for memory, so that what is promised is bounded by the memory.
+  const std::uint64_t records = put.entries_bytes_max();
+  PRECIS_CO_ASSIGN(put.disk_quota, co_await parts_.disk_quota.enter(tenant.name, records));
+  if (!parts_.room.is_free(bytes)) put.disk_quota.reset();
+  PRECIS_CO_ASSIGN(auto room, co_await parts_.room.enter(bytes, owner));
+  if (!put.disk_quota) {
+    PRECIS_CO_ASSIGN(put.disk_quota, co_await parts_.disk_quota.enter(tenant.name, records));
   }
-  co_return co_await parts_.room.enter(bytes, tenant.owner(&from));
+  co_return room;
 }
 
 }  // namespace precis

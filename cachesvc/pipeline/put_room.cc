@@ -14,7 +14,7 @@ PutRoom::Place::~Place() {
 
 Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, Owner owner) {
   using Answer = Result<std::unique_ptr<Place>>;
-  if (bytes == 0 || (queue_.size() == 0 && fits(bytes))) {
+  if (is_free(bytes)) {
     co_return std::make_unique<Place>(*this, bytes);
   }
   if (stopped_) co_return Status::unavailable("the service is stopping");

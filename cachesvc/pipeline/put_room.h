@@ -43,6 +43,10 @@ class PutRoom {
   // Waits for its turn, fair between tenants and their connections. kRejected if the bytes did not
   // become free within the wait, kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
+  // Whether a put of these bytes would enter without a wait.
+  bool is_free(std::size_t bytes) const {
+    return bytes == 0 || (queue_.size() == 0 && fits(bytes));
+  }
   void stop();
   std::size_t waiting() const { return queue_.size(); }
   std::size_t taken_bytes() const { return taken_; }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_KEY = re.compile(r"(?P<name>\w+)\s*=\s*(?P<value>\"[^\"]*\"|[^#\s]+)\s*(?:#\s?(?P<text>.*))?$")
+_VALUE = r"(?P<value>\"[^\"]*\"|\[[^\]]*\]|[^#\s]+)"
+_KEY = re.compile(r"(?P<name>\w+)\s*=\s*" + _VALUE + r"\s*(?:#\s?(?P<text>.*))?$")
 _TABLE = re.compile(r"\[\[(\w+)\]\]$")
 
 

@@ -39,10 +39,10 @@ class CapacityFixture {
     std::vector<TokenId> path;
     msg::SegmentInfo info;
   };
-  Result<Stored> put(Client& client, const Model& model) {
+  Result<Stored> put(Client& client, const Model& model, const PutOptions& how = keep_most()) {
     Stored stored{random_tokens(random, kTokens), {}};
     PRECIS_ASSIGN(stored.info, put_all(client, model, stored.path,
-                                       random_kv(random, model.spec, 0, kTokens), keep_most()));
+                                       random_kv(random, model.spec, 0, kTokens), how));
     return stored;
   }
   Stored must_put(Client& client, const Model& model) {
@@ -98,6 +98,23 @@ TEST_CASE_METHOD(CapacityFixture, "lru drops what was used least recently, and t
   CHECK(stat(*client, "precis_stored_bytes") <= kLimit);
   CHECK(stat(*client, "precis_capacity_drops_total") > 0);
   CHECK(stat(*client, "precis_capacity_trims_total") == 0);
+}
+
+TEST_CASE_METHOD(CapacityFixture, "segments that their recipe keeps whole are dropped",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  PutOptions whole = keep_most();
+  whole.recipe = "ada_keydiff(min_entries=230)";
+  for (std::uint64_t put_bytes = 0; put_bytes < 2 * kLimit;) {
+    const auto stored = put(*client, model, whole);
+    INFO(stored.status().to_string());
+    REQUIRE(stored.ok());
+    put_bytes += stored->info.stored_bytes;
+    REQUIRE(stat(*client, "precis_stored_bytes") <= kLimit);
+  }
+  CHECK(stat(*client, "precis_capacity_drops_total") > 0);
 }
 
 TEST_CASE_METHOD(CapacityFixture, "a tenant's limit is its own", "[integration]") {

@@ -156,16 +156,21 @@ def test_an_interrupted_poll_loses_no_outcome(cache, model, monkeypatch):
 
     monkeypatch.setattr(precis.calls, "_match", interrupted)
     taken, interrupts = [], 0
-    with precis.Calls(cache, threads=1) as calls:
-        tickets = [calls.lookup(model, range(64)) for _ in range(3)]
-        while len(taken) < 3:
-            assert select.select([calls], [], [], PATIENCE)[0], f"{len(taken)} of 3 outcomes came"
-            try:
-                taken += calls.poll()
-            except KeyboardInterrupt:
-                interrupts += 1
-                assert is_readable(calls)
-        assert not is_readable(calls)
+    # A shell that runs the tests in the background may have set the signal to be ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with precis.Calls(cache, threads=1) as calls:
+            tickets = [calls.lookup(model, range(64)) for _ in range(3)]
+            while len(taken) < 3:
+                assert select.select([calls], [], [], PATIENCE)[0], f"{len(taken)} of 3 came"
+                try:
+                    taken += calls.poll()
+                except KeyboardInterrupt:
+                    interrupts += 1
+                    assert is_readable(calls)
+            assert not is_readable(calls)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert [ticket for ticket, _ in taken] == tickets and interrupts == 1
 
 

@@ -43,9 +43,10 @@ TEST_CASE("puts enter while they fit beside what is stored and promised", "[unit
   const auto scopes = q.quota.scopes();
   REQUIRE(scopes.size() == 2);
   CHECK(scopes[0].tenant == "a");
-  CHECK(scopes[0].taken == 50);
+  CHECK(scopes[0].stored + scopes[0].promised == 50);
   CHECK(scopes[0].missing == 1);
-  CHECK(scopes[1].taken == 100);
+  CHECK(scopes[1].stored + scopes[1].promised == 100);
+  CHECK(scopes[1].wanted == 1);
 
   first.reset();  // the put failed: what was promised to it is free
   q.loop.run();
@@ -64,6 +65,23 @@ TEST_CASE("a tenant that waits does not hold up another", "[unit][capacity]") {
   q.stored["a"] = 40;
   q.quota.retry();
   CHECK((waits && waits->ok()));
+}
+
+TEST_CASE("space goes to the put that has waited longest", "[unit][capacity]") {
+  Quota q({100, {}});
+  q.stored[""] = 60;
+  std::optional<Quota::Answer> large, small;
+  spawn(q.enter("a", 50, large));
+  spawn(q.enter("b", 10, small));  // it would fit, but does not overtake
+  CHECK_FALSE(large);
+  CHECK_FALSE(small);
+  q.stored[""] = 50;
+  q.quota.retry();
+  CHECK((large && large->ok()));
+  CHECK_FALSE(small);
+  q.quota.set_limits({9, {}});
+  REQUIRE(small);
+  CHECK(small->status().code() == StatusCode::kOutOfSpace);
 }
 
 TEST_CASE("a put that can never fit is refused at once, one that waits in vain later",

@@ -79,6 +79,15 @@ TEST_CASE("what can't be hit goes first, without being read", "[unit][capacity]"
   CHECK(steps[0] == CapacityStep{1, 0, 3100});
 }
 
+TEST_CASE("a segment that its recipe keeps whole is dropped, not trimmed", "[unit][capacity]") {
+  std::vector<Candidate> all = {segment(0.3, 10), segment(0.3, 10)};
+  for (Candidate& c : all) c.least_entries = 250;
+  const auto steps = value_steps(all, 1200);
+  REQUIRE(steps.size() == 2);
+  CHECK(steps[0].freed_bytes == 500);  // 50 entries
+  CHECK(steps[1].keep == 0);
+}
+
 TEST_CASE("lru drops what was used least recently, and trims nothing", "[unit][capacity]") {
   const auto steps = choose_steps(std::vector{segment(1, 5, 1000), segment(1, 7, 9), segment(1, 6)},
                                   kLadder, CapacityPolicy::kLru, 10'101);
