@@ -76,6 +76,12 @@ def test_every_field_of_a_segments_row_is_in_the_specification():
     assert sorted(told) == sorted(re.findall(r"^  (\w+) @", struct, re.M))
 
 
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert f" {page.relative_to(ROOT / 'docs')}\n" in navigation, page
+
+
 def test_every_setting_is_on_the_page_with_its_default():
     text = (ROOT / "deploy/precisd.toml").read_text()
     sections = configuration_reference.sections(text)
