@@ -54,7 +54,7 @@ std::uint64_t CapacityManager::above_mark(const DiskQuota::Scope& scope) {
 }
 
 void CapacityManager::check() {
-  if (busy_ || stopped_ || parts_.clock.now() < fruitless_until_) return;
+  if (busy_ || stopped_ || parts_.clock.now() < next_) return;
   const auto scopes = parts_.quota.scopes();
   if (std::ranges::all_of(scopes, [](const auto& scope) { return to_free(scope) == 0; })) return;
   busy_ = true;
@@ -63,21 +63,21 @@ void CapacityManager::check() {
 
 // Scopes take turns, so that a slow one does not hold up the others.
 Task<void> CapacityManager::run() {
-  for (bool again = true; again && !stopped_;) {
+  bool changed = false;
+  for (bool again = true; again && !stopped_; changed = changed || again) {
     again = false;
     const std::vector<DiskQuota::Scope> before = parts_.quota.scopes();
     for (const DiskQuota::Scope& each : before) {
       const auto now = parts_.quota.scopes();  // an earlier turn may have freed enough here, too
       const auto scope = std::ranges::find(now, each.tenant, &DiskQuota::Scope::tenant);
       if (scope == now.end() || to_free(*scope) == 0) continue;
-      const std::uint64_t freed = co_await relieve(*scope);
+      again = co_await relieve(*scope) || again;
       parts_.quota.retry();
       if (stopped_) break;
-      again = again || freed > 0;
     }
   }
   uncut_.clear();
-  fruitless_until_ = parts_.clock.now() + kAfterFruitless;
+  if (!changed) next_ = parts_.clock.now() + kAfterFruitless;
   busy_ = false;
 }
 
@@ -119,18 +119,20 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
   return plan;
 }
 
-Task<std::uint64_t> CapacityManager::relieve(const DiskQuota::Scope& scope) {
+Task<bool> CapacityManager::relieve(const DiskQuota::Scope& scope) {
   const Settings settings = settings_;  // a reload may change them meanwhile
   std::uint64_t wanted = to_free(scope);
   const Plan made = co_await run_on(parts_.storage, parts_.loop, Owner(scope.tenant),
                                     [&] { return plan(scope, settings, wanted); });
   std::uint64_t possible = 0, freed = 0, trimmed = 0, dropped = 0;
+  bool refused = false;
   for (const CapacityStep& step : made.steps) possible += step.freed_bytes;
   if (scope.missing > possible) {
     // Nothing is given up for a put that would not fit. If puts in progress store less than they
     // were promised, or can be trimmed later, it may fit then.
     if (scope.stored - std::min(scope.stored, possible) + scope.wanted > scope.limit) {
-      parts_.quota.refuse(scope.tenant);
+      parts_.quota.refuse_first(scope.tenant);
+      refused = true;
     }
     wanted = above_mark(scope);
   }
@@ -153,7 +155,7 @@ Task<std::uint64_t> CapacityManager::relieve(const DiskQuota::Scope& scope) {
                                            {"trimmed", trimmed},
                                            {"dropped", dropped}});
   }
-  co_return freed;
+  co_return freed > 0 || refused;
 }
 
 Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,
@@ -166,7 +168,7 @@ Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,
     request.budget = budget;
     PRECIS_CO_ASSIGN(const msg::Trimmed done,
                      co_await parts_.trim.run(Owner(row.tenant), std::move(request)));
-    ++parts_.metrics.capacity_trims;
+    if (done.freed_bytes > 0) ++parts_.metrics.capacity_trims;
     parts_.metrics.capacity_freed_bytes += static_cast<std::int64_t>(done.freed_bytes);
     co_return done.freed_bytes;
   }

@@ -56,16 +56,17 @@ class CapacityManager {
     return std::max(above_mark(scope), scope.missing);
   }
   Task<void> run();
-  // Frees bytes in a scope for about kTurn; returns how many. The scope must outlive the task.
-  Task<std::uint64_t> relieve(const DiskQuota::Scope& scope);
+  // Frees bytes in a scope for about kTurn, or refuses a put that can never fit. Returns false if
+  // it did neither. The scope must outlive the task.
+  Task<bool> relieve(const DiskQuota::Scope& scope);
   // Any thread.
   Plan plan(const DiskQuota::Scope& scope, const Settings& settings, std::uint64_t bytes) const;
   Task<Result<std::uint64_t>> carry_out(const StoredUse& use, const CapacityStep& step);
 
   const Parts parts_;
   Settings settings_;
-  Clock::Time fruitless_until_{};  // no round before then
-  std::set<SegmentId> uncut_;      // segments that a trim of this run could not make smaller
+  Clock::Time next_{};         // no run before then, because the last one changed nothing
+  std::set<SegmentId> uncut_;  // segments that a trim of this run could not make smaller
   bool busy_ = false, stopped_ = false;
 };
 

@@ -106,11 +106,7 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
   const auto add = [&](const std::string& name, std::uint64_t limit) {
     if (limit == 0) return;
     Scope scope{name, limit, stored_(name), promised(name), 0, 0};
-    const auto first = std::ranges::find_if(waiting_, [&](const auto& waiter) {
-      const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
-      return full != nullptr && *full == name;
-    });
-    if (first != waiting_.end()) {
+    if (const auto first = first_for(name); first != waiting_.end()) {
       scope.wanted = (*first)->bytes;
       scope.missing = scope.stored + scope.promised + scope.wanted - limit;
     }
@@ -122,8 +118,8 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
 }
 
 // The waiter's coroutine may run on at once and enter again, so the waiter leaves first.
-void DiskQuota::answer(Waiters::iterator waiter, Result<std::unique_ptr<Place>> result) {
-  const std::unique_ptr<Waiter> left = std::move(*waiter);
+void DiskQuota::answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Place>> result) {
+  const std::unique_ptr<Waiter> left = std::move(*waiting_.erase(waiter, waiter));  // erases none
   waiting_.erase(waiter);
   left->done(std::move(result));
 }
@@ -146,19 +142,20 @@ void DiskQuota::retry() {
   }
 }
 
-void DiskQuota::refuse(const std::string& scope) {
-  const auto refused = [&] {
-    return std::ranges::find_if(waiting_, [&](const auto& waiter) {
-      const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
-      return full != nullptr && *full == scope;
-    });
-  };
-  for (auto waiter = refused(); waiter != waiting_.end(); waiter = refused()) {
-    answer(waiter, Status::out_of_space(
-                       told(scope, (*waiter)->bytes) +
-                       ", and nothing more can be freed: pinned sessions and puts in progress hold "
-                       "it; unpin sessions (precisctl session unpin), or raise max_disk_bytes"));
-  }
+DiskQuota::Waiters::const_iterator DiskQuota::first_for(const std::string& scope) const {
+  return std::ranges::find_if(waiting_, [&](const auto& waiter) {
+    const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
+    return full != nullptr && *full == scope;
+  });
+}
+
+void DiskQuota::refuse_first(const std::string& scope) {
+  const auto first = first_for(scope);
+  if (first == waiting_.end()) return;
+  answer(first, Status::out_of_space(
+                    told(scope, (*first)->bytes) +
+                    ", and not enough can be freed: pinned sessions hold it; unpin sessions "
+                    "(precisctl session unpin), keep fewer entries, or raise max_disk_bytes"));
 }
 
 void DiskQuota::set_limits(Limits limits) {
@@ -185,7 +182,8 @@ void DiskQuota::stop() {
 }
 
 void DiskQuota::tell_change() {
-  if (changed_) changed_();
+  const bool limited = limits_.of_all > 0 || !limits_.of_tenant.empty();
+  if (changed_ && limited) changed_();
 }
 
 }  // namespace precis

@@ -51,7 +51,8 @@ class DiskQuota {
   Task<Result<std::unique_ptr<Place>>> enter(std::string tenant, std::uint64_t bytes);
 
   // ---- for the capacity manager
-  // `call` is called when a put has been admitted or has to wait. It must not block.
+  // `call` is called when a put has been admitted or has to wait, if there are limits, and when
+  // limits were set. It must not block.
   void on_change(std::function<void()> call) { changed_ = std::move(call); }
   // A tenant with a limit, or all tenants (an empty name), and how full that is.
   struct Scope {
@@ -64,8 +65,9 @@ class DiskQuota {
   };
   std::vector<Scope> scopes() const;
   void retry();  // admits what fits now; call this after space was freed
-  // Refuses the puts that wait in this scope, because nothing more can be freed.
-  void refuse(const std::string& scope);
+  // Refuses the first put that waits for this scope, because it would not fit even after all that
+  // can be freed.
+  void refuse_first(const std::string& scope);
 
   void set_limits(Limits limits);
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
@@ -93,7 +95,8 @@ class DiskQuota {
   // The scope whose limit these bytes would exceed; null if they fit.
   const std::string* full_scope(const std::string& tenant, std::uint64_t bytes) const;
   std::string told(const std::string& scope, std::uint64_t bytes) const;
-  void answer(Waiters::iterator waiter, Result<std::unique_ptr<Place>> result);
+  Waiters::const_iterator first_for(const std::string& scope) const;  // that waits for it
+  void answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Place>> result);
   void tell_change();
 
   EventLoop& loop_;

@@ -102,9 +102,12 @@ TEST_CASE("a put that can never fit is refused at once, one that waits in vain l
 
   q.quota.set_wait(std::chrono::hours(1));
   spawn(q.enter("a", 10, refused));
-  q.quota.refuse("other");
+  std::optional<Quota::Answer> behind;
+  spawn(q.enter("a", 1, behind));
+  q.quota.refuse_first("other");
   CHECK_FALSE(refused);
-  q.quota.refuse("");
+  q.quota.refuse_first("");
+  CHECK_FALSE(behind);  // it may fit
   REQUIRE(refused);
   CHECK(refused->status().code() == StatusCode::kOutOfSpace);
   CHECK_THAT(refused->status().message(), Catch::Contains("unpin"));
