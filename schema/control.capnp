@@ -68,6 +68,7 @@ struct Request {
     trimPrefix @30 :TrimPrefix $Is.call("trim_segment") $Is.administrative;
     ping @31 :Ping $Is.call("ping");
     findPrefix @32 :FindPrefix $Is.call("find_segment");
+    removeModel @33 :RemoveModel $Is.call("remove_model") $Is.administrative;
   }
 }
 
@@ -352,6 +353,12 @@ struct GetStatus {}  # -> ServerStatus
 struct Ping {}  # -> Done
 # Asks whether the service is alive. Its cost does not depend on how much is stored.
 
+struct RemoveModel {  # -> Done
+  # With its projections, its profiles and its defaults for puts. While segments of the model are
+  # stored, the answer is conflict and says how many.
+  model @0 :Data $Is.digest;
+}
+
 # ---- replies -----------------------------------------------------------------------------------
 
 enum StatusCode $Is.byHand("status.h") {
@@ -368,6 +375,7 @@ enum StatusCode $Is.byHand("status.h") {
   unsupported @10;
   canceled @11;
   internal @12;
+  conflict @13;
 }
 
 struct ServerMessage $Is.byHand("messages.h") {
@@ -427,6 +435,9 @@ struct ModelRow {
   segments @2 :UInt64;
   projections @3 :UInt32 $Is.atMost("kLayersMax");
   # How many layers have their output projection stored.
+  storedBytes @4 :UInt64;
+  originalBytes @5 :UInt64;
+  # Sizes of the model's segments: of their records, and of the uncompressed K and V.
 }
 
 struct Models {

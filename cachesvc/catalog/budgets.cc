@@ -43,6 +43,10 @@ void BudgetTable::put(StoredBudget row) {
   rows_.insert_or_assign(std::move(key), std::move(row));
 }
 
+void BudgetTable::erase(std::string_view tenant, const Digest& model) {
+  rows_.erase({std::string(tenant), model});
+}
+
 const StoredBudget* BudgetTable::find(std::string_view tenant,
                                       const std::optional<Digest>& model) const {
   const auto row = rows_.find({std::string(tenant), model});

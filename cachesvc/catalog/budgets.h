@@ -28,6 +28,7 @@ struct BudgetDefaults {
 class BudgetTable {
  public:
   void put(StoredBudget row);
+  void erase(std::string_view tenant, const Digest& model);  // the model's own row, if it has one
   // Returns the current row as `request` changes it, with the tenant's next version. Does not put
   // it. kInvalidArgument for a recipe that does not parse, a keep that no segment can have, or a
   // request with neither.

@@ -132,8 +132,6 @@ Status CatalogImpl::load_segments() {
   const auto key_of = [](const SegmentRow& row) { return segment_key(row.id); };
   return load_rows<SegmentRow>(
       Table::kSegments, decode_segment_row, key_of, [this](SegmentRow row) {
-        const auto model = models_.find({row.tenant, row.model});
-        if (model != models_.end()) ++model->second.segments;
         tree_.put(std::make_shared<const SegmentRow>(std::move(row)), Durability::kFsync, commits_);
       });
 }

@@ -46,6 +46,9 @@ class Catalog {
   // page.
   virtual Result<msg::Models> models_page(std::string_view tenant,
                                           const msg::ListModels&) const = 0;
+  // [blocking] Removes a model with its projections, profiles and budgets. kConflict, with the
+  // number, while segments of it are stored. A put in progress then fails at its commit.
+  virtual Status remove_model(std::string_view tenant, const Digest& fingerprint) = 0;
 
   // ---- output projections, one per layer of a model, immutable
   using Projection = std::shared_ptr<const StoredProjection>;
@@ -148,9 +151,9 @@ class Catalog {
   // [blocking] Like peek_layer(). kNotFound if the segment was removed. On kCorruption the caller
   // quarantines the segment.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
-  // [blocking] Removes a segment, with its descendants if `recursive`. kInvalidArgument names the
-  // children (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose
-  // tip is removed lose their tip. A large removal takes several changes, leaves first; an error
+  // [blocking] Removes a segment, with its descendants if `recursive`. kConflict names the children
+  // (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose tip is
+  // removed lose their tip. A large removal takes several changes, leaves first; an error
   // after the first says how many segments were removed. `gone` receives their ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;

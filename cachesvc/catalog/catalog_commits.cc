@@ -139,7 +139,6 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   for (const Row& row : rows) {
     marks_.erase(row->id);
     marks_to_save_.erase(row->id);  // write() at kMemory does not clear it
-    if (!tree_.find(row->id)) ++models_.at({row->tenant, row->model}).segments;
     tree_.put(row, durability, ++commits_);
   }
   return {};
@@ -202,9 +201,6 @@ void CatalogCommits::erase_dropped() {
 // Callers hold both locks.
 void CatalogCommits::erase_dropped(const std::set<SegmentId>& gone) {
   for (const SegmentId& id : gone) {
-    const SegmentRow& row = *tree_.find(id)->row;
-    const auto model = models_.find({row.tenant, row.model});
-    if (model != models_.end()) --model->second.segments;
     marks_to_save_.erase(id);
     tree_.erase(id);
   }

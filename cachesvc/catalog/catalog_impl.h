@@ -22,6 +22,7 @@ class CatalogModels : public virtual CatalogState {
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant,
                                   const msg::ListModels& request) const override;
+  Status remove_model(std::string_view tenant, const Digest& fingerprint) override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
                                 std::uint32_t layer) const override;
@@ -29,7 +30,7 @@ class CatalogModels : public virtual CatalogState {
                          MutableBytes into) override;
 
  private:
-  static msg::ModelRow describe(const Digest& fingerprint, const Model& model);
+  msg::ModelRow describe(const ModelKey& key, const Model& model) const;
 };
 
 // Profiles: storing them with their model, and finding the one for a recipe.

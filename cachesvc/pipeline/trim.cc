@@ -33,7 +33,10 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
   PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, request.segment));
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
-  PRECIS_CO_ASSIGN(const std::uint64_t entries, cut_entries(*row, model, request.budget));
+  PRECIS_CO_TRY(cut_entries_at_most(*row, model, request.budget).status());
+  const auto cut_at = cut_entries(*row, model, request.budget);
+  if (!cut_at.ok()) co_return Status::conflict(cut_at.status().message());  // it stores less
+  const std::uint64_t entries = *cut_at;
   if (entries == row->plan.total()) {
     if (!request.dry_run) {
       PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, owner, [&] {

@@ -43,7 +43,7 @@ Result<Done> trim_all(Client& client, const std::vector<msg::SegmentInfo>& segme
   Done done;
   for (const msg::SegmentInfo& segment : segments) {
     auto trimmed = client.trim_segment(segment.id, keep, durability, dry_run);
-    if (trimmed.status().code() == StatusCode::kInvalidArgument) {
+    if (trimmed.status().code() == StatusCode::kConflict) {
       done.left.emplace_back(segment.id, trimmed.status());
     } else {
       PRECIS_TRY(trimmed.status());

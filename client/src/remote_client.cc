@@ -123,6 +123,12 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
   return all_rows<msg::Models>(msg::ListModels{});
 }
 
+Status RemoteClient::remove_model(const Digest& fingerprint) {
+  return call<msg::Done>(msg::RemoveModel{fingerprint}, Patience::kOneTimeout,
+                         ReconnectingChannel::Repeat::kUnsafe)
+      .status();
+}
+
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
   if (json.size() > limits::kProfileBytesMax) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
@@ -248,12 +254,15 @@ Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Diges
   while (rows.size() < limit) {
     const std::size_t wanted = limit - rows.size();
     request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
-    PRECIS_ASSIGN(msg::Segments page, call<msg::Segments>(request));
+    PRECIS_ASSIGN(msg::Segments page, segments_page(request));
     std::ranges::move(page.rows, std::back_inserter(rows));
     if (page.next.empty()) break;
     request.after = std::move(page.next);
   }
   return rows;
+}
+Result<msg::Segments> RemoteClient::segments_page(const msg::ListPrefixes& request) {
+  return call<msg::Segments>(request);
 }
 Result<msg::SegmentInfo> RemoteClient::find_segment(const std::string& id_beginning) {
   return call<msg::SegmentInfo>(msg::FindPrefix{id_beginning});

@@ -20,7 +20,15 @@ using namespace precis;
 using namespace precis::testing;
 using nlohmann::json;
 
-enum : int { kOk = 0, kFailed = 1, kUsage = 2, kNotFound = 3, kUnreachable = 4, kDenied = 5 };
+enum : int {
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kNotFound = 3,
+  kUnreachable = 4,
+  kDenied = 5,
+  kConflict = 6
+};
 
 class PrecisctlFixture {
  protected:
@@ -147,7 +155,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
   REQUIRE(rest["left"].size() == 1);
   CHECK(rest["left"][0]["segment"] == tip.id.hex());
 
-  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "0.9"}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "0.9"}).exit_code == kConflict);
   CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "much"}).exit_code == kUsage);
   CHECK(ctl({"prefix", "trim", tip.id.hex()}).exit_code == kUsage);
   CHECK(ctl({"prefix", "trim", std::string(32, '0'), "--keep", "0.1"}).exit_code == kNotFound);
@@ -165,7 +173,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[i
     CHECK(nobody.err.find("`precisctl session ls` lists them") != std::string::npos);
   }
   CHECK(ctl_json({"session", "pin", "chat"})["pinned"] == true);
-  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kConflict);
   CHECK(ctl_json({"session", "unpin", "chat"})["pinned"] == false);
 
   // A session that had a tip, and one that never had one.

@@ -101,7 +101,7 @@ TEST_CASE_METHOD(TrimFixture, "trimming is refused above what is stored, and aga
   const PrefixCopy stored = read(path);
 
   const auto above = client->trim_segment(before.id, ratio(0.7)).status();
-  CHECK(above.code() == StatusCode::kInvalidArgument);
+  CHECK(above.code() == StatusCode::kConflict);
   CHECK(above.message().find("stores " + std::to_string(before.entries)) != std::string::npos);
   CHECK(client->trim_segment(before.id, Budget::quality(0.9).value()).status().code() ==
         StatusCode::kInvalidArgument);

@@ -142,11 +142,22 @@ def test_a_trimmed_segment_is_what_a_put_at_that_budget_stores(cache, model):
     kept = precis.compress(model.spec, layers, recipe="ada_keydiff", keep=0.2)
     assert same_entries(prefix, kept)
     assert cache.trim(segment.id, keep=precis.entries(4), durability="fsync").kept == 4 * 6
-    with pytest.raises(precis.InvalidArgument, match="stores 24"):
+    with pytest.raises(precis.Conflict, match="stores 24"):
         cache.trim(segment, keep=0.2)
     again = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
     assert again.id == segment.id and again.trimmed is None
     assert np.array_equal(again.plan, segment.plan)
+
+
+def test_a_model_is_removed_once_its_segments_are(cache, model):
+    segment = put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.5)
+    (row,) = [row for row in cache.models() if row.fingerprint == model.fingerprint]
+    assert (row.segments, row.bytes) == (1, segment.bytes)
+    with pytest.raises(precis.Conflict, match="has 1 segment"):
+        cache.remove_model(model.fingerprint)
+    cache.remove(segment.id)
+    cache.remove_model(model.fingerprint)
+    assert model.fingerprint not in [row.fingerprint for row in cache.models()]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -392,7 +403,7 @@ def test_lookups_are_counted(cache, model):
     [
         ("SegmentInfo", "Segment", {"budget": "keep", "entries": "kept", "stored_bytes": "bytes"}),
         ("Trimmed", "Trimmed", {"entries": "kept", "stored_bytes": "bytes"}),
-        ("ModelRow", "ModelRow", {"model": "spec"}),
+        ("ModelRow", "ModelRow", {"model": "spec", "stored_bytes": "bytes"}),
         ("ProfileRow", "ProfileRow", {"json": "content"}),
         *((name, name, {}) for name in ("MatchLink", "BudgetRow", "Budgets", "ServerStatus")),
     ],

@@ -58,7 +58,7 @@ void Acts::trim(Client& client, Path& path) {
   const auto durability = static_cast<Durability>(machine_.random(3));
   const auto trimmed = client.trim_segment(*segment.id, keep, durability);
   // It may store less than that already.
-  if (trimmed.status().code() != StatusCode::kInvalidArgument) note(trimmed.status(), "trim");
+  if (trimmed.status().code() != StatusCode::kConflict) note(trimmed.status(), "trim");
   // A crash may undo it.
   if (trimmed.ok() && host_->crashes() == since.crashes) segment.entries_max = trimmed->entries;
   path.changing = false;
@@ -77,7 +77,7 @@ void Acts::remove(Client& client, Path& path) {
   }
   const bool held = path.pinned == true && path.tip && path.tip_segment >= n;
   const auto removed = client.remove_segment(*path.segments[n].id, /*recursive=*/true);
-  const bool refused = removed.status().code() == StatusCode::kInvalidArgument;
+  const bool refused = removed.status().code() == StatusCode::kConflict;
   if (refused && path.pinned != false) {
     for (std::size_t i = n; i < kSegments; ++i) path.segments[i].state = before[i - n];
     path.changing = false;

@@ -157,6 +157,9 @@ class Client {
   virtual Result<Model> register_model(const ModelSpec& spec,
                                        std::span<const HeadsView> o_proj = {}) = 0;
   virtual Result<std::vector<msg::ModelRow>> models() = 0;
+  // Removes a model with its projections, profiles and budgets. kConflict, with their number, while
+  // segments of it are stored.
+  virtual Status remove_model(const Digest& fingerprint) = 0;
 
   // Profiles (profile.h), for recipes that take head budgets from a profile (lukv, headkv). A new
   // profile replaces the profile with the same model and name.
@@ -197,15 +200,19 @@ class Client {
   // removed meanwhile may or may not be in it.
   virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
                                                          std::uint32_t limit = 1000) = 0;
+  // One page of the same list, for lists that are too long for memory. The first has an empty
+  // `after`; `next` of a page is the `after` of the following one, empty after the last.
+  virtual Result<msg::Segments> segments_page(const msg::ListPrefixes& request) = 0;
   virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
   // The segment whose id begins with these hexadecimal digits, without its plan. kNotFound if there
   // is none; kInvalidArgument names some if there are several.
   virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
+  // kConflict if its children, unless `recursive`, or a pinned session prevent it.
   virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
   // Reads all of a segment from the store and reports any damage.
   virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
-  // Trims a segment to the entries of a put at `keep`; kInvalidArgument if it stores fewer. Its id
-  // and its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
+  // Trims a segment to the entries of a put at `keep`; kConflict if it stores fewer. Its id and
+  // its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;

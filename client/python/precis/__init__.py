@@ -24,6 +24,7 @@ from .calls import Calls
 from .compress import Kept, compress
 from .errors import (
     Canceled,
+    Conflict,
     Corruption,
     Error,
     Internal,
@@ -65,6 +66,7 @@ __all__ = [
     "Cache",
     "Calls",
     "Canceled",
+    "Conflict",
     "Corruption",
     "Error",
     "Head",

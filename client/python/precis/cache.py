@@ -241,6 +241,14 @@ class Cache:
         """One profile with its tables: `content` can be passed to add_profile."""
         return ProfileRow.from_core(self.core.profile(model.fingerprint, name))
 
+    def remove_model(self, fingerprint: str) -> None:
+        """Removes a model with its projections, profiles and budgets.
+
+        Raises:
+            Conflict: segments of the model are stored; the message has their number.
+        """
+        self.core.remove_model(fingerprint)
+
     def remove_profile(self, model: Model, name: str) -> None:
         """Removes a profile; segments that were put with it stay."""
         self.core.remove_profile(model.fingerprint, name)
@@ -425,7 +433,7 @@ class Cache:
             dry_run: reports the effect, and changes nothing.
 
         Raises:
-            InvalidArgument: the segment stores less than that.
+            Conflict: the segment stores less than that.
         """
         id = segment.id if isinstance(segment, Segment) else segment
         return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))

@@ -176,17 +176,30 @@ class Match:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A registered model, with the counts of its segments and of the layers with a projection."""
+    """A registered model, with the counts of its segments and of the layers with a projection.
+
+    Attributes:
+        bytes, original_bytes: of its segments: as stored, and of their uncompressed K and V.
+    """
 
     spec: ModelSpec
     fingerprint: str
     segments: int
     projections: int
+    bytes: int
+    original_bytes: int
 
     @classmethod
     def from_core(cls, row: Any) -> ModelRow:
         """Made from the extension module's struct."""
-        return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments, row.projections)
+        return cls(
+            ModelSpec.from_core(row.model),
+            row.fingerprint,
+            row.segments,
+            row.projections,
+            row.stored_bytes,
+            row.original_bytes,
+        )
 
 
 @dataclass(frozen=True)

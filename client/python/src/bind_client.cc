@@ -195,6 +195,11 @@ void bind_profiles(ClientClass& client) {
              const Digest fingerprint = unwrap(parse_digest(model));
              return answer([&, &c = owned.get()] { return c.profile(fingerprint, name); });
            })
+      .def("remove_model",
+           [](OwnedClient& owned, const std::string& model) {
+             const Digest fingerprint = unwrap(parse_digest(model));
+             check(without_gil([&, &c = owned.get()] { return c.remove_model(fingerprint); }));
+           })
       .def("remove_profile", [](OwnedClient& owned, const std::string& model,
                                 const std::string& name) {
         const Digest fingerprint = unwrap(parse_digest(model));
