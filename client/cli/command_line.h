@@ -2,8 +2,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "client/cli/commands.h"
@@ -16,10 +17,16 @@ struct Arguments {
   ConnectOptions options;
   bool json = false;
   std::string name, model, recipe, keep, file;
-  std::uint32_t limit = 1000;
-  bool recursive = false, unset = false, repair = false;
+  bool unset = false, repair = false;
+  ListOptions list;
+  ModelRemoval model_removal;
+  PrefixRemoval removal;
   PrefixTrim trim;
+  TopOptions top;
+  std::string shell;
+  std::optional<std::chrono::milliseconds> watch;  // run the command this often
   std::function<Status(Context)> run;
+  std::optional<std::string> printed;  // the whole output of a command that needs no service
 };
 
 // Adds the commands and options to `app`, which stores the parsed values in `args`.

@@ -67,6 +67,7 @@ Json to_json(const ModelSpec& model) {
           {"head_dim", model.head_dim},
           {"dtype", dtype_name(model.dtype)},
           {"rope_theta", model.rope_theta},
+          {"rope_scaling", model.rope_scaling.empty() ? Json() : recipe_json(model.rope_scaling)},
           {"block_tokens", model.block_tokens},
           {"token_bytes", model.token_bytes()}};
 }
@@ -92,6 +93,8 @@ Json to_json(const msg::ModelRow& row) {
   Json json = {{"fingerprint", row.fingerprint.hex()}};
   json.update(to_json(row.model));
   json["segments"] = row.segments;
+  json["stored_bytes"] = row.stored_bytes;
+  json["original_bytes"] = row.original_bytes;
   json["projections"] = row.projections;
   return json;
 }

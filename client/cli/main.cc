@@ -6,6 +6,8 @@
 
 #include "client/cli/command_line.h"
 #include "client/cli/outcome.h"
+#include "client/cli/terminal.h"
+#include "client/cli/watch.h"
 
 namespace {
 
@@ -14,10 +16,15 @@ using precis::Status;
 
 int run(const Arguments& args) {
   std::string out;
+  if (args.printed) return finish({}, *args.printed, args.json);
   precis::ConnectOptions options = args.options;
   if (args.repair) options.client_name += " fsck --repair";  // marks its removals in an audit log
   auto client = precis::Client::connect(args.address, options);
-  Status status = client.ok() ? args.run(Context{**client, out, args.json}) : client.status();
+  if (!client.ok()) return finish(client.status(), out, args.json);
+  const auto once = [&](std::string& into) {
+    return args.run(Context{**client, into, args.json, output_columns()});
+  };
+  Status status = args.watch ? watch(*args.watch, once) : once(out);
   return finish(std::move(status), out, args.json);
 }
 

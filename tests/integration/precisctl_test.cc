@@ -250,7 +250,13 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(ctl_json({"profile", "ls"})["profiles"].empty());
   const std::vector<std::string> lukv{"budget", "set", "--model", "test/tiny", "--recipe", "lukv"};
   CHECK(ctl(lukv).exit_code == kNotFound);
-  CHECK(ctl_json({"profile", "add", file})["digest"] == profile_digest(profile).hex());
+  const json in_force = ctl_json({"budget", "show", "--model", "test/tiny"})["effective"];
+  const json added = ctl_json({"profile", "add", file});
+  CHECK(added["digest"] == profile_digest(profile).hex());
+  // The service may prefer a recipe for which there is a profile now, and that is said.
+  CHECK(added["recipe_in_force"]["before"] == in_force["recipe"]);
+  CHECK(added["recipe_in_force"]["after"] ==
+        ctl_json({"budget", "show", "--model", "test/tiny"})["effective"]["recipe"]);
   CHECK(ctl_json({"profile", "ls", "--model", "test/tiny"})["profiles"].size() == 1);
   CHECK(ctl(lukv).exit_code == kOk);
   const Ran for_all = ctl({"budget", "set", "--recipe", "lukv"});
@@ -262,6 +268,8 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(shown["scorer"]["scorer"] == "keydiff");
   CHECK(shown["profile"]["table"].size() == profile.table.size());
   CHECK(ctl({"profile", "add", copy}).exit_code == kOk);
+  CHECK(ctl({"profile", "show", "learnt"}).out.find("entries kept of each head") !=
+        std::string::npos);
   for (const auto& words :
        {std::vector<std::string>{"profile", "ls"}, {"profile", "show", "learnt"}}) {
     const Ran ran = ctl(words);
