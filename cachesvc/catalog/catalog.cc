@@ -152,7 +152,16 @@ Status CatalogImpl::load_budgets() {
 }
 
 Status CatalogImpl::load_marks() {
-  return store_.scan(Table::kMeta, [this](std::string_view key, Bytes) -> Status {
+  return store_.scan(Table::kMeta, [this](std::string_view key, Bytes value) -> Status {
+    if (is_revision_key(key)) {  // in the order of their numbers
+      auto row = decode_stored_revision(value);
+      if (row.status().code() == StatusCode::kVersionMismatch) return row.status();
+      if (!row.ok() || revision_key(row->tenant, row->revision.number) != key) {
+        bad_rows_.emplace(Table::kMeta, key);
+      } else {
+        budgets_.put(row->tenant, std::move(row->revision));
+      }
+    }
     if (const auto id = quarantined_segment(key)) {
       marks_.insert(*id);
       tree_.quarantine(*id);

@@ -38,7 +38,6 @@ constexpr std::uint64_t kWriteBehindShare = 4;
 // and at least kKeptBytesLeast, which holds about a million blocks of paths.
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
-
 }  // namespace
 
 struct Service::Impl {
@@ -86,8 +85,8 @@ struct Service::Impl {
   FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
   FairExecutor reads{runtime.make_executor("reads", kReadThreads)};
   std::unique_ptr<Projections> projections;
-  std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
+  std::unique_ptr<PutPath> put_path;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<CapacityManager> capacity;
@@ -175,11 +174,12 @@ void Service::Impl::wire() {
       disk_limits(config), std::chrono::milliseconds(config.memory_wait_ms));
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(PutParts{
-      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
-      paths, *hot_tier, *projections, *put_room, *disk_quota, prefill, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
+  put_path = std::make_unique<PutPath>(
+      PutParts{loop, *compute, storage, reads, *cold_reads, *memory, *registration,
+               arena->memory().size(), *backend, *catalog, paths, *hot_tier, *projections,
+               *put_room, *disk_quota, prefill, metrics, clock, configured});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
       loop, reads, paths, rate, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,

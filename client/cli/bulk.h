@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/commands.h"
 #include "client/cli/json.h"
 #include "client/cli/segment_filter.h"
 
@@ -55,5 +56,9 @@ struct Removal {
 // longer accepts because it was used meanwhile, is skipped.
 Removal remove_chosen(Client& client, const Chosen& chosen, const SegmentFilter& filter,
                       bool recursive);
+
+// Trims them and prints the result as `how` says.
+Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
+                   const PrefixTrim& how);
 
 }  // namespace precis::cli

@@ -87,37 +87,6 @@ void add_session_commands(CLI::App& app, Arguments& a) {
   }
 }
 
-void add_budget_commands(CLI::App& app, Arguments& a) {
-  CLI::App& group = add_group(app, "budget", "Defaults for puts that name no recipe or no budget");
-  CLI::App* show = add_command(
-      group, "show", "Show the defaults of every scope, those in force, and models with others", a,
-      [&a](Context c) { return show_budget(c, a.model); });
-  show->add_option("--model", a.model, "Show the defaults for this model, by name or fingerprint");
-
-  CLI::App* set = group.add_subcommand("set", "Change the defaults, from the next put on");
-  set->fallthrough();
-  set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
-  CLI::Option* recipe = set->add_option("--recipe", a.recipe,
-                                        "A preset such as global_kvdiff, "
-                                        "preset(param=value, ...), or JSON");
-  CLI::Option* keep = set->add_option("--keep", a.keep,
-                                      "A ratio such as 0.3, '128 entries' per "
-                                      "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
-  CLI::Option* unset = set->add_flag(
-      "--unset", a.unset, "Remove the defaults of this scope: those of the wider scope apply");
-  unset->excludes(recipe)->excludes(keep);
-  set->callback([&a, recipe, keep] {
-    BudgetChange change;
-    if (recipe->count() > 0) change.recipe = a.recipe;
-    if (keep->count() > 0) change.keep = a.keep;
-    change.unset = a.unset;
-    if (!change.recipe && !change.keep && !change.unset) {
-      throw CLI::ValidationError("budget set", "give --recipe, --keep or --unset");
-    }
-    a.run = [&a, change](Context c) { return set_budget(c, a.model, change); };
-  });
-}
-
 void add_profile_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
   CLI::App* add = add_command(group, "add", "Add a profile to the service", a,

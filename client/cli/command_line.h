@@ -3,10 +3,12 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "client/cli/budget_commands.h"
 #include "client/cli/commands.h"
 
 namespace precis::cli {
@@ -17,11 +19,14 @@ struct Arguments {
   ConnectOptions options;
   bool json = false;
   std::string name, model, recipe, keep, file;
-  bool unset = false, repair = false;
+  bool repair = false;
   ListOptions list;
   ModelRemoval model_removal;
   PrefixRemoval removal;
   PrefixTrim trim;
+  BudgetChange budget;
+  std::uint64_t revision = 0, other_revision = 0;
+  std::uint32_t limit = 20;
   TopOptions top;
   std::string shell;
   std::optional<std::chrono::milliseconds> watch;  // run the command this often

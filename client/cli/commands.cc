@@ -15,24 +15,6 @@
 #include "precis/printable.h"
 
 namespace precis::cli {
-namespace {
-
-// The budgets of models for which another budget is in force than the default. They are listed
-// because the user could not know otherwise that they exist.
-Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all) {
-  PRECIS_ASSIGN(const auto models, client.models());
-  std::vector<ModelBudgets> apart;
-  for (const msg::ModelRow& model : models) {
-    PRECIS_ASSIGN(msg::Budgets budgets, client.budgets(model.fingerprint));
-    const msg::BudgetRow &one = budgets.effective, &others = all.effective;
-    if (one.recipe == others.recipe && one.keep == others.keep) continue;
-    apart.push_back({model, std::move(budgets)});
-  }
-  return apart;
-}
-
-}  // namespace
-
 Status show_status(Context context) {
   PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
   if (context.json) {
@@ -105,39 +87,6 @@ Status remove_session(Context context, const std::string& name) {
   PRECIS_TRY(context.client.remove_session(name));
   context.out += context.json ? json_text(Json{{"removed", name}})
                               : fmt::format("removed session {}\n", printable(name));
-  return {};
-}
-
-Status show_budget(Context context, const std::string& model) {
-  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.budgets(scope));
-  std::vector<ModelBudgets> models;
-  if (!scope) {
-    PRECIS_ASSIGN(models, apart(context.client, budgets));
-  }
-  if (!context.json) {
-    context.out += budgets_text(budgets, models);
-    return {};
-  }
-  Json json = to_json(budgets);
-  if (!scope) json["models"] = rows_json(models);
-  context.out += json_text(json);
-  return {};
-}
-
-Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
-  msg::SetBudget request;
-  if (change.unset) {
-    request.recipe = "";
-    request.keep = Budget::all();
-  }
-  if (change.recipe) request.recipe = change.recipe;
-  if (change.keep) {
-    PRECIS_ASSIGN(request.keep, parse_keep(*change.keep));
-  }
-  PRECIS_ASSIGN(request.scope.model, model_scope(context.client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  context.out += context.json ? json_text(to_json(budgets)) : budgets_text(budgets, {});
   return {};
 }
 

@@ -73,13 +73,6 @@ Status show_profile(Context context, const std::string& model, const std::string
                     const std::string& out);
 Status remove_profile(Context context, const std::string& model, const std::string& name);
 
-struct BudgetChange {
-  std::optional<std::string> recipe, keep;
-  bool unset = false;
-};
-Status show_budget(Context context, const std::string& model);
-Status set_budget(Context context, const std::string& model, const BudgetChange& change);
-
 Status show_stats(Context context);
 
 struct TopOptions {

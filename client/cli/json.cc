@@ -103,6 +103,7 @@ Json to_json(const msg::BudgetRow& row) {
   return {{"scope", row.scope},
           {"recipe", row.recipe.empty() ? Json() : Json(row.recipe)},  // as the user wrote it
           {"keep", to_json(row.keep)},
+          {"limit", to_json(row.limit)},
           {"version", row.version},
           {"set_unix_ms", row.set_unix_ms}};
 }

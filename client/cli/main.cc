@@ -1,5 +1,6 @@
 // precisctl: inspects a running precisd and changes its live settings.
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@ int run(const Arguments& args) {
 int main(int argc, char** argv) {
   Arguments args;
   args.options.client_name = "precisctl/" PRECIS_VERSION;
+  if (const char* const user = std::getenv("USER")) args.budget.user = user;
   CLI::App app("Inspects a running precisd and changes its live settings.", "precisctl");
   app.footer(kExitCodes);
   describe(app, args);

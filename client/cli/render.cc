@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/cli/heatmap.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
 #include "precis/printable.h"
@@ -251,7 +252,10 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("tier", row.out_of_service ? "damaged, or has a damaged ancestor: see precisctl fsck"
                                        : tier_text(row));
   std::string text = facts.text();
-  if (row.plan) text += "\nentries kept, by layer and head\n" + plan_text(*row.plan);
+  if (row.plan) {
+    text += "\nentries kept, by layer and head\n" + plan_text(*row.plan) + "\n" +
+            heatmap_text(*row.plan, row.end - row.begin, 0);
+  }
   return text;
 }
 
@@ -288,10 +292,11 @@ std::string session_text(const msg::SessionRow& row) {
 }
 
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models) {
-  Table table({{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"VERSION", true}, {"SET"}});
+  Table table(
+      {{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"LIMIT", true}, {"REVISION", true}, {"SET"}});
   const auto add = [&](const std::string& scope, const msg::BudgetRow& row) {
-    table.add({scope, or_dash(row.recipe), keep_text(row.keep), std::to_string(row.version),
-               when_text(row.set_unix_ms)});
+    table.add({scope, or_dash(row.recipe), keep_text(row.keep), keep_text(row.limit),
+               std::to_string(row.version), when_text(row.set_unix_ms)});
   };
   for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row);
   add("in force", budgets.effective);

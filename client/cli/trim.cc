@@ -77,6 +77,38 @@ Json numbers(const msg::Trimmed& trimmed) {
           {"freed_bytes", trimmed.freed_bytes}};
 }
 
+// Sums up the layers' kept score mass over the segments: each layer's mean, and the lowest.
+class Mass {
+ public:
+  void add(const msg::Trimmed& trimmed) {
+    layers_.resize(std::max(layers_.size(), trimmed.kept_mass.size()));
+    for (std::size_t l = 0; l < trimmed.kept_mass.size(); ++l) {
+      layers_[l].sum += trimmed.kept_mass[l];
+      ++layers_[l].count;
+    }
+  }
+  std::string text() const {
+    if (layers_.empty()) return {};
+    double sum = 0;
+    std::size_t lowest = 0;
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      sum += layers_[l].mean();
+      if (layers_[l].mean() < layers_[lowest].mean()) lowest = l;
+    }
+    return fmt::format("score mass kept: {:.1f}% on average, {:.1f}% in layer {}\n",
+                       100 * sum / static_cast<double>(layers_.size()),
+                       100 * layers_[lowest].mean(), lowest);
+  }
+
+ private:
+  struct Layer {
+    double sum = 0;
+    std::size_t count = 0;
+    double mean() const { return count == 0 ? 1 : sum / static_cast<double>(count); }
+  };
+  std::vector<Layer> layers_;
+};
+
 Json to_json(const Done& done, bool dry_run) {
   Json json = numbers(done.sum);
   json["dry_run"] = dry_run;
@@ -84,6 +116,7 @@ Json to_json(const Done& done, bool dry_run) {
   for (const auto& [id, trimmed] : done.trimmed) {
     Json row = {{"segment", id.hex()}};
     row.update(numbers(trimmed));
+    row["kept_mass"] = trimmed.kept_mass;
     json["segments"].push_back(std::move(row));
   }
   json["left"] = left_json(done.left);
@@ -100,6 +133,9 @@ std::string to_text(const Done& done, const PrefixTrim& how) {
     text += fmt::format("not trimmed: {} at most {} already\n",
                         counted(done.unchanged.size(), "segment"), how.keep);
   }
+  Mass mass;
+  for (const auto& [id, trimmed] : done.trimmed) mass.add(trimmed);
+  text += mass.text();
   return text + fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
                             counted(done.trimmed.size() - done.unchanged.size(), "segment"),
                             bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
@@ -126,6 +162,11 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
     PRECIS_ASSIGN(const SegmentId tip, find_segment(context.client, how.id));
     PRECIS_ASSIGN(chosen, chain_of(context.client, tip, how.whole));
   }
+  return trim_chosen(context, chosen, keep, durability, how);
+}
+
+Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
+                   const PrefixTrim& how) {
   const Done done = trim_all(context.client, chosen, keep, durability, how.dry_run);
   // An error of the only segment is the whole outcome.
   const bool nothing = chosen.segments.size() == 1 && done.trimmed.empty() && !done.status.ok();

@@ -172,6 +172,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.recipe = options.recipe;
   body.budget = options.keep;
   body.parent_read = options.parent_read;
+  body.parent_end = options.parent_end;
   body.writers = options.writers;
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
@@ -287,6 +288,13 @@ Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
   return call<msg::Budgets>(change, Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
+}
+Result<msg::BudgetRevisions> RemoteClient::budget_revisions(const msg::ListBudgetRevisions& which) {
+  return call<msg::BudgetRevisions>(which);
+}
+Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBudget& change) {
+  return call<msg::BudgetRevision>(change, Patience::kOneTimeout,
+                                   ReconnectingChannel::Repeat::kUnsafe);
 }
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {

@@ -68,6 +68,8 @@ class RemoteClient final : public Client {
                                     bool dry_run) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
+  Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
+  Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) override;
   Result<msg::Stats> stats() override;
   Result<msg::ServerStatus> status() override;
 

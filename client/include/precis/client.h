@@ -25,6 +25,7 @@
 
 #include "precis/match.h"
 #include "precis/messages.h"
+#include "precis/operator_client.h"
 #include "precis/options.h"
 #include "precis/recipe.h"
 #include "precis/status.h"
@@ -130,7 +131,7 @@ class HostBuffer {
   virtual MutableBytes bytes() const = 0;  // starts on a page boundary; zeros at first
 };
 
-class Client {
+class Client : public OperatorClient {
  public:
   // Connects to a running precisd, "host:port". Errors: kUnavailable, kPermissionDenied,
   // kVersionMismatch.
@@ -140,8 +141,6 @@ class Client {
   // kUnavailable if another process has the directory open.
   static Result<std::shared_ptr<Client>> open(const std::string& directory,
                                               const OpenOptions& options = {});
-  virtual ~Client() = default;
-
   // The same client with `deadline_ms` for its calls, puts and prefixes; 0: no deadline.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
@@ -195,33 +194,6 @@ class Client {
   virtual Result<msg::SessionRow> session(const std::string& name) = 0;
   virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
   virtual Status remove_session(const std::string& name) = 0;
-
-  // The newest first, at most `limit`. The list is read in pages, so a segment that is stored or
-  // removed meanwhile may or may not be in it.
-  virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
-                                                         std::uint32_t limit = 1000) = 0;
-  // One page of the same list, for lists that are too long for memory. The first has an empty
-  // `after`; `next` of a page is the `after` of the following one, empty after the last.
-  virtual Result<msg::Segments> segments_page(const msg::ListPrefixes& request) = 0;
-  virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
-  // The segment whose id begins with these hexadecimal digits, without its plan. kNotFound if there
-  // is none; kInvalidArgument names some if there are several.
-  virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
-  // kConflict if its children, unless `recursive`, or a pinned session prevent it.
-  virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
-  // Reads all of a segment from the store and reports any damage.
-  virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
-  // Trims a segment to the entries of a put at `keep`; kConflict if it stores fewer. Its id and
-  // its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
-  virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
-                                            Durability durability = Durability::kWal,
-                                            bool dry_run = false) = 0;
-  virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
-  // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
-  // profile, kInvalidArgument if the change is for all models.
-  virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
-  virtual Result<msg::Stats> stats() = 0;
-  virtual Result<msg::ServerStatus> status() = 0;
 };
 
 }  // namespace precis

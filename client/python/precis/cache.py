@@ -262,7 +262,7 @@ class Cache:
         recipe: str | None = None,
         keep: Keep | None = None,
         *,
-        parent: Segment | str | Literal["auto"] | None = "auto",
+        parent: Match | Segment | str | Literal["auto"] | None = "auto",
         parent_read: Keep | None = None,
         writers: int = 1,
     ) -> Put:
@@ -279,6 +279,9 @@ class Cache:
                 or text as for precisctl: "128 entries", "64 MiB"; by default the budget in force.
             parent: the segment at whose end the new tokens begin: the longest stored proper prefix
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
+                With a match, they begin at its end; if that is inside a segment, the service
+                splits the segment there. With "auto", it does so if the match is a large part of
+                the segment.
             parent_read: the budget at which the parent was read while this KV was computed; by
                 default all stored entries were read. If the parents store more, the segment is an
                 approximation: only lookups with such a `keep`, or without one, find it.
@@ -287,6 +290,10 @@ class Cache:
                 heads (`head_begin`), and commit. A commit returns once all of them have called it,
                 so use a deadline. If one aborts or disconnects, the others get Unavailable.
         """
+        parent_end = 0
+        if isinstance(parent, Match):
+            parent_end = parent.matched_tokens
+            parent = parent.links[-1].segment if parent else None
         if isinstance(parent, Segment):
             parent = parent.id
         core = self.core.begin_put(
@@ -297,6 +304,7 @@ class Cache:
             None if parent == "auto" else parent or "",
             to_pair(parent_read, "parent_read"),
             count_in(writers, "writers", 2**32 - 1),
+            parent_end,
         )
         return Put(core, model)
 
@@ -443,14 +451,26 @@ class Cache:
         return Budgets.from_core(self.core.budgets(None if model is None else model.fingerprint))
 
     def set_budget(
-        self, recipe: str | None = None, keep: Keep | None = None, model: Model | None = None
+        self,
+        recipe: str | None = None,
+        keep: Keep | None = None,
+        model: Model | None = None,
+        *,
+        limit: Keep | None = None,
+        user: str = "",
+        comment: str = "",
     ) -> Budgets:
         """Changes the defaults of later puts. None leaves a value; "" and precis.ALL unset it.
 
         A recipe that needs a profile can only be set for one model, which must have the profile.
+
+        Args:
+            limit: the largest budget that a put gets, whatever it names; no quality target.
+            user, comment: kept with the revision (``precisctl budget log``).
         """
         scope = None if model is None else model.fingerprint
-        return Budgets.from_core(self.core.set_budget(scope, recipe, to_pair(keep)))
+        change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment)
+        return Budgets.from_core(self.core.set_budget(scope, *change))
 
     def stats(self) -> dict[str, float]:
         """The service's counters and gauges by name."""
