@@ -42,20 +42,17 @@ class Catalog {
   // valid; kRejected if the tenant has too many models.
   virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
   virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
-  // Returns a page of the models, by fingerprint. kInvalidArgument if `after` is not the end of a
-  // page.
+  // A page of the models, by fingerprint. kInvalidArgument if `after` is not the end of a page.
   virtual Result<msg::Models> models_page(std::string_view tenant,
                                           const msg::ListModels&) const = 0;
-  // [blocking] Removes a model with its projections, profiles and budgets. kConflict, with the
-  // number, while segments of it are stored. A put in progress then fails at its commit.
+  // [blocking] Also removes its projections, profiles and budgets. kConflict if it has segments.
   virtual Status remove_model(std::string_view tenant, const Digest& fingerprint) = 0;
 
   // ---- output projections, one per layer of a model, immutable
   using Projection = std::shared_ptr<const StoredProjection>;
   enum class ProjectionPart { kWeights, kGrams };
-  // [blocking] Stores a layer's weights and their Gram matrices. Storing the same weights again is
-  // OK and replaces damaged bytes. kInvalidArgument if other weights are stored; kNotFound if the
-  // model is not registered.
+  // [blocking] Stores a layer's weights and their Gram matrices. The same weights again replace
+  // damaged bytes. kInvalidArgument if others are stored; kNotFound if the model is unknown.
   virtual Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
   // kNotFound if the layer has none.
   virtual Result<Projection> projection(std::string_view tenant, const Digest& model,
