@@ -32,7 +32,7 @@ class TenantSegments {
   void left_service() { --totals_.in_service; }
 
   const Totals& totals() const { return totals_; }
-  // Of the segments of one model. Their `in_service` is not counted.
+  // The totals of one model's segments, without `in_service`.
   Totals totals_of(const Digest& model) const;
   const std::map<Age, const SegmentNode*>& by_age() const { return by_age_; }
   // Ids in [first, last], in order, at most `limit` of them.

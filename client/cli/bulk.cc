@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ranges>
 #include <unordered_map>
 #include <utility>
 
@@ -48,7 +47,8 @@ std::size_t keep_parents(Chosen& chosen) {
   };
   std::vector<ChosenSegment> going;
   chosen.stored_bytes = 0;
-  for (const ChosenSegment& segment : chosen.segments | std::views::reverse) {
+  for (auto at = chosen.segments.rbegin(); at != chosen.segments.rend(); ++at) {
+    const ChosenSegment& segment = *at;
     if (stays(segment)) continue;
     ++children[segment.parent];
     chosen.stored_bytes += segment.stored_bytes;
@@ -95,7 +95,8 @@ Removal remove_chosen(Client& client, const Chosen& chosen, const SegmentFilter&
     return {};
   };
   std::uint64_t done = 0;
-  for (const ChosenSegment& segment : chosen.segments | std::views::reverse) {
+  for (auto at = chosen.segments.rbegin(); at != chosen.segments.rend(); ++at) {
+    const ChosenSegment& segment = *at;
     if (interrupted()) {
       removal.status = Status::canceled("interrupted");
       break;

@@ -30,7 +30,7 @@ Status show_status(Context context) {
 Status list_models(Context context) {
   PRECIS_ASSIGN(const auto rows, context.client.models());
   context.out += context.json ? json_text(Json{{"models", rows_json(rows)}})
-                              : models_text(rows, context.columns);
+                              : models_text(rows, context.columns());
   return {};
 }
 
@@ -45,7 +45,7 @@ Status list_prefixes(Context context, const ListOptions& options) {
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += segments_text(list.rows, models, context.columns);
+  context.out += segments_text(list.rows, models, context.columns());
   if (!list.rows.empty()) context.out += totals_text(list);
   return {};
 }
@@ -65,7 +65,7 @@ Status show_prefix(Context context, const std::string& id) {
 Status list_sessions(Context context) {
   PRECIS_ASSIGN(const auto rows, context.client.sessions());
   context.out += context.json ? json_text(Json{{"sessions", rows_json(rows)}})
-                              : sessions_text(rows, context.columns);
+                              : sessions_text(rows, context.columns());
   return {};
 }
 
@@ -92,7 +92,7 @@ Status remove_session(Context context, const std::string& name) {
 
 Status show_stats(Context context) {
   PRECIS_ASSIGN(const msg::Stats stats, context.client.stats());
-  context.out += context.json ? json_text(to_json(stats)) : stats_text(stats, context.columns);
+  context.out += context.json ? json_text(to_json(stats)) : stats_text(stats, context.columns());
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/cli/segment_list.h"
+#include "client/cli/terminal.h"
 #include "precis/client.h"
 
 namespace precis::cli {
@@ -16,7 +17,9 @@ struct Context {
   Client& client;
   std::string& out;  // collects the text to print
   bool json = false;
-  std::size_t columns = 0;  // the widest table that fits; 0: any
+  std::size_t wanted_columns = 0;  // as in output_columns()
+  // The widest table that fits; 0: any.
+  std::size_t columns() const { return output_columns(wanted_columns); }
 };
 
 Status show_status(Context context);

@@ -22,8 +22,10 @@ int run(const Arguments& args) {
   if (args.repair) options.client_name += " fsck --repair";  // marks its removals in an audit log
   auto client = precis::Client::connect(args.address, options);
   if (!client.ok()) return finish(client.status(), out, args.json);
+  const char* const wanted = std::getenv("COLUMNS");
+  const std::size_t columns = wanted ? std::strtoul(wanted, nullptr, 10) : 0;
   const auto once = [&](std::string& into) {
-    return args.run(Context{**client, into, args.json, output_columns()});
+    return args.run(Context{**client, into, args.json, columns});
   };
   Status status = args.watch ? watch(*args.watch, once) : once(out);
   return finish(std::move(status), out, args.json);

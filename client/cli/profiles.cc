@@ -109,7 +109,7 @@ Status list_profiles(Context context, const std::string& model) {
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profiles_text(rows, models, context.columns);
+  context.out += profiles_text(rows, models, context.columns());
   return {};
 }
 
@@ -123,7 +123,7 @@ Status show_profile(Context context, const std::string& model, const std::string
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profile_text(row, models) + table_text(row.json, context.columns);
+  context.out += profile_text(row, models) + table_text(row.json, context.columns());
   return {};
 }
 

@@ -24,7 +24,7 @@ struct SegmentTotals {
 struct SegmentList {
   std::vector<msg::SegmentInfo> rows;
   SegmentTotals listed;
-  // Of all chosen segments; none if the list ended before all were read.
+  // The totals of all chosen segments; none if the list ended before all were read.
   std::optional<SegmentTotals> chosen;
 };
 

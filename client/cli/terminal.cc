@@ -6,12 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <optional>
 
 #include "client/cli/outcome.h"
 
@@ -26,21 +22,13 @@ winsize terminal_size() {
   return size;
 }
 
-std::size_t number_in(const char* name) {
-  const char* const text = std::getenv(name);
-  std::size_t number = 0;
-  if (text) std::from_chars(text, text + std::strlen(text), number);
-  return number;
-}
-
 constexpr char kOpenScreen[] = "\033[?1049h\033[?25l", kCloseScreen[] = "\033[?25h\033[?1049l";
 
 }  // namespace
 
-std::size_t output_columns() {
+std::size_t output_columns(std::size_t wanted) {
   if (isatty(STDOUT_FILENO) != 1) return 0;
-  const std::size_t columns = number_in("COLUMNS");
-  return columns > 0 ? columns : terminal_size().ws_col;
+  return wanted > 0 ? wanted : terminal_size().ws_col;
 }
 
 void catch_interrupts() {

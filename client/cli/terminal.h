@@ -11,9 +11,9 @@
 
 namespace precis::cli {
 
-// The columns of standard output; 0 if it is no terminal, so that a pipe gets whole lines. The
-// environment's COLUMNS overrides the terminal's own number.
-std::size_t output_columns();
+// The columns of standard output; 0 if it is no terminal, so that a pipe gets whole lines.
+// `wanted`: overrides the terminal's own number unless it is 0.
+std::size_t output_columns(std::size_t wanted);
 
 // Makes interrupted() false. The next SIGINT or SIGTERM then only sets it, so that a command can
 // end in order; one after that ends the program.

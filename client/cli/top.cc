@@ -20,7 +20,7 @@ Status show_top(Context context, const TopOptions& options) {
     PRECIS_ASSIGN(Reading now, take_reading(context.client));
     const Activity activity = activity_between(before, now);
     out = context.json ? json_text(to_json(activity, now))
-                       : activity_text(activity, now, output_columns());
+                       : activity_text(activity, now, context.columns());
     before = std::move(now);
     return {};
   };

@@ -107,17 +107,22 @@ TEST_CASE_METHOD(BulkFixture, "prefixes are listed by size, session and use, wit
 TEST_CASE_METHOD(BulkFixture, "a list fits the terminal, and a pipe gets all of it",
                  "[integration]") {
   put_new(100);
-  const std::string piped = ctl({"prefix", "ls"}).out;
-  CHECK_THAT(piped, Contains("PARENT") && Contains("MADE"));
-  for (const unsigned short columns : {80, 100}) {
-    TerminalProgram list(command({"prefix", "ls"}), columns, 24);
+  const auto fits = [&](const std::string& wanted, unsigned short columns, std::size_t most) {
+    std::vector<std::string> words{"/usr/bin/env", "COLUMNS=" + wanted};
+    const auto list_words = command({"prefix", "ls"});
+    words.insert(words.end(), list_words.begin(), list_words.end());
+    CHECK_THAT(run(words).out, Contains("PARENT") && Contains("MADE"));
+    TerminalProgram list(words, columns, 24);
     CHECK(list.wait() == kOk);
     CHECK_THAT(list.shown(), Contains("1 segment: ") && !Contains("PARENT"));
     std::istringstream lines(list.shown());
     for (std::string line; std::getline(lines, line);) {
-      CHECK(line.size() <= columns + 8u);  // a carriage return, and ellipses of three bytes
+      CHECK(line.size() <= most + 8);  // a carriage return, and ellipses of three bytes
     }
-  }
+  };
+  fits("", 80, 80);
+  fits("", 100, 100);
+  fits("76", 200, 76);  // the variable overrides the terminal
 }
 
 TEST_CASE_METHOD(BulkFixture,

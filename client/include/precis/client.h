@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "precis/host_buffer.h"
 #include "precis/match.h"
 #include "precis/messages.h"
 #include "precis/operator_client.h"
@@ -120,15 +121,6 @@ class Prefix {
   struct Impl;
   explicit Prefix(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
-};
-
-// The host memory from which pushes are fastest: a service on the same host reads it in place, and
-// for any service it is registered once instead of at every push. The HostBuffer owns the memory
-// and keeps its client's connection open.
-class HostBuffer {
- public:
-  virtual ~HostBuffer() = default;
-  virtual MutableBytes bytes() const = 0;  // starts on a page boundary; zeros at first
 };
 
 class Client : public OperatorClient {
