@@ -94,6 +94,15 @@ def generate(
     return _continue(hf_model, token_list(tokens), cache, max_new_tokens, stop, choose)
 
 
+def refuse_limits(temperature: float, top_p: float, top_k: int) -> None:
+    """Raises ValueError if samples are limited, but nothing is sampled."""
+    for name, given in (("top_p", top_p != 1), ("top_k", top_k != 0)):
+        if given and temperature == 0:
+            raise ValueError(
+                f"{name}: needs a temperature above 0; without one, the most likely token is chosen"
+            )
+
+
 # Chooses the next token; called with all tokens [1, n] and the logits [1, vocabulary].
 _Choose = Callable[[torch.Tensor, torch.Tensor], int]
 
@@ -106,14 +115,9 @@ def _chooser(
     seed: int | None,
     first: LogitsProcessorList | None,
 ) -> _Choose:
+    refuse_limits(temperature, top_p, top_k)
     processors = LogitsProcessorList(first or [])
     if temperature == 0:
-        for name, set_ in (("top_p", top_p != 1), ("top_k", top_k != 0)):
-            if set_:
-                raise ValueError(
-                    f"{name}: needs a temperature above 0; without one, the most likely token is "
-                    "chosen"
-                )
         return lambda ids, logits: int(processors(ids, logits)[0].argmax())
     if temperature != 1:
         processors.append(TemperatureLogitsWarper(float(temperature)))
