@@ -13,6 +13,7 @@ from transformers.generation.streamers import BaseStreamer
 import precis
 from precis import hf
 from precis.hf.chat import Chat
+from precis.hf.pusher import Pusher
 
 BOUND = 1e-3  # max abs difference of logits in float32
 NEW = 8
@@ -99,7 +100,9 @@ def test_turns_answer_as_transformers_does_and_read_only_what_is_new(talk, store
     assert (tip.turns, tip.tip, tip.tip_end) == (3, turn.segment.id, len(path))
 
 
-def test_a_resumed_conversation_goes_on_as_the_live_one(hf_model, tmp_path):
+@pytest.mark.parametrize("folder", ["tiny_llama", "tiny_model"])
+def test_a_resumed_conversation_goes_on_as_the_live_one(folder, request, tmp_path):
+    hf_model = AutoModelForCausalLM.from_pretrained(request.getfixturevalue(folder)).eval()
     spec = hf.model_spec(hf_model)
 
     def turns(cache, tokens, messages):
@@ -230,6 +233,31 @@ def test_text_goes_through_the_chat_template(talk, tokenizer, tiny_llama):
     assert bare.tokens[:2] == tokenizer("the code").input_ids
 
 
+def test_a_real_model_resumes_a_chat_as_it_went_on(smollm2, tmp_path):
+    hf_model, tokenizer = smollm2
+    questions = ["Name two colours.", "And one more?", "Which was the first?"]
+    with precis.open(tmp_path / "cache") as cache:
+        model = cache.register_model(hf.model_spec(hf_model, name="real", revision="1"))
+        how = {"keep": 1.0, "tokenizer": tokenizer}
+        with hf.Conversation(cache, model, hf_model, session="live", **how) as chat:
+            live = [chat.say(question, max_new_tokens=12) for question in questions]
+            tokens = chat.tokens
+        again: list[int] = []
+        for question, turn in zip(questions, live, strict=True):
+            with hf.Conversation(cache, model, hf_model, tokens=again, **how) as chat:
+                assert chat.say(question, max_new_tokens=12).text == turn.text
+                again = chat.tokens
+    assert again == tokens
+    messages = []
+    for question, turn in zip(questions, live, strict=True):
+        messages += [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": turn.text},
+        ]
+    said = tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
+    assert said.removesuffix("<|im_end|>") == tokenizer.decode(tokens).removesuffix("<|im_end|>")
+
+
 def test_a_system_prompt_is_shared_by_conversations(talk, store):
     prompt = words(70)
     one, other = talk("one"), talk("other")
@@ -273,15 +301,17 @@ def test_close_frees_the_cache_and_may_remove_the_session(talk, store):
             call()
 
 
-def test_an_answer_outlives_a_store_that_fails(talk, monkeypatch, hf_model):
-    chat = talk()
+@pytest.mark.parametrize("recipe", ["global_kvdiff", "snapkv(window=16)"])
+def test_an_answer_outlives_a_store_that_fails(talk, monkeypatch, hf_model, recipe):
+    chat = talk(recipe=recipe)
     first = chat.say(words(40), max_new_tokens=NEW)
     with monkeypatch.context() as patch:
 
-        def fail(*_args, **_options):
-            raise precis.Unavailable("the service is away")
+        def fail(_pusher, layer, *_arrays):
+            if layer == 1:  # within a call of the model
+                raise precis.Unavailable("the service is away")
 
-        patch.setattr(precis.put.Put, "layer", fail)
+        patch.setattr(Pusher, "offer", fail)
         with pytest.warns(UserWarning, match="not stored: the service is away"):
             turn = chat.say(words(9, 2), max_new_tokens=NEW)
         assert isinstance(turn.error, precis.Unavailable)

@@ -232,11 +232,12 @@ def test_a_ragged_cache_is_freed_with_its_last_reference(random_llama):
 def test_a_fork_and_its_origin_go_on_independently(random_llama):
     tokens = torch.randint(20, 1000, (120,), generator=torch.Generator().manual_seed(SEED)).tolist()
     ragged = hf.RaggedCache(random_llama)
-    hf.forward(random_llama, tokens[:80], ragged)
+    hf.forward(random_llama, tokens[:50], ragged)
     forks = [ragged.fork(), ragged.fork()]
+    assert ragged.layers[0].keys.shape[2] == 64  # so that all that follows would fit
     assert forks[0].layers[0].keys.data_ptr() == ragged.layers[0].keys.data_ptr()  # no copy yet
-    ragged.crop(40)  # and then over what the forks share
-    ways = [tokens[40:90], tokens[90:110], tokens[100:120]]
+    ragged.crop(30)  # and then over what the forks share
+    ways = [tokens[90:120], tokens[80:94], tokens[70:84]]
     for cache, way in zip([ragged, *forks], ways, strict=True):
         held = tokens[: cache.get_seq_length()]
         logits = hf.forward(random_llama, way, cache)
