@@ -221,6 +221,20 @@ def test_the_cache_of_a_turn_serves_the_put_of_the_next(
             assert np.allclose(head.scores[order], same.scores[its], rtol=0, atol=BOUND)
 
 
+def test_the_cache_of_a_prompt_that_was_not_stored_can_be_stored(
+    cache, random_llama, tokens, request
+):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    first, _ = hf.store(cache, model, random_llama, tokens[:80], keep=1.0)
+    live = hf.prefill(random_llama, tokens[:120]).cache
+    second, _ = hf.store(cache, model, random_llama, tokens[:140], past=live, keep=1.0)
+    assert (second.parent, second.begin, second.end) == (first.id, 80, 140)
+    _, restored = read_back(cache, model, random_llama, tokens[:140])
+    own, _ = full_cache(random_llama, tokens[:140])
+    expected = continuation(random_llama, own, tokens[140:204], CHUNKS)
+    assert (over(random_llama, restored, tokens[140:204]) - expected).abs().max() <= BOUND
+
+
 def test_a_cache_that_goes_another_way_stores_no_segment_of_the_first(
     cache, random_llama, tokens, request
 ):

@@ -181,8 +181,9 @@ def store(
         recipe, keep: how to compress; by default the recipe and budget in force.
         past: the cache over a restored prefix, if this turn follows one, or the cache of the turn
             before. The new segment holds the tokens after the last stored segment of this path that
-            the cache knows, from its prefix or from earlier calls of store() with it. The segment
-            records its parent and the budget at which the prefix was read.
+            the cache knows, from its prefix or from earlier calls of store() with it; a cache that
+            knows none takes the longest that is stored. The segment records its parent and the
+            budget at which the prefix was read. Without `past`, the segment holds all tokens.
         repeat: as in prefill.
 
     Raises:
@@ -199,8 +200,13 @@ def store(
     return segment, prefilled
 
 
-def _stands_on(past: RaggedCache, tokens: list[int]) -> tuple[Segment | None, Keep | None]:
-    """The segment that a put of `tokens` continues, and the budget at which the prefix was read."""
+def _stands_on(
+    past: RaggedCache, tokens: list[int]
+) -> tuple[Segment | Literal["auto"], Keep | None]:
+    """The segment that a put of `tokens` continues, and the budget at which the prefix was read.
+
+    Without a prefix, the tail holds all of the path, so any stored segment may be the parent.
+    """
     if len(past.prefixes) > 1:
         raise ValueError(
             f"past: the cache has {len(past.prefixes)} prefixes, must have one, for the parent"
@@ -210,7 +216,7 @@ def _stands_on(past: RaggedCache, tokens: list[int]) -> tuple[Segment | None, Ke
     whole = (s for s in reversed(past.stored) if past.prefix_tokens <= s.end <= same)
     parent = next(whole, None)
     if past.prefix_tokens == 0:
-        return parent, None
+        return parent or "auto", None
     if parent is None:
         end = past.prefix_tokens
         link = next(link for link in past.prefix.match.links if end <= link.matched_end)
