@@ -7,7 +7,7 @@ import weakref
 import pytest
 import torch
 from conftest import SEED
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.generation.streamers import BaseStreamer
 
 import precis
@@ -378,7 +378,8 @@ def test_what_a_conversation_cannot_do_says_so(talk, store, hf_model, tokenizer)
     refused("it has no tokens", [])
     refused("top_p: needs a temperature", [1, 2], top_p=0.5)
     refused("num_beams: a turn has one answer", [1, 2], num_beams=2)
-    refused("past_key_values", [1, 2], past_key_values=hf.RaggedCache(hf_model))
+    refused("return_dict_in_generate", [1, 2], return_dict_in_generate=True)
+    refused("past_key_values", [1, 2], past_key_values=DynamicCache())
     bare = talk("bare", tokenizer=tokenizer)
     refused("messages need a chat template", [{"role": "user", "content": "a"}], call=bare.say)
     assert (chat.tokens, chat.live) == ([], None)

@@ -178,7 +178,9 @@ class Conversation:
                 warning says so, and the turn has the error.
         """
         for name in _REFUSED:
-            if options.get(name) not in (None, False, 1):
+            given = options.get(name)
+            one = name.startswith("num_") and given == 1
+            if given is not None and given is not False and not one:
                 raise ValueError(
                     f"{name}: a turn has one answer, read token by token; for more, call "
                     "hf_model.generate(..., past_key_values=conversation.live.fork())"
