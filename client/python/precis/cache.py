@@ -23,6 +23,9 @@ from .put import Put
 from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus, Trimmed
 from .session import Session
 
+# Directories of embedded caches that this process has closed.
+_closed: set[str] = set()
+
 
 @names_arguments
 def open(
@@ -40,16 +43,26 @@ def open(
         device: for compression: "auto" (a GPU if there is one), "cpu" or "cuda:0".
 
     Raises:
-        Unavailable: another process has the directory open.
+        Unavailable: another process has the directory open, or an object of this process keeps it
+            open.
     """
-    return Cache(
-        _core.open(
+    place = os.path.realpath(os.fspath(directory))
+    try:
+        core = _core.open(
             os.fspath(directory),
             count_in(memory_bytes, "memory_bytes", 2**63 - 1),
             count_in(threads, "threads"),
             device,
         )
-    )
+    except Unavailable as error:
+        if place not in _closed:
+            raise
+        raise Unavailable(
+            f"{error}. This process has closed its cache, but a Put, a Prefix or an array that was "
+            "made from it keeps the directory open until it is gone: del put"
+        ) from None
+    _closed.discard(place)
+    return Cache(core, place)
 
 
 @names_arguments
@@ -127,8 +140,9 @@ class Cache:
     The objects that it returns keep the connection open; after close() it ends when they are gone.
     """
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, directory: str | None = None) -> None:
         self._core = core
+        self._directory = directory  # of an embedded cache
 
     @property
     def core(self) -> Any:
@@ -140,6 +154,8 @@ class Cache:
     def close(self) -> None:
         """Releases the connection, or the embedded service."""
         self._core = None
+        if self._directory is not None:
+            _closed.add(self._directory)
 
     def with_deadline(self, seconds: float | None) -> Cache:
         """The same cache, with calls that end within `seconds` or raise TimedOut::
@@ -358,8 +374,10 @@ class Cache:
         """Starts to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
-            keep: as in begin_put; by default all stored entries. A match that was looked up with
-                `keep` or `align` is read as it was counted, and takes no other budget.
+            keep: as in begin_put; by default all stored entries. A recipe's `min_entries` is a
+                lower limit: ``prefix.share`` says what share of all entries came. A match that was
+                looked up with `keep` or `align` is read as it was counted, and takes no other
+                budget.
             heads: the KV heads to read, transfer and check, from the first up to, not including,
                 the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]`` then has
                 only these heads, the first of them as ``heads[0]``.
