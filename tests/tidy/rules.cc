@@ -64,7 +64,7 @@ const std::vector<Foreign> kForeign = {
      {"xxhash.h"},
      {"schema/src/", "kernels/", "cachesvc/store/ack_record.cc", "cachesvc/store/extent_header.cc",
       "cachesvc/pipeline/path_digests.cc"}},
-    {"JSON", {"nlohmann/"}, {"schema/src/", "client/cli/"}},
+    {"JSON", {"nlohmann/"}, {"schema/src/", "schema/json/", "client/cli/"}},
     {"toml++", {"toml++/", "toml.hpp"}, {"cachesvc/base/"}},
     {"spdlog", {"spdlog/"}, {"cachesvc/base/"}},
     {"fmt", {"fmt/"}, {"cachesvc/base/", "client/cli/"}},
