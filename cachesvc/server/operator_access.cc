@@ -13,20 +13,23 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Status OperatorAccess::connect(const std::string& tenant, std::unique_ptr<Connection> connection) {
+Status OperatorAccess::may_connect(const std::string& tenant) const {
   if (parts_.stopping) return Status::unavailable("the service is stopping");
   const std::string name = Tenants::name_of(tenant);
   if (!parts_.tenants.has(name)) {
     return Status::not_found("there is no tenant '" + name +
                              "'; name one with ?tenant=: " + listed(parts_.tenants.names()));
   }
-  const Tenant known = parts_.tenants.named(name);
   // Checks the quota that the Peer takes.
-  Quota::Part part(parts_.handlers.admission.connections, known.owner(nullptr));
-  PRECIS_TRY(Quota::take(part, 1).status());
-  parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.handlers.log, known, kClient,
+  Quota::Part part(parts_.handlers.admission.connections,
+                   parts_.tenants.named(name).owner(nullptr));
+  return Quota::take(part, 1).status();
+}
+
+void OperatorAccess::connect(const std::string& tenant, std::unique_ptr<Connection> connection) {
+  parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.handlers.log,
+                                          parts_.tenants.named(tenant), kClient,
                                           std::move(connection)));
-  return {};
 }
 
 void OperatorAccess::note_refused(const std::string& from, const Status& why) {

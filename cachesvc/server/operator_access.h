@@ -28,10 +28,12 @@ class OperatorAccess {
   };
   explicit OperatorAccess(const Parts& parts) : parts_(parts) {}
 
-  // Adds a client that the caller has authenticated. It acts for `tenant`, by default "default".
-  // kNotFound, naming the tenants, if that tenant does not exist; kRejected if there are too many
-  // connections; kUnavailable while the service stops.
-  Status connect(const std::string& tenant, std::unique_ptr<Connection> connection);
+  // Whether a client may act for `tenant`, by default "default". kNotFound, naming the tenants, if
+  // that tenant does not exist; kRejected if there are too many connections; kUnavailable while the
+  // service stops.
+  Status may_connect(const std::string& tenant) const;
+  // Adds a client that the caller has authenticated and that may connect.
+  void connect(const std::string& tenant, std::unique_ptr<Connection> connection);
   // Counts, logs and audits a refused operator.
   void note_refused(const std::string& from, const Status& why);
   // OK if the service serves gets and puts. kUnavailable with the reason if not.
