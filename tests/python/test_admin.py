@@ -19,6 +19,7 @@ import precis
 from precis.demo.service import Precisd, find_precisd
 
 TOKEN = "a long random word"
+ALERTS = Path(__file__).parents[2] / "deploy/prometheus/alerts.yaml"
 
 
 class Operator:
@@ -119,6 +120,20 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(operator):
     text = operator.ask("/metrics")[2]
     checked = subprocess.run(
         [promtool, "check", "metrics"], input=text, text=True, capture_output=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_alert_rules_are_valid_and_name_metrics_that_exist(operator):
+    rules = ALERTS.read_text()
+    found = {name.split("{")[0] for name in samples(operator.ask("/metrics")[2])}
+    named = set(re.findall(r"precis_\w+", " ".join(re.findall(r"expr: (.*)", rules))))
+    assert named and named <= found, named - found
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    checked = subprocess.run(
+        [promtool, "check", "rules", str(ALERTS)], text=True, capture_output=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -308,6 +323,13 @@ def test_connections_past_the_limit_are_closed_and_the_others_stay(operator):
     finally:
         for link in links:
             link.close()
+
+
+def test_a_client_that_never_ends_its_header_is_cut_off(operator):
+    host, port = operator.address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=120) as link:
+        link.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
+        assert link.recv(1) == b""  # the port ends it, not the timeout of this socket
 
 
 def test_requests_follow_each_other_on_one_connection(operator):
