@@ -12,6 +12,7 @@
 #include "cachesvc/server/greeter.h"
 #include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/openness.h"
+#include "cachesvc/server/operator_access.h"
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
@@ -94,6 +95,7 @@ struct Service::Impl {
   std::unique_ptr<HandlerParts> parts;
   std::unique_ptr<ServiceReport> report;
   Peers peers{loop};
+  std::unique_ptr<OperatorAccess> operators;
   std::string address;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
@@ -226,6 +228,8 @@ void Service::Impl::wire() {
                    [this](const std::string& tenant, std::size_t size_bytes) {
                      return peers.may_send(config.max_message_bytes, tenant, size_bytes);
                    }});
+  operators = std::make_unique<OperatorAccess>(
+      OperatorAccess::Parts{tenants, peers, *parts, greeter, *report, stopping});
 }
 
 Status Service::Impl::listen() {
@@ -242,25 +246,10 @@ Status Service::Impl::listen() {
        }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
-  const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   admission.connections.set_limit(connections_for(descriptors.rlim_cur, kStoreDescriptorsMax));
-  const std::string unix_path = config.resolved_listen_unix();
-  log.info("serving", {{"version", kVersion},
-                       {"address", address},
-                       {"data_dir", config.data_dir},
-                       {"memory_bytes", arena->memory().size()},
-                       {"device", std::string(backend->name())},
-                       {"rdma", transport->rdma()},
-                       {"tls", tls_text(config)},
-                       {"unix", unix_path.empty() ? "off" : unix_path},
-                       {"tenants", config.tenants.size()},
-                       {"audit_log", config.audit_log.empty() ? "off" : config.audit_log},
-                       {"descriptors_max", descriptors.rlim_cur},
-                       {"store_descriptors", kStoreDescriptorsMax},
-                       {"segments", totals.segments},
-                       {"quarantined_segments", totals.quarantined_segments}});
+  report->log_serving(log, address, descriptors.rlim_cur);
   warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
   return {};
@@ -311,6 +300,7 @@ Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
 const std::string& Service::address() const { return impl_->address; }
 EventLoop& Service::loop() { return impl_->loop; }
+OperatorAccess& Service::operators() { return *impl_->operators; }
 void Service::run() { impl_->loop.run(); }
 void Service::stop() {
   impl_->loop.post([impl = impl_.get()] { impl->begin_stop(); });

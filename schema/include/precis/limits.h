@@ -124,6 +124,17 @@ inline constexpr std::uint32_t kTenantWeightMax = 1000;
 inline constexpr std::size_t kModelsPerTenantMax = 1024;
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 
+// The admin port. Bodies of all requests together take at most kAdminBodiesBytesMax.
+inline constexpr std::uint32_t kAdminConnectionsMax = 64;
+inline constexpr std::uint32_t kAdminCallsMax = 64;  // requests that the loop is answering
+inline constexpr std::size_t kAdminHeaderBytesMax = 16 * 1024;
+inline constexpr std::size_t kAdminBodyBytesMax = kProfileBytesMax + 4096;
+inline constexpr std::size_t kAdminBodiesBytesMax = 2 * kAdminBodyBytesMax;
+inline constexpr std::uint32_t kAdminHeaderSeconds = 15;  // until a whole header has arrived
+inline constexpr std::uint32_t kAdminBodySeconds = 30;
+inline constexpr std::uint32_t kAdminAnswerSeconds = 60;  // until the loop has answered
+inline constexpr std::uint32_t kAdminSendSeconds = 60;    // until the client has read the answer
+
 // The store's disk. A share of N is 1/N of the file system.
 inline constexpr std::uint64_t kReserveShare = 16, kPayloadFileShare = 64;
 inline constexpr std::uint64_t kReserveBytesMin = 1u << 20, kReserveBytesMax = 64u << 20;
