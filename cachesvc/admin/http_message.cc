@@ -54,6 +54,7 @@ unsigned http_status(const Status& status) {
     case StatusCode::kInvalidArgument: return 400;
     case StatusCode::kPermissionDenied: return 403;
     case StatusCode::kNotFound: return 404;
+    case StatusCode::kConflict: return 409;
     case StatusCode::kRejected: return 429;
     case StatusCode::kOutOfSpace: return 507;
     case StatusCode::kTimedOut: return 504;

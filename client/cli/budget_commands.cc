@@ -178,7 +178,7 @@ Result<std::string> newest_plan(Context context, const Digest& model) {
   PRECIS_ASSIGN(const msg::SegmentInfo info, context.client.segment(newest.front().id));
   if (!info.plan) return std::string();
   return "\nthe newest segment, " + info.id.hex() + "\n" +
-         heatmap_text(*info.plan, info.end - info.begin, context.columns);
+         heatmap_text(*info.plan, info.end - info.begin, context.columns());
 }
 
 }  // namespace
@@ -285,7 +285,7 @@ Status list_revisions(Context context, std::uint32_t limit) {
                  values_text(change.after), comment});
     }
   }
-  context.out += table.text(context.columns);
+  context.out += table.text(context.columns());
   return {};
 }
 

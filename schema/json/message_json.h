@@ -42,6 +42,20 @@ requires std::is_arithmetic_v<Number> Json field_json(std::string_view, Number n
   return number;
 }
 
+template <typename Row>
+requires requires { Fields<Row>::all; }
+Json to_json(const Row& row);
+// Rows within a row, and lists of rows or numbers.
+template <typename Row>
+requires requires { Fields<Row>::all; }
+Json field_json(std::string_view, const Row& row) { return to_json(row); }
+template <typename Item>
+Json field_json(std::string_view name, const std::vector<Item>& items) {
+  Json list = Json::array();
+  for (const Item& item : items) list.push_back(field_json(name, item));
+  return list;
+}
+
 // A row with all its fields. The field `budget` is called "keep" and `json` "profile". Fields that
 // the request did not ask for are left out.
 template <typename Row>
@@ -56,16 +70,6 @@ Json to_json(const Row& row) {
                           : std::string(name)] = std::move(field);
   });
   return json;
-}
-// Rows within a row, and lists of rows or numbers.
-template <typename Row>
-requires requires { Fields<Row>::all; }
-Json field_json(std::string_view, const Row& row) { return to_json(row); }
-template <typename Item>
-Json field_json(std::string_view name, const std::vector<Item>& items) {
-  Json list = Json::array();
-  for (const Item& item : items) list.push_back(field_json(name, item));
-  return list;
 }
 Json to_json(const msg::ModelRow& row);  // with the fields of its model
 Json to_json(const msg::BudgetRow& row);
