@@ -275,14 +275,10 @@ Status list_revisions(Context context, std::uint32_t limit) {
   Table table(
       {{"REVISION", true}, {"SET"}, {"USER"}, {"SCOPE"}, {"BEFORE"}, {"AFTER"}, {"COMMENT"}});
   for (const msg::BudgetRevision& row : page.rows) {
-    const std::string comment =
-        row.rollback_to > 0 || (row.comment.empty() && row.changes.size() > 1)
-            ? "rollback to " + std::to_string(row.rollback_to) + " " + row.comment
-            : row.comment;
     for (const msg::BudgetChange& change : row.changes) {
       table.add({std::to_string(row.number), when_text(row.set_unix_ms), row.user,
                  scope_name(context.client, change.scope), values_text(change.before),
-                 values_text(change.after), comment});
+                 values_text(change.after), row.comment});
     }
   }
   context.out += table.text(context.columns());
@@ -301,7 +297,9 @@ Status diff_revisions(Context context, std::uint64_t from, std::optional<std::ui
 }
 
 Status roll_back_budget(Context context, std::uint64_t revision, const BudgetChange& how) {
-  msg::RollBackBudget request{revision, how.user, how.comment, how.if_revision, how.dry_run};
+  const std::string comment =
+      how.comment.empty() ? "rollback to " + std::to_string(revision) : how.comment;
+  msg::RollBackBudget request{revision, how.user, comment, how.if_revision, how.dry_run};
   PRECIS_ASSIGN(const msg::BudgetRevision made, context.client.roll_back_budget(request));
   if (context.json) {
     Json json = to_json(context.client, made);

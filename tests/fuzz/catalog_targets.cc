@@ -87,7 +87,10 @@ std::string key_of(Table table, Bytes row) {
         }
       }
       return none;
-    case Table::kMeta: {  // a quarantine mark
+    case Table::kMeta: {  // a revision, else a quarantine mark
+      if (const auto r = decode_stored_revision(row); r.ok()) {
+        return revision_key(r->tenant, r->revision.number);
+      }
       SegmentId id;
       for (std::size_t i = 0; i < std::min(row.size(), id.bytes.size()); ++i) {
         id.bytes[i] = std::to_integer<std::uint8_t>(row[i]);
@@ -219,6 +222,7 @@ Inputs catalog_seeds(std::uint64_t) {
   append_row(all, Table::kProjections, encode(projection));
   append_row(all, Table::kBudgets, encode(StoredBudget{"t", first.model, "snapkv", {}, 1, 1}));
   append_row(all, Table::kMeta, std::as_bytes(std::span(third.id.bytes)));
+  append_row(all, Table::kMeta, encode(StoredRevision{"t", {1, 1, "user", "why", 0, {}}}));
   return {chain, all};
 }
 

@@ -61,6 +61,8 @@ constexpr Target kTargets[] = {
      row_seeds<&RandomMessages::stored_projection>},
     {"decode_stored_profile", run_row<decode_stored_profile>,
      row_seeds<&RandomMessages::stored_profile>},
+    {"decode_stored_revision", run_row<decode_stored_revision>,
+     row_seeds<&RandomMessages::stored_revision>},
 };
 
 }  // namespace

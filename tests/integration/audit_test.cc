@@ -121,9 +121,9 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   CHECK(registered["new"] == "test/tiny");
   const auto budgets = those(lines, "SetBudget");
   REQUIRE(budgets.size() == 2);
-  CHECK(budgets[0]["old"] == "recipe unset, keep unset");
-  CHECK(budgets[0]["new"] == "recipe unset, keep 0.2");
-  CHECK(budgets[1]["old"] == "recipe unset, keep 0.2");
+  CHECK(budgets[0]["old"] == "recipe unset, keep unset, limit unset");
+  CHECK(budgets[0]["new"] == "recipe unset, keep 0.2, limit unset");
+  CHECK(budgets[1]["old"] == "recipe unset, keep 0.2, limit unset");
   CHECK(budgets[1]["of"] == "all models");
   CHECK_THAT(budgets[1]["client"].get<std::string>(), Contains("precisctl/"));
   const auto opened = those(lines, "OpenSession");
@@ -254,8 +254,8 @@ TEST_CASE_METHOD(AuditFixture, "the audit log is the owner's alone, and is rotat
   std::filesystem::rename(path, path + ".1");
   service.reload();
   REQUIRE(ctl({"budget", "set", "--keep", "0.3"}).exit_code == 0);
-  CHECK(only(audit(), "SetBudget")["new"] == "recipe unset, keep 0.3");
-  CHECK(only(lines_of(path + ".1"), "SetBudget")["new"] == "recipe unset, keep 0.2");
+  CHECK(only(audit(), "SetBudget")["new"] == "recipe unset, keep 0.3, limit unset");
+  CHECK(only(lines_of(path + ".1"), "SetBudget")["new"] == "recipe unset, keep 0.2, limit unset");
 }
 
 TEST_CASE("a repair by fsck is told from other removals by the name of its client",
@@ -274,7 +274,7 @@ TEST_CASE("a repair by fsck is told from other removals by the name of its clien
 TEST_CASE_METHOD(AuditFixture, "what changes nothing has no line in the audit log",
                  "[integration]") {
   for (int i = 0; i < 3; ++i) REQUIRE(ctl({"budget", "set", "--keep", "0.2"}).exit_code == 0);
-  CHECK(only(audit(), "SetBudget")["new"] == "recipe unset, keep 0.2");
+  CHECK(only(audit(), "SetBudget")["new"] == "recipe unset, keep 0.2, limit unset");
 }
 
 TEST_CASE("no audit log is kept where none is asked for, and one may go to stderr",

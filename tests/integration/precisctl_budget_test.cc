@@ -74,6 +74,7 @@ TEST_CASE_METHOD(BudgetCommands, "revisions are listed, compared and rolled back
   CHECK(ctl_json({"rollback", "1", "--dry-run"})["changes"].size() == 2);
   CHECK(ctl_json({"show"})["effective"]["keep"]["value"] == 0.2);
   CHECK(ctl_json({"rollback", "1"})["number"] == 4);
+  CHECK(ctl_json({"log"})["revisions"][0]["comment"] == "rollback to 1");
   CHECK(ctl_json({"show"})["effective"]["keep"]["value"] == 0.4);
   CHECK(ctl_json({"show", "--model", "test/tiny"})["effective"]["keep"]["value"] == 0.4);
 }

@@ -153,6 +153,9 @@ TEST_CASE_METHOD(ShellFixture, "every key that a command adds to its JSON is in 
         {"session", "ls"},
         {"profile", "ls"},
         {"budget", "show"},
+        {"budget", "set", "--keep", "0.2"},
+        {"budget", "log"},
+        {"budget", "rollback", "0"},
         {"fsck"},
         {"model", "ls"},
         {"model", "rm", "test/tiny", "--recursive", "--yes"}}) {

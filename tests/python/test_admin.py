@@ -149,7 +149,7 @@ def test_probes_say_that_it_lives_and_is_ready(operator):
 def test_the_api_answers_what_precisctl_prints(operator):
     assert operator.api("models") == {**precisctl(operator, "model", "ls"), "next": None}
     prefixes = precisctl(operator, "prefix", "ls")
-    assert operator.api("prefixes") == {**prefixes, "next": None}
+    assert operator.api("prefixes") == {"prefixes": prefixes["prefixes"], "next": None}
     segment = prefixes["prefixes"][0]["id"]
     assert operator.api(f"prefixes/{segment}") == precisctl(operator, "prefix", "show", segment)
     assert operator.api(f"find_prefix?id_beginning={segment[:6]}")["id"] == segment
@@ -170,8 +170,8 @@ def test_changes_through_the_api_take_effect(operator):
     assert unset["effective"]["scope"] == "config" or unset["effective"]["keep"]["value"] == 0.3
     assert operator.api("sessions/chat/pin", "PUT")["pinned"] is True
     segment = operator.api("prefixes")["prefixes"][0]
-    refused = operator.api(f"prefixes/{segment['id']}", "DELETE", status=400)
-    assert refused["error"] == "invalid_argument" and "chat" in refused["message"]
+    refused = operator.api(f"prefixes/{segment['id']}", "DELETE", status=409)
+    assert refused["error"] == "conflict" and "chat" in refused["message"]
     assert operator.api("sessions/chat/pin", "DELETE")["pinned"] is False
     dry = operator.api(f"prefixes/{segment['id']}/trim", "POST", {"keep": 0.25, "dry_run": True})
     assert 0 < dry["freed_bytes"] < segment["stored_bytes"]
@@ -186,6 +186,21 @@ def test_changes_through_the_api_take_effect(operator):
     assert operator.api(path)["profile"] == profile
     assert operator.api(path, "DELETE") == {"removed": added["name"]}
     operator.api(path, status=404)
+
+
+def test_a_change_of_budgets_is_a_revision_that_can_be_rolled_back(operator):
+    before = operator.api("budgets/revisions")["newest"]
+    operator.api("budgets", "PUT", {"keep": 0.2, "limit": 0.5, "user": "ada", "comment": "why"})
+    newest = operator.api("budgets/revisions?limit=1")["revisions"][0]
+    assert (newest["number"], newest["user"], newest["comment"]) == (before + 1, "ada", "why")
+    assert newest["changes"][0]["after"]["limit"] == {"kind": "ratio", "value": 0.5}
+    late = operator.api("budgets", "PUT", {"keep": 0.1, "if_revision": before}, status=409)
+    assert late["error"] == "conflict"
+    path = f"budgets/revisions/{before}/rollback"
+    assert operator.api(path, "POST", {"dry_run": True})["changes"]
+    assert operator.api("budgets/revisions")["newest"] == before + 1
+    assert operator.api(path, "POST")["number"] == before + 2
+    assert operator.api("budgets")["effective"]["limit"] is None
 
 
 def test_a_list_is_read_page_by_page(operator):
@@ -209,7 +224,7 @@ def test_errors_have_the_status_of_their_code(operator):
 def test_every_route_of_the_openapi_description_answers(operator):
     api = operator.api("openapi.json")
     assert api["openapi"] == "3.1.0"
-    sample = {"model": "0" * 64, "segment": "0" * 32, "name": "none", "id_beginning": "ffff"}
+    sample = {"model": "0" * 64, "segment": "0" * 32, "name": "none", "revision": "999"}
     for path, methods in api["paths"].items():
         for method, described in methods.items():
             asked = path

@@ -76,7 +76,7 @@ def test_a_put_that_cannot_be_is_refused(cache, model, options, field):
         (lambda c, m, p: c.begin_put(m, [1], keep=[]), "keep: .* is not a share"),
         (lambda c, m, p: c.begin_put(m, [1], keep=precis.Budget("entries", -3)), "entries is -3"),
         (lambda c, m, p: c.begin_put(m, [1], parent_read="64 mb"), "^parent_read '64 mb' is not"),
-        (lambda c, m, p: c.begin_put(m, [1], parent=5), r"parent: must be Segment \| str"),
+        (lambda c, m, p: c.begin_put(m, [1], parent=5), r"parent: must be Match \| Segment"),
         (lambda c, m, p: p.layer(0, None, None), "keys: NoneType is not an array"),
         (lambda c, m, p: p.layer(0, np.array([None]), None), "keys: dtype object"),
         (lambda c, m, p: p.layer(0, *random_layers(m.spec, 40)[0], wait="x"), "wait: must be bool"),

@@ -393,3 +393,38 @@ def test_what_a_conversation_cannot_do_says_so(talk, store, hf_model, tokenizer)
         rival = talk(tokens=chat.tokens)
         rival.say(words(3), max_new_tokens=NEW)
         assert chat.say(words(5), max_new_tokens=NEW).error is not None
+
+
+@pytest.mark.parametrize("total", [0.3, "400 KiB"])
+def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, total):
+    with talk(recipe="global_kvdiff", total=total) as chat:
+        for number in range(24):
+            segment = chat.say(words(40, seed=number), max_new_tokens=NEW).segment
+            turns = sorted(store.segments(talk.model), key=lambda turn: turn.begin)
+            assert turns[-1].id == segment.id
+            assert turns[-1].trimmed is None
+            full = sum(turn.original_bytes for turn in turns)
+            # The newest turn alone, and the headers of short old ones, are a larger share at first.
+            if number > 12:
+                limit = 400 << 10 if isinstance(total, str) else total * full
+                assert sum(turn.bytes for turn in turns) <= limit
+        shares = [turn.kept / (turn.end - turn.begin) for turn in turns]
+        assert shares[0] < shares[-2] <= shares[-1]
+        tokens = chat.tokens
+    again = talk(tokens=tokens, recipe="global_kvdiff", total=total)
+    assert again.say(words(5), max_new_tokens=2).restored == len(tokens)
+
+
+def test_a_total_leaves_what_others_continue(talk, store):
+    with talk(recipe="global_kvdiff", total="8 KiB") as chat:
+        first = chat.add(words(60)).segment
+        talk(session="other", tokens=chat.tokens, recipe="global_kvdiff").add(words(20, seed=9))
+        with pytest.warns(UserWarning, match="more than `total`"):
+            for turn in range(3):
+                chat.add(words(20, seed=turn + 20))
+        assert store.segment(first.id).trimmed is None
+
+
+def test_a_total_is_bytes_or_a_share(talk):
+    with pytest.raises(precis.InvalidArgument, match="total is 5 entries"):
+        talk(total="5 entries")

@@ -253,11 +253,19 @@ def test_a_cache_that_goes_another_way_stores_no_segment_of_the_first(
     assert (over(random_llama, restored, tokens[:64]) - expected).abs().max() <= BOUND
 
 
-def test_a_turn_cannot_stand_on_a_part_of_a_segment(cache, random_llama, tokens, request):
+def test_a_turn_stands_on_a_part_of_a_segment(cache, random_llama, tokens, request):
     model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
-    hf.store(cache, model, random_llama, tokens[:128], keep=0.5)
-    prefix = cache.get(cache.lookup(model, [*tokens[:100], 1, 2, 3]))
-    assert 0 < prefix.matched_tokens <= 100
+    whole, _ = hf.store(cache, model, random_llama, tokens[:128], keep=1.0)
+    other = [*tokens[:100], 1, 2, 3]
+    prefix = cache.get(cache.lookup(model, other))
+    shared = prefix.matched_tokens
+    assert 0 < shared <= 100
     past = hf.RaggedCache(random_llama, prefix)
-    with pytest.raises(ValueError, match=r"inside segment .* of tokens \[0, 128\)"):
-        hf.store(cache, model, random_llama, tokens[:120], past=past)
+    turn, prefilled = hf.store(cache, model, random_llama, other, keep=1.0, past=past)
+    assert (turn.begin, turn.end) == (shared, len(other))
+    assert cache.segment(turn.parent).end == shared
+    assert cache.segment(whole.id).begin == shared
+    dense = random_llama(torch.tensor([other])).logits[0, -1]
+    torch.testing.assert_close(prefilled.logits, dense, rtol=1e-3, atol=1e-3)
+    again = hf.RaggedCache(random_llama, cache.get(cache.lookup(model, tokens[:128])))
+    assert again.get_seq_length() == 128

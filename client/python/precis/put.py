@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from .arguments import names_arguments
 from .arrays import count_in, exported, floats_in, heads_in, page_numbers, statistics_in
+from .budget import Budget, from_pair
 from .errors import Error
 from .model import Model
 from .pages import Pages

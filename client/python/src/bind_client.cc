@@ -26,7 +26,6 @@
 
 namespace precis::python {
 namespace {
-
 // Runs `call` without the GIL and unwraps its Result.
 template <typename Call>
 auto answer(Call&& call) {
@@ -170,10 +169,10 @@ void bind_paths(ClientClass& client) {
           [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
              const RowsOutPairs& out, const std::optional<PagesTable>& pages,
              std::uint32_t head_begin, std::uint32_t head_count) {
-            const Budget budget = to_budget(keep);
             const std::vector<LayerOut> layers = layers_out(out);
             const GetOptions options{layers, head_begin, head_count, pages_out(pages)};
-            Prefix prefix = answer([&, &c = owned.get()] { return c.get(match, budget, options); });
+            Prefix prefix =
+                answer([&, &c = owned.get()] { return c.get(match, to_budget(keep), options); });
             return OwnedPrefix(std::make_shared<Prefix>(std::move(prefix)));
           },
           nb::arg("match"), nb::arg("keep"), nb::arg("out"), nb::arg("pages").none(),

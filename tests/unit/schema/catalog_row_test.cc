@@ -28,6 +28,8 @@ TEST_CASE("every kind of row round-trips with random content", "[unit][schema]")
   REQUIRE(decode_stored_projection(encode(projection)).value() == projection);
   const StoredProfile profile = random.stored_profile();
   REQUIRE(decode_stored_profile(encode(profile)).value() == profile);
+  const StoredRevision revision = random.stored_revision();
+  REQUIRE(decode_stored_revision(encode(revision)).value() == revision);
 }
 
 TEST_CASE("a row cut at any length is corrupt", "[unit][schema]") {

@@ -251,5 +251,6 @@ StoredModel RandomMessages::stored_model() { return filled<StoredModel>(*this); 
 StoredBudget RandomMessages::stored_budget() { return filled<StoredBudget>(*this); }
 StoredProjection RandomMessages::stored_projection() { return filled<StoredProjection>(*this); }
 StoredProfile RandomMessages::stored_profile() { return filled<StoredProfile>(*this); }
+StoredRevision RandomMessages::stored_revision() { return filled<StoredRevision>(*this); }
 
 }  // namespace precis::testing

@@ -31,6 +31,7 @@ class RandomMessages {
   StoredBudget stored_budget();
   StoredProjection stored_projection();
   StoredProfile stored_profile();
+  StoredRevision stored_revision();
 
   std::uint64_t number(std::uint64_t max);  // [0, max]
   std::vector<std::byte> bytes(std::size_t count);

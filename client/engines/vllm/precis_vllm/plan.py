@@ -31,8 +31,8 @@ class Plan:
         blocks: enough for the pages of the rank with most of them.
         match: the match as bytes, for the worker that fetches it.
         seconds: the predicted time of the restore.
-        whole: whether it ends at the end of a stored segment, so that a child can have it as
-            parent.
+        whole: whether it ends at the end of a stored segment; otherwise a put that continues it
+            splits the segment there.
         exact: whether it has every entry of its tokens, and these were computed over every entry.
         keep: the budget at which it is read; None for all stored entries.
     """

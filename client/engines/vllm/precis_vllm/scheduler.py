@@ -39,6 +39,7 @@ class Save:
     blocks: list[int]
     exact_from: int  # the blocks have the KV of tokens from here on only; before, kept entries
     parent_read: precis.Budget | None
+    parent: bytes  # the match to begin at, if it ends inside a segment, else empty
     session: str
     adapter: str
 
@@ -190,9 +191,6 @@ class Scheduler:
         elif matched % self.size:
             # The last segment ends inside a page: ask for the whole pages before that.
             self._ask(tracked, self._whole(matched))
-        elif self._is_turn(tracked) and ends_inside(match) and match.links[-1].segment.begin:
-            # A child cannot begin inside a segment, so a turn uses only the segments before.
-            self._ask(tracked, self._whole(match.links[-1].segment.begin))
         elif match and match.plan.any():
             tracked.plan = self._plan(match)
             self.counts.add(hits=1)
@@ -269,7 +267,7 @@ class Scheduler:
         many prompts share, for example a system prompt, must not prevent the prompts from being
         stored.
         """
-        if (plan.whole and (plan.exact or tracked.wish.session)) or not self._stores(tracked):
+        if plan.exact or tracked.wish.session or not self._stores(tracked):
             return True
         new = self._whole(tracked.request.num_prompt_tokens) - plan.tokens
         return new < max(plan.tokens, self.settings.min_tokens)
@@ -399,8 +397,6 @@ class Scheduler:
         new = length - max(begin, tracked.stored)
         if new < (1 if tracked.wish.session else self.settings.min_tokens):
             return
-        if plan is not None and not plan.whole:
-            return  # a child cannot begin inside a segment
         if not self.service.up():
             return
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
@@ -411,6 +407,7 @@ class Scheduler:
                 blocks[: -(-length // self.size)],
                 begin,
                 None if plan is None else plan.keep,
+                b"" if plan is None or plan.whole else plan.match,
                 tracked.wish.session,
                 adapter_of(request),
             )

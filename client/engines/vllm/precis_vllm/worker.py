@@ -262,6 +262,7 @@ class Worker:
             save.tokens,
             recipe=self.settings.recipe or None,
             keep=self.settings.store_keep,
+            parent=precis.Match.from_bytes(save.parent) if save.parent else "auto",
             parent_read=save.parent_read,
             writers=self.writers,
         )

@@ -163,6 +163,19 @@ def test_a_prompt_that_ends_inside_a_segment_is_matched_up_to_a_block(
     assert said == plain.ask([prompt])[0]
 
 
+def test_a_prompt_that_leaves_a_segment_is_stored_after_the_part_they_share(
+    engine: Engine, stored: list[Doc], plain: Engine
+) -> None:
+    prompt = stored[3].tokens[:320] + stored[4].tokens[:256]
+    engine.clear_prefix_cache()
+    said, (told,) = engine.ask([prompt], {"keep": 1.0, "store": True})
+    assert told["tokens"] == 320
+    engine.clear_prefix_cache()
+    again, (told,) = engine.ask([prompt], {"keep": 1.0, "store": True})
+    assert told["tokens"] == 512  # without the last block, whose last token must be computed
+    assert said == again == plain.ask([prompt])[0]
+
+
 def test_the_service_is_restarted(
     engine: Engine, stored: list[Doc], service: Precisd, plain: Engine
 ) -> None:

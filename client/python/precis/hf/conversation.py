@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from .chat import Chat
 from .decode import Tokens, refuse_limits
 from .prefill import store
 from .ragged import RaggedCache
+from .total import TotalBudget
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -101,6 +103,7 @@ class Conversation:
         recipe: str | None = None,
         durability: Literal["memory", "wal", "fsync"] = "wal",
         ttl: int | None = None,
+        total: Keep | None = None,
     ) -> None:
         """Makes no call of the model.
 
@@ -112,6 +115,10 @@ class Conversation:
             read: the budget at which stored turns are read; by default all stored entries.
             durability: of the stored turns.
             ttl: of the session, in seconds, as in Cache.session.
+            total: the most that all stored turns may take together: bytes such as "64 MiB", or a
+                share of their full KV. Old turns are trimmed first, as the conversation grows. Use
+                it with a recipe that has no `min_entries`, such as "global_kvdiff", and a larger
+                `keep`.
 
         Raises:
             ValueError: the session has turns, and `tokens` are not those of its conversation.
@@ -121,6 +128,7 @@ class Conversation:
         self._read = ALL if read is None else read
         self._how: dict[str, Any] = {"recipe": recipe, "keep": keep, "durability": durability}
         self._how["repeat"] = self._chat.repeat_request()
+        self._total = None if total is None else TotalBudget(total)
         self._tokens = [int(token) for token in tokens]
         self._live: RaggedCache | None = None
         self._session = None if session is None else cache.session(session, ttl)
@@ -233,6 +241,7 @@ class Conversation:
         other._tokens = list(self._tokens)
         other._live = None if self._live is None else self._live.fork()
         other._session = None
+        other._total = copy.deepcopy(self._total)
         if session is not None:
             if self._session is not None and self._session.tip is not None:
                 other._session = self._session.fork(session)
@@ -302,16 +311,9 @@ class Conversation:
         )
 
     def _restore(self, path: list[int]) -> RaggedCache:
-        """A cache over the longest stored prefix of `path` that ends where a segment ends.
-
-        A put cannot continue a part of a segment.
-        """
-        while path and (match := self._find(path)):
-            last = match.links[-1]
-            if last.matched_end == last.segment.end:
-                return RaggedCache(self._hf_model, self._cache.get(match))
-            path = path[: last.segment.begin]
-        return RaggedCache(self._hf_model)
+        """A cache over the longest stored prefix of `path`."""
+        match = self._find(path) if path else None
+        return RaggedCache(self._hf_model, self._cache.get(match) if match else None)
 
     def _find(self, path: list[int]) -> Match:
         """The stored prefix at the budget `read`, if the session's tip is in it.
@@ -333,6 +335,8 @@ class Conversation:
             segment = self._put(live)
             if self._session is not None:
                 self._session.advance(segment)
+            if self._total is not None and not self._total.hold(self._cache, segment):
+                warnings.warn("the stored turns take more than `total`", stacklevel=4)
         except Error as error:
             warnings.warn(f"the turn is not stored: {error}", stacklevel=4)
             _cut(live, held)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from ..budget import Keep
-    from ..cache import Cache, Put, Segment
+    from ..cache import Cache, Match, Put, Segment
     from ..model import Model
 
 
@@ -187,7 +187,7 @@ def store(
         repeat: as in prefill.
 
     Raises:
-        ValueError: `past` holds other tokens, or its prefix ends inside a segment.
+        ValueError: `past` holds other tokens.
     """
     tokens = token_list(tokens)
     parent, parent_read = (None, None) if past is None else _stands_on(past, tokens)
@@ -202,8 +202,8 @@ def store(
 
 def _stands_on(
     past: RaggedCache, tokens: list[int]
-) -> tuple[Segment | Literal["auto"], Keep | None]:
-    """The segment that a put of `tokens` continues, and the budget at which the prefix was read.
+) -> tuple[Segment | Match | Literal["auto"], Keep | None]:
+    """The segment or match that a put of `tokens` continues, and the budget of the prefix's read.
 
     Without a prefix, the tail holds all of the path, so any stored segment may be the parent.
     """
@@ -217,11 +217,5 @@ def _stands_on(
     parent = next(whole, None)
     if past.prefix_tokens == 0:
         return parent or "auto", None
-    if parent is None:
-        end = past.prefix_tokens
-        link = next(link for link in past.prefix.match.links if end <= link.matched_end)
-        raise ValueError(
-            f"past: its prefix ends at token {end}, inside segment {link.segment.id} of tokens "
-            f"[{link.segment.begin}, {link.segment.end}); a parent must end where a segment ends"
-        )
-    return parent, past.prefix.keep
+    # A prefix that ends inside a segment: the service splits the segment there.
+    return parent or past.prefix.match, past.prefix.keep
