@@ -109,3 +109,56 @@ def test_the_plot_shows_the_shape_that_has_marks(module: Any) -> None:
 )
 def test_names_move_apart_no_further_than_they_must(module: Any, wanted: Any, made: Any) -> None:
     assert module.spread(wanted, 1) == pytest.approx(made)
+
+
+rates = pytest.mark.parametrize("module", ["service/rates_plot"], indirect=True)
+
+
+def rate(bench: str, transport: str, clients: int, mib: int, value: float) -> dict[str, Any]:
+    params = {"transport": transport, "clients": clients, "bytes": mib << 20}
+    return {"bench": bench, "params": params, "value": value, "ceiling": value, "ceiling_name": "c"}
+
+
+@rates
+def test_no_texts_of_the_plot_of_rates_overlap(module: Any) -> None:
+    assert overlapping(module.plot(rows_of("service.json"))) == []
+
+
+@rates
+def test_a_slow_transport_has_an_axis_of_its_own(module: Any) -> None:
+    rows = [
+        rate("put", transport, clients, mib, speed * mib)
+        for transport, speed in (("shm", 100), ("tcp", 1))
+        for clients in (1, 8)
+        for mib in (1, 4)
+    ]
+    axes = {found.get_title(loc="left"): found for found in module.plot(rows).axes}
+    fast, slow = axes["shared memory, 8 clients"], axes["TCP, 8 clients"]
+    assert (slow.get_ylim()[0], fast.get_ylim()[0]) == (0, 0)
+    assert slow.get_ylim()[1] < 5 < 400 < fast.get_ylim()[1]
+    assert slow.get_ylim() == axes["TCP, 1 client"].get_ylim()
+
+
+@rates
+def test_the_plot_of_rates_speaks_of_things_not_of_identifiers(module: Any) -> None:
+    rows = rows_of("service.json")
+    told = [text for text, _ in boxes(module.plot(rows))]
+    assert not [text for text in [*told, module.alt_text(rows)] if "_" in text or "shm" in text]
+    assert {"put", "get from memory", "get from disk", "ceiling of put"} <= set(told)
+    assert told.count("512") == 4  # the sizes, as numbers, below each panel
+
+
+@rates
+def test_a_panel_says_which_sizes_were_not_measured(module: Any) -> None:
+    missing = rate("put", "tcp", 8, 64, 0)
+    del missing["value"]
+    rows = [rate("put", "tcp", 1, 64, 2.0), rate("put", "tcp", 8, 4, 1.0), missing]
+    told = [text for text, _ in boxes(module.plot(rows))]
+    assert "ceiling: c\nnot measured: 64 MiB" in told
+    assert module.panels([missing]) == {}
+
+
+@pytest.mark.parametrize("name", ["kernels", "service"])
+def test_the_committed_page_shows_its_plot(name: str) -> None:
+    assert f"]({name}.png)\n" in (RESULTS / f"{name}.md").read_text()
+    assert (RESULTS / f"{name}.png").is_file()
