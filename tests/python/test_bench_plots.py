@@ -1,4 +1,4 @@
-"""The plots of ./dev bench and ./dev bench kernels: names are apart, no axis flattens a line."""
+"""The plots of ./dev bench, its kernels and vllm: names are apart, no axis flattens a line."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ RESULTS = ROOT / "docs/results"
 
 @pytest.fixture
 def module(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A module of a bench, such as "kernels/roofline". Benches have modules of the same names."""
-    folder, name = request.param.split("/")
-    sys.path.insert(0, str(ROOT / "tests/bench" / folder))
+    """A module of a bench, such as kernels/roofline. Benches have modules of the same names."""
+    folder, _, name = request.param.rpartition("/")
+    sys.path.insert(0, str(ROOT / folder))
     before = set(sys.modules)
     try:
         yield importlib.import_module(name)
     finally:
         sys.path.pop(0)
         for imported in set(sys.modules) - before:
-            if str(ROOT / "tests/bench") in str(getattr(sys.modules[imported], "__file__", "")):
+            if str(ROOT / folder) in str(getattr(sys.modules[imported], "__file__", "")):
                 del sys.modules[imported]
 
 
-roofline = pytest.mark.parametrize("module", ["kernels/roofline"], indirect=True)
+roofline = pytest.mark.parametrize("module", ["tests/bench/kernels/roofline"], indirect=True)
 
 
 def rows_of(name: str) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ def test_names_move_apart_no_further_than_they_must(module: Any, wanted: Any, ma
     assert module.spread(wanted, 1) == pytest.approx(made)
 
 
-rates = pytest.mark.parametrize("module", ["service/rates_plot"], indirect=True)
+rates = pytest.mark.parametrize("module", ["tests/bench/service/rates_plot"], indirect=True)
 
 
 def rate(bench: str, transport: str, clients: int, mib: int, value: float) -> dict[str, Any]:
@@ -158,7 +158,16 @@ def test_a_panel_says_which_sizes_were_not_measured(module: Any) -> None:
     assert module.panels([missing]) == {}
 
 
-@pytest.mark.parametrize("name", ["kernels", "service"])
+@pytest.mark.parametrize("module", ["client/engines/vllm/showcase/page"], indirect=True)
+def test_no_texts_of_the_plot_of_vllm_overlap(module: Any) -> None:
+    rows = rows_of("vllm.json")
+    assert overlapping(module.plot(rows)) == []
+    assert "holds at a time, 2048 tokens: plain, prefix cache 4.0 requests;" in module.alt_text(
+        rows
+    )
+
+
+@pytest.mark.parametrize("name", ["kernels", "service", "vllm"])
 def test_the_committed_page_shows_its_plot(name: str) -> None:
     assert f"]({name}.png)\n" in (RESULTS / f"{name}.md").read_text()
     assert (RESULTS / f"{name}.png").is_file()
