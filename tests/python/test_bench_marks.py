@@ -15,7 +15,7 @@ import pytest
 from precis.demo.service import find_precisd
 
 SERVICE = Path(__file__).parents[1] / "bench" / "service"
-MODULES = ("marks", "report", "beside_peers", "reference", "rounds")
+MODULES = ("marks", "report", "beside_peers", "rates_plot", "reference", "rounds")
 LARGE = 64 << 20
 
 

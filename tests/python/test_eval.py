@@ -17,9 +17,10 @@ import precis
 from precis import hf
 from precis.eval.__main__ import default_recipes, main, split_recipes
 from precis.eval.cuts import Compressed, Cut, Recipe
+from precis.eval.page import markdown
 from precis.eval.perturbation import Probe
 from precis.eval.results import Results, Row
-from precis.eval.table import markdown, sections, summary
+from precis.eval.table import sections, summary
 
 
 def test_a_whole_evaluation_of_a_tiny_model(tiny_model, text_file, tmp_path, capsys):
@@ -51,7 +52,8 @@ def test_a_whole_evaluation_of_a_tiny_model(tiny_model, text_file, tmp_path, cap
         "accuracy.png", "nll.png", "perturbation.png", "plans.png",
     ]  # fmt: skip
     # The saved results are shown again, identical, without a run.
-    assert main(["--load", str(out / "r.json"), "--markdown", str(out / "again.md")]) == 0
+    again = ["--markdown", str(out / "again.md"), "--png", str(out / "png")]
+    assert main(["--load", str(out / "r.json"), *again]) == 0
     assert (out / "again.md").read_text() == (out / "r.md").read_text()
     # The same seed makes the same figures.
     assert main([*arguments, "--json", str(out / "again.json")]) == 0
@@ -328,4 +330,4 @@ def test_rows_stand_best_first_and_failures_last():
     assert [cells[0] for cells in rows] == ["good", "bad", "broken", "kvpress Press"]
     assert all(len(cells) == len(header) for cells in rows)
     assert rows[2][1:3] == ["failed", "-"] and rows[2][3:5] == ["-", "-"]  # not run at 20%
-    assert "- broken: no" in markdown(results, "Results")
+    assert "- broken: no" in markdown(results, "Results", {})

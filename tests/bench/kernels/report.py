@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from marks import RATES, UNITS, finish, verdicts
+from roofline import alt_text, roofline
 
 
 def run_program(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -182,13 +184,15 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
             print("".join(text.ljust(45 if i == 0 else 16) for i, text in enumerate(line)).rstrip())
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
-    """The page that is committed."""
+def markdown(rows: list[dict[str, Any]], image: str = "") -> str:
+    """The page that is committed; `image` is the file of the plot, relative to the page."""
     parts = [
         "# Kernels compared with this machine's ceilings\n",
         "Times and GB/s are medians; shares and marks compare the fastest runs. The share is the\n"
         "time that the ceiling alone needs, divided by the time of the stage.\n",
     ]
+    if image:
+        parts.append(f"![{alt_text(rows)}]({image})\n")
     for title, ceilings, lines in tables(rows):
         parts.append(f"## {title}\n")
         parts += [f"- {line}" for line in ceilings]
@@ -203,42 +207,6 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         parts += ["| " + " | ".join(line) + " |" for line in lines]
         parts.append("")
     return "\n".join(parts)
-
-
-def plot_roofline(rows: list[dict[str, Any]], path: Path) -> None:
-    """Plots FLOP/s against FLOPs per byte, under the roofline of the same run."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(9, 6))
-    model = rows[0]["model"]
-    longest = max(row["tokens"] for row in rows if row["model"] == model)
-    of_longest = [row for row in rows if (row["model"], row["tokens"]) == (model, longest)]
-    rates = [row["flop_rate"] for row in of_longest if "flop_rate" in row]
-    read = max(
-        row["read_bytes"] / row["min"] for row in of_longest if row["name"] == "ceiling read"
-    )
-    if rates:
-        span = [10**x for x in (-1, 0, 1, 2, 3, 4)]
-        roof = [min(max(rates), read * x) / 1e9 for x in span]
-        axes.plot(span, roof, color="black", label="roof of this run")
-    for row in of_longest:
-        if row["kind"] not in ("score", "norm", "preset") or not row["flops"]:
-            continue
-        intensity = row["flops"] / (row["read_bytes"] + row["copied_bytes"])
-        axes.plot(intensity, row["flops"] / row["min"] / 1e9, "o", color="#0072b2")
-        axes.annotate(row["name"], (intensity, row["flops"] / row["min"] / 1e9), fontsize=7)
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="FLOPs that must be done per byte that must move",
-        ylabel="GFLOP/s",
-        title=f"{model}, {longest} tokens",
-    )
-    axes.legend()
-    figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -267,6 +235,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="rows of an earlier run's --json, shown and written too; may be repeated",
     )
+    add(
+        "--load",
+        type=Path,
+        metavar="FILE",
+        help="shows the rows of an earlier run's --json, and runs nothing",
+    )
     add("--json", type=Path, metavar="FILE", help="writes the rows")
     add("--markdown", type=Path, metavar="FILE", help="writes the tables")
     add("--png", type=Path, metavar="FILE", help="writes the roofline plot")
@@ -278,9 +252,12 @@ def main() -> None:
     options = parser().parse_args()
     options.model = options.model or ["llama-3.1-8b", "smollm2-135m"]
     options.tokens = options.tokens or [4096, 32768, 131072]
-    rows = run_program(options)
-    add_torch(rows, options)
-    finish(rows)
+    if options.load:
+        rows = json.loads(options.load.read_text(encoding="utf-8"))
+    else:
+        rows = run_program(options)
+        add_torch(rows, options)
+        finish(rows)
     for file in options.earlier or []:
         rows += json.loads(file.read_text(encoding="utf-8"))
     rows = best_rounds(rows)
@@ -288,9 +265,10 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if options.markdown:
-        options.markdown.write_text(markdown(rows), encoding="utf-8")
+        image = os.path.relpath(options.png, options.markdown.parent) if options.png else ""
+        options.markdown.write_text(markdown(rows, image), encoding="utf-8")
     if options.png:
-        plot_roofline(rows, options.png)
+        roofline(rows).savefig(options.png, dpi=120, bbox_inches="tight")
 
 
 if __name__ == "__main__":

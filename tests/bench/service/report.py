@@ -23,6 +23,7 @@ from typing import Any
 
 import beside_peers
 import marks
+import rates_plot
 import reference
 import rounds
 
@@ -141,8 +142,8 @@ def paragraph(text: str) -> str:
     return textwrap.fill(text, 110, break_long_words=False, break_on_hyphens=False) + "\n"
 
 
-def markdown(rows: list[Row]) -> str:
-    """The results page that is committed."""
+def markdown(rows: list[Row], image: str = "") -> str:
+    """The results page that is committed; `image` is the file of the plot, relative to the page."""
     runs = sorted({row["runs"] for row in rows if "ceiling" in row}) or [0]
     passes = max(row.get("passes", 1) for row in rows)
     parts = [
@@ -163,6 +164,8 @@ def markdown(rows: list[Row]) -> str:
             for text in sorted({row.get("machine", "") for row in rows} - {""})
         ),
     ]
+    if image:
+        parts.append(f"![{rates_plot.alt_text(rows)}]({image})\n")
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(marks.title(row["bench"]), []).append(row)
@@ -175,52 +178,6 @@ def markdown(rows: list[Row]) -> str:
         parts += ["| " + " | ".join(cells(row)) + " |" for row in group]
         parts.append("")
     return "\n".join(parts)
-
-
-# ---- the plot ------------------------------------------------------------------------------------
-
-
-def plot(rows: list[Row], path: Path) -> None:
-    """Plots rates and ceilings by payload size, one panel per transport and number of clients."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    shown = ("put", "get_hot", "get_cold")
-    sized = [row for row in rows if row["bench"] in shown and "value" in row]
-    panels = sorted({(row["params"]["transport"], row["params"]["clients"]) for row in sized})
-    if not panels:
-        sys.exit("nothing to plot: put, get_hot and get_cold were not measured")
-    figure, axes = plt.subplots(
-        1, len(panels), figsize=(4.5 * len(panels), 4), sharey=True, squeeze=False
-    )
-    for axis, (transport, clients) in zip(axes[0], panels, strict=True):
-        of_panel = [
-            row
-            for row in sized
-            if (row["params"]["transport"], row["params"]["clients"]) == (transport, clients)
-        ]
-        for bench in shown:
-            points = sorted(
-                (row["params"]["bytes"] / 2**20, row["value"], row["ceiling"])
-                for row in of_panel
-                if row["bench"] == bench
-            )
-            if not points:
-                continue
-            sizes, values, ceilings = zip(*points, strict=True)
-            (line,) = axis.plot(sizes, values, "o-", label=bench)
-            axis.plot(sizes, ceilings, "x--", color=line.get_color(), label=f"{bench}, ceiling")
-        axis.set(
-            xscale="log",
-            xlabel="MiB of K and V",
-            title=f"{transport}, {clients} client" + ("s" if clients > 1 else ""),
-        )
-        axis.legend(fontsize=7)
-    axes[0][0].set_ylabel("GB/s")
-    axes[0][0].set_ylim(bottom=0)  # after all plots, because it stops autoscaling; axes are shared
-    figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
 # ---- the command line ----------------------------------------------------------------------------
@@ -265,10 +222,13 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print_table(rows)
+    if options.png and not rates_plot.panels(rows):
+        sys.exit("nothing to plot: put, get_hot and get_cold were not measured")
     if options.markdown:
-        options.markdown.write_text(markdown(rows), encoding="utf-8")
+        image = os.path.relpath(options.png, options.markdown.parent) if options.png else ""
+        options.markdown.write_text(markdown(rows, image), encoding="utf-8")
     if options.png:
-        plot(rows, options.png)
+        rates_plot.plot(rows).savefig(options.png, dpi=120)
     sys.exit(failed)
 
 

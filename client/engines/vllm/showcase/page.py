@@ -7,7 +7,10 @@ import json
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 TITLES = {
@@ -20,6 +23,9 @@ TITLES = {
     "vllm_attention": "One attention call, eight requests",
     "vllm_step_p99": "Time of a lookup in the scheduler while the service is stopped",
 }
+
+PLOTTED = ("vllm_ttft", "vllm_fit", "vllm_turn")
+UNITS = {"s": "seconds"}
 
 
 def label(row: Row) -> str:
@@ -35,8 +41,23 @@ def amount(row: Row, value: float) -> str:
     return f"{value:.1f} {row['unit']}"
 
 
-def markdown(rows: list[Row]) -> str:
-    """One table per bench."""
+def alt_text(rows: list[Row]) -> str:
+    """A description of the plot for readers who do not see it."""
+    told = []
+    for bench in PLOTTED:
+        found = [row for row in rows if row["bench"] == bench]
+        most = max((row["params"].get("tokens", 0) for row in found), default=0)
+        values = [
+            f"{label(row)} {amount(row, row['value'])}"
+            for row in found
+            if row["params"].get("tokens", 0) == most
+        ]
+        told.append(f"{TITLES[bench]}{f', {most} tokens' if most else ''}: {'; '.join(values)}.")
+    return " ".join(told)
+
+
+def markdown(rows: list[Row], image: str = "") -> str:
+    """One table per bench; `image` is the file of the plot, relative to the page."""
     marked = [row for row in rows if row["mark"] is not None]
     met = sum(row["share"] >= row["mark"] for row in marked)
     lines = [
@@ -52,6 +73,8 @@ def markdown(rows: list[Row]) -> str:
         "its own OffloadingConnector. LMCache 0.5.6 was tried by hand on 2026-11-26: it starts,",
         "but has no connector for CPU tensors, so every prompt is computed again.",
     ]
+    if image:
+        lines += ["", f"![{alt_text(rows)}]({image})"]
     for bench, title in TITLES.items():
         found = [row for row in rows if row["bench"] == bench]
         if not found:
@@ -92,29 +115,35 @@ def machine() -> str:
     return f"{names[0] if names else platform.processor()}, {os.cpu_count()} cores"
 
 
-def plot(rows: list[Row], path: Path) -> None:
+def plot(rows: list[Row]) -> Figure:
     """Times to the first token over lengths, and bars of the rest."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    figure = Figure(figsize=(16, 4.5), layout="constrained")
+    axes = figure.subplots(1, 3)
     lines: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         if row["bench"] == "vllm_ttft":
             lines.setdefault(label(row), []).append((row["params"]["tokens"], row["value"]))
     for name, points in lines.items():
         axes[0].plot(*zip(*sorted(points), strict=True), marker="o", label=name)
-    axes[0].set(title=TITLES["vllm_ttft"], xlabel="tokens of the document", ylabel="seconds")
-    axes[0].set(xscale="log", yscale="log")
+    sizes = sorted({tokens for points in lines.values() for tokens, _ in points})
+    axes[0].set(xlabel="tokens of the document", ylabel="seconds", xscale="log", yscale="log")
+    axes[0].set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes[0].xaxis.minorticks_off()
+    axes[0].yaxis.set_major_formatter("{x:g}")
     axes[0].legend(fontsize=8)
-    for axis, bench in zip(axes[1:], ("vllm_fit", "vllm_turn"), strict=True):
+    for axis, bench in zip(axes[1:], PLOTTED[1:], strict=True):
         found = [row for row in rows if row["bench"] == bench]
-        axis.barh([label(row) for row in found], [row["value"] for row in found])
+        bars = axis.barh([label(row) for row in found], [row["value"] for row in found])
+        axis.bar_label(bars, fmt="%.3g", padding=3, fontsize=9)
+        axis.margins(x=0.1)
         axis.invert_yaxis()
-        axis.set(title=TITLES[bench], xlabel=found[0]["unit"] if found else "")
-    figure.savefig(path, dpi=110)
+        axis.set_xlabel(UNITS.get(found[0]["unit"], found[0]["unit"]) if found else "")
+    for axis, bench in zip(axes, PLOTTED, strict=True):
+        axis.set_title(TITLES[bench], loc="left", fontsize=11)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure
 
 
 def main() -> None:
@@ -126,9 +155,11 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = [row for file in arguments.rows for row in json.loads(file.read_text())]
     if arguments.markdown:
-        arguments.markdown.write_text(markdown(rows))
+        page = arguments.markdown
+        image = os.path.relpath(arguments.png, page.parent) if arguments.png else ""
+        page.write_text(markdown(rows, image))
     if arguments.png:
-        plot(rows, arguments.png)
+        plot(rows).savefig(arguments.png, dpi=110)
 
 
 if __name__ == "__main__":

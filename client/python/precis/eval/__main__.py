@@ -18,9 +18,10 @@ from precis.profile import shipped
 
 from . import plots
 from .cuts import Recipe
-from .page import page
+from .page import markdown, page
 from .results import Results
-from .table import LEGEND, failures, headline, markdown, sections, summary, text_table
+from .table import LEGEND, failures, headline, sections, summary, text_table
+from .verdict import verdict
 
 # Set before torch is loaded: threads that spin while they wait slow the compressing threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -122,7 +123,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     add("--kvpress", action="store_true", help="also judge kvpress's presses, on the same contexts")
     add("--json", type=Path, metavar="FILE", help="writes the figures")
     add("--html", type=Path, metavar="FILE", help="writes a page with tables and plots")
-    add("--markdown", type=Path, metavar="FILE", help="writes the tables")
+    add("--markdown", type=Path, metavar="FILE", help="writes the tables, with the plots of --png")
     add("--png", type=Path, metavar="DIR", help="writes the plots")
     add(
         "--load",
@@ -253,14 +254,17 @@ def _write(results: Results, options: argparse.Namespace) -> None:
     title = f"Recipes on {results.model['name']}"
     if options.json is not None:
         results.save(options.json)
-    if options.markdown is not None:
-        options.markdown.write_text(markdown(results, title))
+    drawn = {}
     if options.html is not None or options.png is not None:
-        figures = plots.draw(results)
-        if options.html is not None:
-            options.html.write_text(page(results, title, figures))
-        if options.png is not None:
-            plots.save(figures, options.png)
+        drawn = plots.draw(results)
+    if options.html is not None:
+        options.html.write_text(page(results, title, drawn))
+    if options.png is not None:
+        plots.save(drawn, options.png)
+    if options.markdown is not None:
+        saved = drawn if options.png is not None else {}
+        folder = os.path.relpath(options.png, options.markdown.parent) if saved else ""
+        options.markdown.write_text(markdown(results, title, saved, folder))
 
 
 def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> int:
@@ -279,6 +283,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> i
     except KeyboardInterrupt:
         print(f"\n{prog}: interrupted", file=sys.stderr)
         return 130
+    print(verdict(results))
+    print()
     print(headline(results))
     print()
     print(text_table(*summary(results)))

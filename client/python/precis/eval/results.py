@@ -112,10 +112,15 @@ class Results:
         """The budgets, the largest first."""
         return sorted({row.keep for row in self.rows}, reverse=True)
 
+    @property
+    def middle(self) -> float:
+        """The middle budget, at which recipes are ranked; 0 without rows."""
+        keeps = self.keeps
+        return keeps[len(keeps) // 2] if keeps else 0.0
+
     def names(self, source: str = "precis") -> list[str]:
         """Names of recipes or presses, the best at the middle budget first, failed ones last."""
-        keeps = self.keeps
-        middle = keeps[len(keeps) // 2] if keeps else 0.0
+        middle = self.middle
 
         def rank(name: str) -> tuple[bool, float]:
             row = self.row(name, middle, source)

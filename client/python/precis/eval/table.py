@@ -1,4 +1,4 @@
-"""Results as tables: for a terminal, and as Markdown."""
+"""Results as tables."""
 
 from __future__ import annotations
 
@@ -165,23 +165,6 @@ def text_table(header: Cells, rows: Sequence[Cells]) -> str:
         return "  ".join([first, *rest]).rstrip()
 
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
-
-
-def markdown(results: Results, title: str) -> str:
-    """A page of the results, complete except for the plots."""
-    header, rows = summary(results)
-    rule = ["---"] + ["---:"] * (len(header) - 1)
-    lines = [f"# {title}", "", headline(results) + ".", "", LEGEND, ""]
-    lines += ["| " + " | ".join(cells) + " |" for cells in [header, rule, *rows]]
-    for heading, what, (columns, found) in sections(results):
-        rule = ["---"] * 2 + ["---:"] * (len(columns) - 2)
-        lines += ["", f"## {heading}", "", what, ""]
-        lines += ["| " + " | ".join(cells) + " |" for cells in [columns, rule, *found]]
-    for heading, texts in (("Notes", results.notes), ("Not run", list(failures(results)))):
-        if texts:
-            lines += ["", f"## {heading}", "", *(f"- {text}" for text in texts)]
-    lines += ["", "## Contexts", "", *(f"- {text}" for text in documents(results)), ""]
-    return "\n".join(lines)
 
 
 def documents(results: Results) -> list[str]:
