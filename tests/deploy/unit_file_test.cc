@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kUnit[] = PRECIS_SOURCE_DIR "/deploy/precisd.service";
 
-constexpr char kImage[] = PRECIS_SOURCE_DIR "/deploy/Dockerfile";
+constexpr char kImage[] = PRECIS_SOURCE_DIR "/deploy/container/Containerfile";
 
 std::set<std::string> lines(const char* file = kUnit) {
   std::set<std::string> lines;
