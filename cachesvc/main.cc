@@ -15,6 +15,7 @@
 #include <functional>
 #include <iostream>
 
+#include "cachesvc/admin/admin.h"
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
@@ -40,7 +41,7 @@ constexpr int kExitUsage = 2;
 
 // Flags override the file. Each flag is applied only if it is given.
 struct Flags {
-  std::string config_file, data_dir, listen, memory, device, log_level, listen_unix, threads;
+  std::string config_file, data_dir, listen, memory, device, log_level, listen_unix, threads, admin;
   bool check = false;
   std::uint64_t accept_loss = 0;
 };
@@ -59,6 +60,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--threads", flags.threads, "Compute threads [every core]")->type_name("UINT");
   app.add_option("--listen-unix", flags.listen_unix,
                  "PATH of a Unix socket, auto (precisd.sock in the data folder) or off [auto]");
+  app.add_option("--admin", flags.admin,
+                 "IP:PORT for operators over HTTP: metrics, health, API; port 0 picks one [none]");
   app.add_option("--log-level", flags.log_level, "trace, debug, info, warn, error or off [info]");
   app.add_flag("--check", flags.check,
                "Check the settings, say what is wrong, and exit with code 0 or 2");
@@ -98,6 +101,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   if (given("--listen", "listen")) config.listen = flags.listen;
   if (given("--device", "device")) config.device = flags.device;
   if (given("--listen-unix", "listen_unix")) config.listen_unix = flags.listen_unix;
+  if (given("--admin", "admin")) config.admin = flags.admin;
   if (given("--log-level", "log_level")) config.log_level = flags.log_level;
   if (given("--threads", "compute_threads")) {
     PRECIS_ASSIGN(config.compute_threads, parse_threads(flags.threads));
@@ -116,6 +120,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   if (!address.ok()) {
     return Status::invalid(config.origin("listen") + "listen: " + address.message());
   }
+  PRECIS_TRY(precis::admin::check_config(config));
   return config;
 }
 
@@ -225,6 +230,16 @@ Result<Config> settle_again(const CLI::App& app, const Flags& flags) {
   return settle(app, flags);
 }
 
+// The admin port listens before the service opens its data, so that probes see that the process is
+// alive. Returns null if none is configured.
+Result<std::unique_ptr<precis::admin::Admin>> start_admin(const Config& config,
+                                                          precis::Runtime& runtime) {
+  if (config.admin.empty()) return std::unique_ptr<precis::admin::Admin>();
+  PRECIS_ASSIGN(auto admin, precis::admin::Admin::start(config, runtime));
+  std::cerr << "precisd: admin port address=" << admin->address() << "\n";
+  return admin;
+}
+
 // Serves until it is told to stop. `read` reads the settings again.
 int serve(Service& service, int signals, const std::function<Result<Config>()>& read) {
   const precis::Notifier systemd(environment("NOTIFY_SOCKET"));
@@ -274,9 +289,14 @@ int main(int argc, char** argv) {
 
   raise_descriptor_limit();
   precis::MachineRuntime runtime;
+  auto admin = start_admin(*config, runtime);
+  if (!admin.ok()) return fail(admin.status(), kExitFailed);
   auto service = Service::create(
       *config, runtime, [&](EventLoop& loop) { return make_transport(loop, *config, *options); });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
-  return serve(**service, signals, [&] { return settle_again(app, flags); });
+  if (*admin != nullptr) (*admin)->serve(**service);
+  const int code = serve(**service, signals, [&] { return settle_again(app, flags); });
+  admin->reset();  // before the service that it answers for
+  return code;
 }

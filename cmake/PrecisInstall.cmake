@@ -85,6 +85,22 @@ precis_pkg_config(precis-embedded DESCRIPTION "The Precis KV-cache store inside 
   FLAGS ${flags} REQUIRES ${client_packages} rocksdb)
 precis_pkg_config(precis DESCRIPTION "The Precis KV-cache store for C programs" FLAGS -lprecis)
 
+# Shell completion and manual pages, made by the programs themselves.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+install(CODE "
+  set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+  function(complete shell file)
+    cmake_path(GET file PARENT_PATH folder)
+    file(MAKE_DIRECTORY \${folder})
+    execute_process(COMMAND $<TARGET_FILE:precisctl> completion \${shell}
+      OUTPUT_FILE \${file} COMMAND_ERROR_IS_FATAL ANY)
+  endfunction()
+  complete(bash \${share}/bash-completion/completions/precisctl)
+  complete(zsh \${share}/zsh/site-functions/_precisctl)
+  complete(fish \${share}/fish/vendor_completions.d/precisctl.fish)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -B ${PROJECT_SOURCE_DIR}/docs/tools/man_pages.py
+    $<TARGET_FILE_DIR:precisctl> \${share}/man COMMAND_ERROR_IS_FATAL ANY)")
+
 # The unit names the installed program. Its prefix is known when it is installed.
 install(CODE "
   file(READ \"${PROJECT_SOURCE_DIR}/deploy/precisd.service\" unit)

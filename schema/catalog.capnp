@@ -7,7 +7,7 @@
 #        0     4  magic "PRCR"
 #        4     2  format version of the payload, little endian
 #        6     2  kind, little endian: 1 segment, 2 session, 3 model, 4 budget, 5 projection,
-#                 6 profile
+#                 6 profile, 7 revision of the budgets
 #        8    16  XXH3-128 (canonical form) of the eight bytes before it and of the payload
 #       24     -  payload: one Cap'n Proto message in the stream framing, unpacked
 #
@@ -61,6 +61,9 @@ struct SegmentRow $Is.checked {
   # How many of its parents' entries its KV was computed over; 0: unknown.
   lastUsedUnixMs @24 :UInt64;
   # When a lookup or get last found it; 0: never. Written with later changes, as `hits` is.
+  budgetEntries @25 :UInt64;
+  # Only for a part of a split segment, else 0: the entries that its budget gives a segment of its
+  # tokens. The part stores more or fewer; a smaller budget reads the same share of them.
 }
 
 struct StoredSession {
@@ -83,6 +86,7 @@ struct StoredBudget {
   # Absent: this scope sets none.
   version @4 :UInt64;
   setUnixMs @5 :UInt64;
+  limit @6 :Types.Budget $Is.optional;
 }
 
 struct StoredProjection {
@@ -104,4 +108,9 @@ struct StoredProfile {
   tenant @0 :Text;
   json @1 :Text $Is.atMost("kProfileBytesMax");
   addedUnixMs @2 :UInt64;
+}
+
+struct StoredRevision {
+  tenant @0 :Text;
+  revision @1 :Types.BudgetRevision;
 }

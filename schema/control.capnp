@@ -68,6 +68,9 @@ struct Request {
     trimPrefix @30 :TrimPrefix $Is.call("trim_segment") $Is.administrative;
     ping @31 :Ping $Is.call("ping");
     findPrefix @32 :FindPrefix $Is.call("find_segment");
+    removeModel @33 :RemoveModel $Is.call("remove_model") $Is.administrative;
+    listBudgetRevisions @34 :ListBudgetRevisions $Is.call("budget_revisions");
+    rollBackBudget @35 :RollBackBudget $Is.call("roll_back_budget") $Is.administrative;
   }
 }
 
@@ -151,10 +154,14 @@ struct BeginPut {  # -> PutBegun
   # The budget at which the parent was read while this KV was computed; absent: unknown.
   writers @8 :UInt32 = 1 $Is.atLeast(1) $Is.atMost("kWritersMax");
   # The number of connections that send this same request and write the put together.
+  parentEnd @9 :UInt32 $Is.atMost("kPathTokensMax");
+  # Only for parentKind segment. The new segment begins there, at a block boundary inside the parent
+  # or an ancestor, which is split there. 0: at the parent's end.
 
   enum ParentKind {
     # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
-    # a reader at parentRead.
+    # a reader at parentRead. If that ends inside a segment and is a large part of it, the segment
+    # is split.
     auto @0;
     root @1;
     segment @2;
@@ -326,23 +333,42 @@ struct TrimPrefix {  # -> Trimmed
   # Only answer what the trim would do.
 }
 
-struct BudgetScope {
-  # Defaults for puts that name no recipe or no budget. The narrowest scope that sets one applies:
-  # the request, then the model, then the tenant's global scope.
-  model @0 :Data $Is.digest $Is.optional;
-  # Absent: the tenant's global scope.
-}
-
 struct ShowBudget {  # -> Budgets
-  scope @0 :BudgetScope;
+  scope @0 :Types.BudgetScope;
 }
 
 struct SetBudget {  # -> Budgets
-  scope @0 :BudgetScope;
+  scope @0 :Types.BudgetScope;
   recipe @1 :Text $Is.atMost("kRecipeBytesMax") $Is.optional;
   # Absent: unchanged. Empty: unset.
   keep @2 :Types.Budget $Is.optional;
   # Absent: unchanged. Kind all: unset.
+  limit @3 :Types.Budget $Is.optional;
+  # The largest budget that a put gets, whatever it names. Absent: unchanged. Kind all: unset.
+  user @4 :Text;
+  comment @5 :Text $Is.atMost("kCommentBytesMax");
+  # Kept with the revision.
+  ifRevision @6 :UInt64 = 0xffffffffffffffff $Is.optional;
+  # Only if this is the tenant's newest revision. Absent: always.
+  dryRun @7 :Bool;
+  # Only check the change.
+}
+
+struct ListBudgetRevisions {  # -> BudgetRevisions
+  before @0 :UInt64;
+  # Only revisions below this number; 0: from the newest on.
+  limit @1 :UInt32 = 100;
+}
+
+struct RollBackBudget {  # -> BudgetRevision, the new one
+  # Sets every scope to what it was after `revision`.
+  revision @0 :UInt64;
+  # 0: as before the first.
+  user @1 :Text;
+  comment @2 :Text $Is.atMost("kCommentBytesMax");
+  ifRevision @3 :UInt64 = 0xffffffffffffffff $Is.optional;
+  dryRun @4 :Bool;
+  # Only answer what would change.
 }
 
 struct GetStats {}  # -> Stats
@@ -351,6 +377,12 @@ struct GetStatus {}  # -> ServerStatus
 
 struct Ping {}  # -> Done
 # Asks whether the service is alive. Its cost does not depend on how much is stored.
+
+struct RemoveModel {  # -> Done
+  # With its projections, its profiles and its defaults for puts. While segments of the model are
+  # stored, the answer is conflict and says how many.
+  model @0 :Data $Is.digest;
+}
 
 # ---- replies -----------------------------------------------------------------------------------
 
@@ -368,6 +400,7 @@ enum StatusCode $Is.byHand("status.h") {
   unsupported @10;
   canceled @11;
   internal @12;
+  conflict @13;
 }
 
 struct ServerMessage $Is.byHand("messages.h") {
@@ -400,6 +433,8 @@ struct Reply {
     profiles @18 :Profiles;
     checked @19 :Checked;
     trimmed @20 :Trimmed;
+    budgetRevisions @22 :BudgetRevisions;
+    budgetRevision @23 :Types.BudgetRevision;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -427,6 +462,9 @@ struct ModelRow {
   segments @2 :UInt64;
   projections @3 :UInt32 $Is.atMost("kLayersMax");
   # How many layers have their output projection stored.
+  storedBytes @4 :UInt64;
+  originalBytes @5 :UInt64;
+  # Sizes of the model's segments: of their records, and of the uncompressed K and V.
 }
 
 struct Models {
@@ -470,6 +508,10 @@ struct PutBegun $Is.checked {
   # Canonical.
   entries @7 :UInt64;
   # How many entries the segment will keep.
+  budget @8 :Types.Budget;
+  # The budget of the put.
+  limited @9 :Bool;
+  # The limit in force is less than what the put named, and is its budget.
 }
 
 struct SegmentInfo $Is.checked {
@@ -506,6 +548,8 @@ struct SegmentInfo $Is.checked {
   # The budget that it was trimmed to; absent if it was never trimmed.
   lastUsedUnixMs @21 :UInt64;
   # When a lookup or get last found it; 0: never.
+  budgetEntries @22 :UInt64;
+  # Only for a part of a split segment, else 0 (catalog.capnp).
 }
 
 struct Segments {
@@ -578,6 +622,8 @@ struct Trimmed {
   storedBytes @1 :UInt64;
   # `entries` and storedBytes are those of the segment after the trim.
   freedBytes @2 :UInt64;
+  keptMass @3 :Data $Is.array("float") $Is.atMost("kLayersMax");
+  # [layers]: the share of the stored score mass that is left (trim.h).
 }
 
 struct BudgetRow {
@@ -588,7 +634,19 @@ struct BudgetRow {
   keep @2 :Types.Budget $Is.optional;
   # Absent: this scope sets none.
   version @3 :UInt64;
+  # The revision that set it last; 0: none.
   setUnixMs @4 :UInt64;
+  limit @5 :Types.Budget $Is.optional;
+  # Absent: this scope sets none.
+}
+
+struct BudgetRevisions {
+  rows @0 :List(Types.BudgetRevision) $Is.atMost("kListPageRowsMax");
+  # The newest first.
+  newest @1 :UInt64;
+  # The number of the newest revision; 0: none was made.
+  oldest @2 :UInt64;
+  # The oldest that is kept.
 }
 
 struct Budgets {

@@ -71,3 +71,37 @@ struct SessionRow {
   pinned @6 :Bool;
   updatedUnixMs @7 :UInt64;
 }
+
+struct BudgetScope {
+  # Defaults for puts that name no recipe or no budget, and the limit of all puts. The narrowest
+  # scope that sets one applies: for defaults the request, then the model, then the tenant's global
+  # scope.
+  model @0 :Data $Is.digest $Is.optional;
+  # Absent: the tenant's global scope.
+}
+
+struct BudgetValues {
+  recipe @0 :Text $Is.atMost("kRecipeBytesMax");
+  # Empty: the scope sets none.
+  keep @1 :Budget $Is.optional;
+  limit @2 :Budget $Is.optional;
+  # Absent: the scope sets none.
+}
+
+struct BudgetChange {
+  scope @0 :BudgetScope;
+  before @1 :BudgetValues;
+  after @2 :BudgetValues;
+}
+
+struct BudgetRevision {
+  number @0 :UInt64;
+  # From 1 for each tenant.
+  setUnixMs @1 :UInt64;
+  user @2 :Text;
+  # As the client named itself; nothing checks it.
+  comment @3 :Text $Is.atMost("kCommentBytesMax");
+  rollbackTo @4 :UInt64;
+  # The revision that it restored; 0 if it is not a rollback.
+  changes @5 :List(BudgetChange) $Is.atMost("kListPageRowsMax");
+}

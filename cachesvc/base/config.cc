@@ -75,18 +75,23 @@ Result<Config> Config::load(const std::string& path) {
 
 Status Config::read_tokens(const std::string& credentials_dir, const std::string& beside) {
   std::string problems;
+  const auto read = [&](const std::string& place, const std::string& file, std::string& token) {
+    if (file.empty()) return;
+    const auto found = token.empty() ? read_token_file(file, credentials_dir, beside)
+                                     : Status::invalid("token is given too; remove one of the two");
+    if (!found.ok()) {
+      problems += (problems.empty() ? "" : "\n") + place + found.status().message();
+      return;
+    }
+    token = found->text;
+    if (is_readable_by_all(found->path)) exposed_files.push_back(found->path);
+  };
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     TenantConfig& tenant = tenants[t];
-    if (tenant.token_file.empty()) continue;
-    const auto token = read_token_file(tenant, credentials_dir, beside);
-    if (!token.ok()) {
-      problems += (problems.empty() ? "" : "\n") + origin(tenant_key(t)) + "tenant '" +
-                  tenant.name + "': token_file: " + token.status().message();
-      continue;
-    }
-    tenant.token = token->text;
-    if (is_readable_by_all(token->path)) exposed_files.push_back(token->path);
+    read(origin(tenant_key(t)) + "tenant '" + tenant.name + "': token_file: ", tenant.token_file,
+         tenant.token);
   }
+  read(origin("admin_token_file") + "admin_token_file: ", admin_token_file, admin_token);
   return problems.empty() ? Status() : Status::invalid(problems);
 }
 

@@ -39,6 +39,11 @@ struct Config {
   // PEM files. With the first two, TCP uses TLS 1.3. With the third, clients must also show a
   // certificate that this CA signed.
   std::string tls_cert, tls_key, tls_client_ca;
+  // HTTP for operators (cachesvc/admin): IP:PORT, or empty for none. admin_token_file is a file
+  // with the token that requests must show (read_tokens()); without it, the address must be a
+  // loopback.
+  std::string admin, admin_token_file;
+  std::string admin_token;  // the file's content; no setting of its own
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory
@@ -79,10 +84,10 @@ struct Config {
   // Reads `toml` over the defaults. The message of kInvalidArgument names `where`, the line, the
   // key and the possible values.
   static Result<Config> parse(std::string_view toml, const std::string& where);
-  // Reads the token of every tenant that has a token_file, without trailing line ends. A relative
-  // path, or a path that begins with $CREDENTIALS_DIRECTORY, is relative to `credentials_dir`, the
-  // folder of systemd's credentials. If that is empty, a relative path is relative to `beside`.
-  // kInvalidArgument names every tenant whose file cannot be used.
+  // Reads the token of every tenant that has a token_file, and admin_token_file, without trailing
+  // line ends. A relative path, or a path that begins with $CREDENTIALS_DIRECTORY, is relative to
+  // `credentials_dir`, the folder of systemd's credentials. If that is empty, a relative path is
+  // relative to `beside`. kInvalidArgument names every file that cannot be used.
   Status read_tokens(const std::string& credentials_dir, const std::string& beside);
   // Makes the paths of the TLS files absolute, by the same rule. kInvalidArgument if it cannot.
   Status find_tls_files(const std::string& credentials_dir, const std::string& beside);

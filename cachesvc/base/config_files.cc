@@ -35,12 +35,9 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::stri
   return std::filesystem::path(of_credentials ? credentials_dir : beside) / path;
 }
 
-Result<TokenFile> read_token_file(const TenantConfig& tenant, const std::string& credentials_dir,
+Result<TokenFile> read_token_file(const std::string& name, const std::string& credentials_dir,
                                   const std::string& beside) {
-  if (!tenant.token.empty()) {
-    return Status::invalid("token is given too; remove one of the two");
-  }
-  PRECIS_ASSIGN(const auto path, find_file(tenant.token_file, credentials_dir, beside));
+  PRECIS_ASSIGN(const auto path, find_file(name, credentials_dir, beside));
   // Reading a pipe without a writer would block.
   std::error_code none;
   if (std::filesystem::exists(path, none) && !std::filesystem::is_regular_file(path, none)) {

@@ -18,9 +18,9 @@ struct TokenFile {
   std::string path, text;
 };
 
-// Reads a tenant's token_file. kInvalidArgument if it cannot be used, or if the tenant also has a
-// token.
-Result<TokenFile> read_token_file(const TenantConfig& tenant, const std::string& credentials_dir,
+// Reads a file that holds a token, and finds it by the same rule. kInvalidArgument if it cannot be
+// used.
+Result<TokenFile> read_token_file(const std::string& name, const std::string& credentials_dir,
                                   const std::string& beside);
 
 }  // namespace precis

@@ -23,7 +23,7 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
 // Reads min_entries of each recipe once.
 class LeastEntries {
  public:
-  // The entries that a trim leaves at least, as budget_entries() has them.
+  // The entries that a trim leaves at least, as asked_entries() has them.
   std::uint64_t of(const SegmentRow& row) {
     const auto [known, is_new] = of_recipe_.try_emplace(row.recipe, 0);
     if (is_new) {
@@ -31,7 +31,9 @@ class LeastEntries {
       known->second = recipe.ok() ? recipe->min_entries : row.end - row.begin;
     }
     const std::uint64_t heads = std::uint64_t{row.plan.num_layers} * row.plan.num_kv_heads;
-    return heads * std::clamp<std::uint64_t>(known->second, 1, row.end - row.begin);
+    const std::uint64_t least =
+        heads * std::clamp<std::uint64_t>(known->second, 1, row.end - row.begin);
+    return row.budget_entries == 0 ? least : least * row.plan.total() / row.budget_entries;
   }
 
  private:

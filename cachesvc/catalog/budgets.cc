@@ -9,8 +9,9 @@ namespace precis {
 namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
+constexpr std::size_t kPageRevisionsMax = 100;  // each may have two recipes of 16 KiB
 
-Status check_keep(const Budget& keep) {
+Status check_budget(const std::string& name, const Budget& keep) {
   const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
   bool fits = false;
   switch (keep.kind) {
@@ -23,7 +24,7 @@ Status check_keep(const Budget& keep) {
     case Budget::Kind::kBytes: fits = keep.value > 0; break;
   }
   return fits ? Status()
-              : Status::invalid("keep is " + keep.to_string() +
+              : Status::invalid(name + " is " + keep.to_string() +
                                 ", must be a ratio or a quality in (0, 1], or at least one entry "
                                 "or byte");
 }
@@ -36,11 +37,30 @@ Status check_recipe(const std::string& recipe) {
   return recipe.empty() ? Status() : parse_recipe(recipe).status();
 }
 
+// A value of a request: absent is unchanged, and all entries means unset.
+void take(const std::optional<Budget>& wanted, std::optional<Budget>& value) {
+  if (wanted) value = wanted->kind == Budget::Kind::kAll ? std::nullopt : wanted;
+}
+
+Status check_values(const msg::BudgetValues& values) {
+  if (!values.keep || !values.limit || values.keep->kind != values.limit->kind ||
+      values.keep->value <= values.limit->value) {
+    return {};
+  }
+  return Status::invalid("keep " + values.keep->to_string() + " is above the limit " +
+                         values.limit->to_string() +
+                         " of the same scope; raise the limit, or keep less");
+}
+
 }  // namespace
 
 void BudgetTable::put(StoredBudget row) {
   Key key{row.tenant, row.model};
   rows_.insert_or_assign(std::move(key), std::move(row));
+}
+
+void BudgetTable::erase(std::string_view tenant, const Digest& model) {
+  rows_.erase({std::string(tenant), model});
 }
 
 const StoredBudget* BudgetTable::find(std::string_view tenant,
@@ -49,30 +69,128 @@ const StoredBudget* BudgetTable::find(std::string_view tenant,
   return row == rows_.end() ? nullptr : &row->second;
 }
 
-Result<StoredBudget> BudgetTable::changed(std::string_view tenant, const msg::SetBudget& request,
-                                          std::uint64_t now_ms) const {
-  if (!request.recipe && !request.keep) {
-    return Status::invalid("a change of the budget names neither a recipe nor a keep");
-  }
-  if (request.recipe) PRECIS_TRY(check_recipe(*request.recipe));
-  if (request.keep) PRECIS_TRY(check_keep(*request.keep));
+void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
+  auto& kept = revisions_[std::string(tenant)];
+  kept.push_back(std::move(revision));
+  if (kept.size() > limits::kBudgetRevisionsMax) kept.pop_front();
+}
 
-  StoredBudget row;
-  if (const StoredBudget* present = find(tenant, request.scope.model)) row = *present;
-  row.tenant = tenant;
-  row.model = request.scope.model;
-  if (request.recipe) row.recipe = *request.recipe;
-  if (request.keep) {
-    row.keep = request.keep->kind == Budget::Kind::kAll ? std::nullopt : request.keep;
+msg::BudgetValues BudgetTable::values(std::string_view tenant,
+                                      const std::optional<Digest>& model) const {
+  const StoredBudget* const row = find(tenant, model);
+  return row ? msg::BudgetValues{row->recipe, row->keep, row->limit} : msg::BudgetValues{};
+}
+
+// All rows of a tenant share one sequence, so that a revision identifies the whole state. Rows of
+// an earlier build have versions without a revision.
+std::uint64_t BudgetTable::newest(std::string_view tenant) const {
+  std::uint64_t newest = 0;
+  for (auto row = rows_.lower_bound({std::string(tenant), std::nullopt});
+       row != rows_.end() && row->first.first == tenant; ++row) {
+    newest = std::max(newest, row->second.version);
   }
-  // All rows of a tenant share one sequence, so that a version identifies the whole state.
-  for (auto other = rows_.lower_bound({row.tenant, std::nullopt});
-       other != rows_.end() && other->first.first == row.tenant; ++other) {
-    row.version = std::max(row.version, other->second.version);
+  const auto kept = revisions_.find(tenant);
+  if (kept != revisions_.end()) newest = std::max(newest, kept->second.back().number);
+  return newest;
+}
+
+Status BudgetTable::check_newest(std::string_view tenant,
+                                 std::optional<std::uint64_t> expected) const {
+  const std::uint64_t is = newest(tenant);
+  if (!expected || *expected == is) return {};
+  return Status::conflict("the budgets are at revision " + std::to_string(is) + ", not " +
+                          std::to_string(*expected) +
+                          ": somebody else has changed them; see `precisctl budget log`");
+}
+
+BudgetTable::Planned BudgetTable::planned(std::string_view tenant, msg::BudgetRevision revision,
+                                          std::uint64_t now_ms) const {
+  Planned planned;
+  revision.number = newest(tenant) + 1;
+  revision.set_unix_ms = now_ms;
+  for (const msg::BudgetChange& change : revision.changes) {
+    planned.rows.push_back({std::string(tenant), change.scope.model, change.after.recipe,
+                            change.after.keep, revision.number, now_ms, change.after.limit});
   }
-  ++row.version;
-  row.set_unix_ms = now_ms;
-  return row;
+  planned.revision = std::move(revision);
+  return planned;
+}
+
+Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
+                                                  const msg::SetBudget& request,
+                                                  std::uint64_t now_ms) const {
+  if (!request.recipe && !request.keep && !request.limit) {
+    return Status::invalid("a change of the budget names neither a recipe nor a keep nor a limit");
+  }
+  PRECIS_TRY(check_newest(tenant, request.if_revision));
+  if (request.recipe) PRECIS_TRY(check_recipe(*request.recipe));
+  if (request.keep) PRECIS_TRY(check_budget("keep", *request.keep));
+  if (request.limit) {
+    PRECIS_TRY(check_budget("limit", *request.limit));
+    if (request.limit->kind == Budget::Kind::kQuality) {
+      return Status::invalid("a limit can't be a quality target; give a ratio, entries or bytes");
+    }
+  }
+  msg::BudgetChange change{request.scope, values(tenant, request.scope.model), {}};
+  change.after = change.before;
+  if (request.recipe) change.after.recipe = *request.recipe;
+  take(request.keep, change.after.keep);
+  take(request.limit, change.after.limit);
+  PRECIS_TRY(check_values(change.after));
+  msg::BudgetRevision revision{0, 0, request.user, request.comment, 0, {}};
+  if (change.after != change.before) revision.changes.push_back(std::move(change));
+  return planned(tenant, std::move(revision), now_ms);
+}
+
+Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
+                                                      const msg::RollBackBudget& request,
+                                                      std::uint64_t now_ms) const {
+  PRECIS_TRY(check_newest(tenant, request.if_revision));
+  const auto kept = revisions_.find(tenant);
+  const std::uint64_t is = newest(tenant);
+  if (request.revision >= is) {
+    return Status::invalid("the budgets are at revision " + std::to_string(is) +
+                           "; roll back to an earlier one");
+  }
+  const std::uint64_t later = kept == revisions_.end()
+                                  ? 0
+                                  : static_cast<std::uint64_t>(std::ranges::count_if(
+                                        kept->second, [&](const msg::BudgetRevision& each) {
+                                          return each.number > request.revision;
+                                        }));
+  if (later != is - request.revision) {
+    return Status::not_found("not all revisions after " + std::to_string(request.revision) +
+                             " are kept any more; see `precisctl budget log`");
+  }
+  // The first change of a scope after that revision says what the scope was before.
+  std::map<std::optional<Digest>, msg::BudgetValues> then;
+  for (auto revision = kept->second.rbegin();
+       revision != kept->second.rend() && revision->number > request.revision; ++revision) {
+    for (const msg::BudgetChange& change : revision->changes) {
+      then[change.scope.model] = change.before;
+    }
+  }
+  msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
+  for (auto& [model, was] : then) {
+    msg::BudgetValues now = values(tenant, model);
+    if (now != was) revision.changes.push_back({{model}, std::move(now), std::move(was)});
+  }
+  return planned(tenant, std::move(revision), now_ms);
+}
+
+msg::BudgetRevisions BudgetTable::revisions(std::string_view tenant,
+                                            const msg::ListBudgetRevisions& request) const {
+  msg::BudgetRevisions page;
+  page.newest = newest(tenant);
+  const auto kept = revisions_.find(tenant);
+  if (kept == revisions_.end()) return page;
+  page.oldest = kept->second.front().number;
+  const std::size_t limit = std::min<std::size_t>(request.limit, kPageRevisionsMax);
+  for (auto revision = kept->second.rbegin();
+       revision != kept->second.rend() && page.rows.size() < limit; ++revision) {
+    if (request.before == 0 || revision->number < request.before) page.rows.push_back(*revision);
+  }
+  return page;
 }
 
 msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope& scope,
@@ -80,16 +198,16 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
                                  const std::string& by_profile) const {
   const auto stored = [&](std::string name, const std::optional<Digest>& model) {
     const StoredBudget* const row = find(tenant, model);
-    return row ? msg::BudgetRow{std::move(name), row->recipe, row->keep, row->version,
-                                row->set_unix_ms}
-               : msg::BudgetRow{std::move(name), {}, {}, 0, 0};
+    return row ? msg::BudgetRow{std::move(name), row->recipe,      row->keep,
+                                row->version,    row->set_unix_ms, row->limit}
+               : msg::BudgetRow{std::move(name), {}, {}, 0, 0, {}};
   };
   msg::Budgets budgets;
   budgets.layers.push_back(
-      {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0});
+      {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0, {}});
   budgets.layers.push_back(configured);
   budgets.layers.back().scope = "config";
-  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0});
+  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}});
   budgets.layers.push_back(stored("global", std::nullopt));
   if (scope.model)
     budgets.layers.push_back(stored("model " + std::string(model_name), scope.model));
@@ -99,6 +217,7 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
   for (const msg::BudgetRow& layer : budgets.layers) {
     if (!layer.recipe.empty()) effective.recipe = layer.recipe;
     if (layer.keep) effective.keep = layer.keep;
+    if (layer.limit) effective.limit = layer.limit;
     effective.version = std::max(effective.version, layer.version);
     effective.set_unix_ms = std::max(effective.set_unix_ms, layer.set_unix_ms);
   }

@@ -1,13 +1,16 @@
 // The default recipe and budget, in layers from wide to narrow: built-in, config, profile, global,
-// model. A layer that sets neither inherits from the wider one. In memory only; the catalog stores
-// the rows.
+// model. A layer that does not set a value inherits it from the wider one. Also the revisions of
+// what a tenant has set: each is a numbered change, and can be rolled back. In memory only; the
+// catalog stores the rows and the revisions.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "precis/catalog_row.h"
 
@@ -28,11 +31,26 @@ struct BudgetDefaults {
 class BudgetTable {
  public:
   void put(StoredBudget row);
-  // Returns the current row as `request` changes it, with the tenant's next version. Does not put
-  // it. kInvalidArgument for a recipe that does not parse, a keep that no segment can have, or a
-  // request with neither.
-  Result<StoredBudget> changed(std::string_view tenant, const msg::SetBudget& request,
-                               std::uint64_t now_ms) const;
+  void erase(std::string_view tenant, const Digest& model);  // the model's own row, if it has one
+  // Adds a revision with a number above the last one's, and forgets the oldest if there are more
+  // than limits::kBudgetRevisionsMax.
+  void put(std::string_view tenant, msg::BudgetRevision revision);
+
+  // A change of a tenant's rows, not yet made: the revision, and its rows afterwards.
+  struct Planned {
+    msg::BudgetRevision revision;
+    std::vector<StoredBudget> rows;
+  };
+  // Plans the next revision. kInvalidArgument for a recipe that does not parse, a budget that no
+  // segment can have, a keep above the limit of the same scope, or a request that changes nothing;
+  // kConflict if another revision than the one that the request names is the newest.
+  Result<Planned> changed(std::string_view tenant, const msg::SetBudget& request,
+                          std::uint64_t now_ms) const;
+  // Plans a revision that sets every scope to what it was after an earlier one. kNotFound if that
+  // one is not kept any more; the other errors as changed().
+  Result<Planned> rolled_back(std::string_view tenant, const msg::RollBackBudget& request,
+                              std::uint64_t now_ms) const;
+  msg::BudgetRevisions revisions(std::string_view tenant, const msg::ListBudgetRevisions&) const;
   // Returns all layers of a scope and their effective values. `model_name` names the scope's model,
   // if there is one. `by_profile` is the recipe for the model's profile, or empty.
   msg::Budgets merged(std::string_view tenant, const msg::BudgetScope& scope,
@@ -42,8 +60,14 @@ class BudgetTable {
  private:
   using Key = std::pair<std::string, std::optional<Digest>>;  // tenant, model
   const StoredBudget* find(std::string_view tenant, const std::optional<Digest>& model) const;
+  msg::BudgetValues values(std::string_view tenant, const std::optional<Digest>& model) const;
+  std::uint64_t newest(std::string_view tenant) const;
+  Status check_newest(std::string_view tenant, std::optional<std::uint64_t> expected) const;
+  Planned planned(std::string_view tenant, msg::BudgetRevision revision,
+                  std::uint64_t now_ms) const;
 
   std::map<Key, StoredBudget> rows_;
+  std::map<std::string, std::deque<msg::BudgetRevision>, std::less<>> revisions_;  // by tenant
 };
 
 }  // namespace precis

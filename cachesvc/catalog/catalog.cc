@@ -132,8 +132,6 @@ Status CatalogImpl::load_segments() {
   const auto key_of = [](const SegmentRow& row) { return segment_key(row.id); };
   return load_rows<SegmentRow>(
       Table::kSegments, decode_segment_row, key_of, [this](SegmentRow row) {
-        const auto model = models_.find({row.tenant, row.model});
-        if (model != models_.end()) ++model->second.segments;
         tree_.put(std::make_shared<const SegmentRow>(std::move(row)), Durability::kFsync, commits_);
       });
 }
@@ -154,7 +152,16 @@ Status CatalogImpl::load_budgets() {
 }
 
 Status CatalogImpl::load_marks() {
-  return store_.scan(Table::kMeta, [this](std::string_view key, Bytes) -> Status {
+  return store_.scan(Table::kMeta, [this](std::string_view key, Bytes value) -> Status {
+    if (is_revision_key(key)) {  // in the order of their numbers
+      auto row = decode_stored_revision(value);
+      if (row.status().code() == StatusCode::kVersionMismatch) return row.status();
+      if (!row.ok() || revision_key(row->tenant, row->revision.number) != key) {
+        bad_rows_.emplace(Table::kMeta, key);
+      } else {
+        budgets_.put(row->tenant, std::move(row->revision));
+      }
+    }
     if (const auto id = quarantined_segment(key)) {
       marks_.insert(*id);
       tree_.quarantine(*id);

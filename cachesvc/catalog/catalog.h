@@ -17,17 +17,17 @@
 
 #include "cachesvc/base/clock.h"
 #include "cachesvc/catalog/budgets.h"
+#include "cachesvc/catalog/model_catalog.h"
 #include "cachesvc/catalog/segment_leases.h"
 #include "cachesvc/catalog/stored_use.h"
 #include "cachesvc/store/store.h"
 #include "precis/block_digest.h"
 #include "precis/catalog_row.h"
 #include "precis/messages.h"
-#include "precis/profile.h"
 
 namespace precis {
 
-class Catalog {
+class Catalog : public ModelCatalog {
  public:
   // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
   // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
@@ -35,56 +35,6 @@ class Catalog {
   static Result<std::unique_ptr<Catalog>> open(
       Store& store, const Clock& clock,
       std::uint64_t kept_bytes_max = std::numeric_limits<std::uint64_t>::max());
-  virtual ~Catalog() = default;
-
-  // ---- models
-  // [blocking] Registering an equal spec again is OK. kInvalidArgument for a spec that is not
-  // valid; kRejected if the tenant has too many models.
-  virtual Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) = 0;
-  virtual Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const = 0;
-  // Returns a page of the models, by fingerprint. kInvalidArgument if `after` is not the end of a
-  // page.
-  virtual Result<msg::Models> models_page(std::string_view tenant,
-                                          const msg::ListModels&) const = 0;
-
-  // ---- output projections, one per layer of a model, immutable
-  using Projection = std::shared_ptr<const StoredProjection>;
-  enum class ProjectionPart { kWeights, kGrams };
-  // [blocking] Stores a layer's weights and their Gram matrices. Storing the same weights again is
-  // OK and replaces damaged bytes. kInvalidArgument if other weights are stored; kNotFound if the
-  // model is not registered.
-  virtual Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
-  // kNotFound if the layer has none.
-  virtual Result<Projection> projection(std::string_view tenant, const Digest& model,
-                                        std::uint32_t layer) const = 0;
-  // [blocking] Reads a part into `into`, which has the part's size. kCorruption if the bytes are
-  // not the stored ones.
-  virtual Status read_projection(const StoredProjection& row, ProjectionPart part,
-                                 MutableBytes into) = 0;
-
-  // ---- profiles, by model and name
-  // [blocking] Adds a profile, or replaces the model's profile of the same name. kInvalidArgument
-  // or kVersionMismatch for the JSON, kNotFound if its model is not registered, kRejected if the
-  // tenant has too many profiles.
-  virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
-  virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
-                                                std::optional<Digest> model) const = 0;
-  // [blocking] Returns the profile with its JSON, as it was added.
-  virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                          std::string_view name) = 0;
-  // [blocking]
-  virtual Status remove_profile(std::string_view tenant, const Digest& model,
-                                std::string_view name) = 0;
-  // Returns the profile that `recipe` names, by name or digest. If the recipe names none, returns
-  // the newest profile that was built for this model and the recipe's scores. kInvalidArgument if
-  // the named profile does not fit them, kNotFound if there is none.
-  struct FoundProfile {
-    std::shared_ptr<const Profile> profile;  // shared: readers outlive a removal
-    Digest digest;
-  };
-  virtual Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
-                                            const Recipe& recipe) const = 0;
-
   // ---- segments
   using Row = std::shared_ptr<const SegmentRow>;  // shared: readers outlive a removal
   struct Link {
@@ -138,6 +88,15 @@ class Catalog {
   // `from` is not the stored row.
   virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
                             std::span<const Layer> layers, Durability durability) = 0;
+  // [blocking] Replaces `from` with two segments, in one batch at kWal or better: `head`, and
+  // `tail` with head as its parent and from's id, tip and children. Returns false and changes
+  // nothing if `from` is not the stored row or `head` is stored. kInvalidArgument if a chain gets
+  // too long.
+  struct Part {
+    SegmentRow row;
+    std::span<const Layer> layers;
+  };
+  virtual Result<bool> split(const SegmentRow& from, const Part& head, const Part& tail) = 0;
   // [blocking] Makes a stored segment and its ancestors at least as durable as asked. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
@@ -148,9 +107,9 @@ class Catalog {
   // [blocking] Like peek_layer(). kNotFound if the segment was removed. On kCorruption the caller
   // quarantines the segment.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
-  // [blocking] Removes a segment, with its descendants if `recursive`. kInvalidArgument names the
-  // children (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose
-  // tip is removed lose their tip. A large removal takes several changes, leaves first; an error
+  // [blocking] Removes a segment, with its descendants if `recursive`. kConflict names the children
+  // (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose tip is
+  // removed lose their tip. A large removal takes several changes, leaves first; an error
   // after the first says how many segments were removed. `gone` receives their ids, parents first.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone) = 0;
@@ -197,10 +156,16 @@ class Catalog {
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                                const BudgetDefaults& configured) const = 0;
-  // [blocking] kInvalidArgument for a recipe that does not parse, a recipe for all models that
-  // needs a profile, a ratio outside (0, 1], 0 entries or 0 bytes, or a request that sets nothing.
-  // kNotFound if the model is not registered or has no such profile.
-  virtual Status set_budget(std::string_view tenant, const msg::SetBudget&) = 0;
+  // Both functions are [blocking] and make a revision, which survives a crash, or change nothing. A
+  // revision without changes is returned and not stored. The errors are those of BudgetTable, and:
+  // kInvalidArgument for a recipe for all models that needs a profile; kNotFound if a model is not
+  // registered or has no such profile.
+  virtual Result<msg::BudgetRevision> set_budget(std::string_view tenant,
+                                                 const msg::SetBudget&) = 0;
+  virtual Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
+                                                       const msg::RollBackBudget&) = 0;
+  virtual msg::BudgetRevisions budget_revisions(std::string_view tenant,
+                                                const msg::ListBudgetRevisions&) const = 0;
 
   struct Totals {
     std::uint64_t models = 0, segments = 0, sessions = 0;

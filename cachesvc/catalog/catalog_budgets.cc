@@ -1,5 +1,6 @@
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -20,31 +21,65 @@ msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetS
 }
 
 // If the model has no profile, a recipe that needs one would fail every put that names no recipe.
-Status CatalogBudgets::check_has_profile(std::string_view tenant,
-                                         const msg::SetBudget& request) const {
-  if (!request.recipe || request.recipe->empty()) return {};
-  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(*request.recipe));
+Status CatalogBudgets::check_change(std::string_view tenant,
+                                    const msg::BudgetChange& change) const {
+  const std::optional<Digest>& model = change.scope.model;
+  if (model && !find_model(tenant, *model)) {
+    return Status::not_found("model " + model->hex() + " is not registered");
+  }
+  if (change.after.recipe.empty() || change.after.recipe == change.before.recipe) return {};
+  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(change.after.recipe));
   if (!recipe.needs_profile()) return {};
-  const std::string needs = "recipe '" + *request.recipe + "' takes its budgets from a profile";
-  if (!request.scope.model) {
+  const std::string needs = "recipe '" + change.after.recipe + "' takes its budgets from a profile";
+  if (!model) {
     return Status::invalid(needs + ", which not every model has: set it for a model that has one");
   }
-  return find_profile(tenant, *request.scope.model, recipe).status().with_context(needs);
+  return find_profile(tenant, *model, recipe).status().with_context(needs);
 }
 
-Status CatalogBudgets::set_budget(std::string_view tenant, const msg::SetBudget& request) {
+Result<msg::BudgetRevision> CatalogBudgets::set_budget(std::string_view tenant,
+                                                       const msg::SetBudget& request) {
   std::lock_guard changing(changes_);
   if (request.scope.model && !find_model(tenant, *request.scope.model)) {
     return Status::not_found("model " + request.scope.model->hex() + " is not registered");
   }
-  PRECIS_ASSIGN(StoredBudget row, budgets_.changed(tenant, request, clock_.unix_ms()));
-  PRECIS_TRY(check_has_profile(tenant, request));
+  PRECIS_ASSIGN(BudgetTable::Planned planned, budgets_.changed(tenant, request, clock_.unix_ms()));
+  return store(tenant, std::move(planned), request.dry_run);
+}
+
+Result<msg::BudgetRevision> CatalogBudgets::roll_back_budget(std::string_view tenant,
+                                                             const msg::RollBackBudget& request) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(BudgetTable::Planned planned,
+                budgets_.rolled_back(tenant, request, clock_.unix_ms()));
+  return store(tenant, std::move(planned), request.dry_run);
+}
+
+Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
+                                                  BudgetTable::Planned planned, bool dry_run) {
+  msg::BudgetRevision& revision = planned.revision;
+  for (const msg::BudgetChange& each : revision.changes) PRECIS_TRY(check_change(tenant, each));
+  if (dry_run || revision.changes.empty()) return std::move(revision);
   Change change;
-  change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
+  for (const StoredBudget& row : planned.rows) {
+    change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
+  }
+  change.put(Table::kMeta, revision_key(tenant, revision.number),
+             encode(StoredRevision{std::string(tenant), revision}));
+  if (revision.number > limits::kBudgetRevisionsMax) {
+    change.erase(Table::kMeta, revision_key(tenant, revision.number - limits::kBudgetRevisionsMax));
+  }
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);
-  budgets_.put(std::move(row));
-  return {};
+  for (StoredBudget& row : planned.rows) budgets_.put(std::move(row));
+  budgets_.put(tenant, revision);
+  return std::move(revision);
+}
+
+msg::BudgetRevisions CatalogBudgets::budget_revisions(
+    std::string_view tenant, const msg::ListBudgetRevisions& request) const {
+  std::shared_lock lock(state_);
+  return budgets_.revisions(tenant, request);
 }
 
 }  // namespace precis

@@ -1,6 +1,7 @@
-// Commits and trims: the checks, the writes, and the updates in memory. Commits that wait for a
-// sync together become one batch of the store (commit_queue.h).
+// Commits, trims and splits: the checks, the writes, and the updates in memory. Commits that wait
+// for a sync together become one batch of the store (commit_queue.h).
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cachesvc/base/counted.h"
@@ -81,6 +82,19 @@ Result<const SegmentNode*> CatalogCommits::find_parent(const SegmentRow& row) co
   return parent;
 }
 
+Status CatalogCommits::check_row(const Commit& commit, const ModelSpec& model,
+                                 const SegmentRow* parent) {
+  PRECIS_TRY(check_segment_row(commit.row, model, parent));
+  if (std::ranges::equal(commit.layers, commit.row.layer_bytes,
+                         [](const Layer& layer, std::uint64_t size_bytes) {
+                           return layer.records.size() == size_bytes;
+                         })) {
+    return {};
+  }
+  return Status::invalid("segment " + commit.row.id.hex() +
+                         ": its payload does not have the sizes in layer_bytes");
+}
+
 Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes) {
   const SegmentRow& row = commit.row;
   commit.durability = at_least_as(tree_.find(row.id), commit.durability);
@@ -90,14 +104,7 @@ Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes
                              " is not registered");
   }
   PRECIS_ASSIGN(const SegmentNode* const parent, find_parent(row));
-  PRECIS_TRY(check_segment_row(row, model->second.spec, parent ? parent->row.get() : nullptr));
-  if (!std::ranges::equal(commit.layers, row.layer_bytes,
-                          [](const Layer& layer, std::uint64_t size_bytes) {
-                            return layer.records.size() == size_bytes;
-                          })) {
-    return Status::invalid("segment " + row.id.hex() +
-                           ": its payload does not have the sizes in layer_bytes");
-  }
+  PRECIS_TRY(check_row(commit, model->second.spec, parent ? parent->row.get() : nullptr));
   if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
   return rests_on_less ? harden_all() : Status();
@@ -139,7 +146,6 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
   for (const Row& row : rows) {
     marks_.erase(row->id);
     marks_to_save_.erase(row->id);  // write() at kMemory does not clear it
-    if (!tree_.find(row->id)) ++models_.at({row->tenant, row->model}).segments;
     tree_.put(row, durability, ++commits_);
   }
   return {};
@@ -157,6 +163,36 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   PRECIS_TRY(check_commit(commit));
   Commit* const alone = &commit;
   PRECIS_TRY(store_segments({&alone, 1}));
+  return true;
+}
+
+Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, const Part& tail) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const present = tree_.find(from.id);
+  if (!present || !present->in_service || *present->row != from) return false;
+  if (tree_.find(head.row.id)) return false;
+  for (const SegmentId& id : tree_.subtree(from.id)) {
+    if (tree_.find(id)->depth >= limits::kChainSegmentsMax) {
+      return Status::invalid("segment " + from.id.hex() + " can't be split: the chain to segment " +
+                             id.hex() + " has as many segments as are allowed, " +
+                             std::to_string(limits::kChainSegmentsMax));
+    }
+  }
+  const ModelSpec& model = models_.at({from.tenant, from.model}).spec;
+  const Durability durability = at_least_as(present, Durability::kWal);
+  std::array<SegmentRow, 2> rows{head.row, tail.row};
+  for (SegmentRow& row : rows) {
+    row.hits = present->hits;
+    row.last_used_unix_ms = present->last_used_unix_ms;
+  }
+  std::array<Commit, 2> commits{Commit{rows[0], head.layers, durability},
+                                Commit{rows[1], tail.layers, durability}};
+  PRECIS_TRY(check_row(commits[0], model, present->parent ? present->parent->row.get() : nullptr));
+  PRECIS_TRY(check_row(commits[1], model, &rows[0]));
+  PRECIS_TRY(check_kept(tree_, rows[0], 0, kept_bytes_max_));
+  if (chain_is_volatile(present->parent)) PRECIS_TRY(harden_all());
+  const std::array<Commit*, 2> both{&commits[0], &commits[1]};
+  PRECIS_TRY(store_segments(both));
   return true;
 }
 
@@ -202,9 +238,6 @@ void CatalogCommits::erase_dropped() {
 // Callers hold both locks.
 void CatalogCommits::erase_dropped(const std::set<SegmentId>& gone) {
   for (const SegmentId& id : gone) {
-    const SegmentRow& row = *tree_.find(id)->row;
-    const auto model = models_.find({row.tenant, row.model});
-    if (model != models_.end()) --model->second.segments;
     marks_to_save_.erase(id);
     tree_.erase(id);
   }

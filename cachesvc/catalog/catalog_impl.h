@@ -22,6 +22,7 @@ class CatalogModels : public virtual CatalogState {
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant,
                                   const msg::ListModels& request) const override;
+  Status remove_model(std::string_view tenant, const Digest& fingerprint) override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
                                 std::uint32_t layer) const override;
@@ -29,7 +30,7 @@ class CatalogModels : public virtual CatalogState {
                          MutableBytes into) override;
 
  private:
-  static msg::ModelRow describe(const Digest& fingerprint, const Model& model);
+  msg::ModelRow describe(const ModelKey& key, const Model& model) const;
 };
 
 // Profiles: storing them with their model, and finding the one for a recipe.
@@ -57,7 +58,7 @@ class CatalogProfiles : public virtual CatalogState {
                                                            std::string_view name);
 };
 
-// Commits and trims.
+// Commits, trims and splits.
 class CatalogCommits : public virtual CatalogState {
  public:
   std::shared_ptr<StagedValue> stage(SharedBytes records) override;
@@ -65,6 +66,7 @@ class CatalogCommits : public virtual CatalogState {
                 Durability durability) override;
   Result<bool> trim(const SegmentRow& from, const SegmentRow& to, std::span<const Layer> layers,
                     Durability durability) override;
+  Result<bool> split(const SegmentRow& from, const Part& head, const Part& tail) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
   // The number of commits that wait for the current change, for tests.
   std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
@@ -78,8 +80,10 @@ class CatalogCommits : public virtual CatalogState {
   // Checks one commit for commit() and trim(). Raises its durability to the replaced segment's, and
   // its ancestors' to its own. `promised_bytes`: memory for the batch's other commits.
   Status check_commit(Commit& commit, std::uint64_t promised_bytes = 0);
-  // Stores checked commits, all or none. The commits are of different segments, none of which is
-  // the parent of another. A commit replaces the stored segment with the same id, if there is one.
+  // The parts of check_commit() that are the same for a part of a split segment.
+  static Status check_row(const Commit& commit, const ModelSpec& model, const SegmentRow* parent);
+  // Stores checked commits, all or none. The commits are of different segments, and a parent comes
+  // before its children. A commit replaces the stored segment with the same id, if there is one.
   Status store_segments(std::span<Commit* const> commits);
   void store_each(std::span<Commit* const> commits);  // sets each commit's status
   void commit_all(std::span<Commit* const> commits);
@@ -158,11 +162,18 @@ class CatalogBudgets : public virtual CatalogState {
  public:
   msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                        const BudgetDefaults& configured) const override;
-  Status set_budget(std::string_view tenant, const msg::SetBudget&) override;
+  Result<msg::BudgetRevision> set_budget(std::string_view tenant, const msg::SetBudget&) override;
+  Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
+                                               const msg::RollBackBudget&) override;
+  msg::BudgetRevisions budget_revisions(std::string_view tenant,
+                                        const msg::ListBudgetRevisions&) const override;
 
  private:
-  // Callers hold changes_. Refuses a recipe that needs a profile and has none.
-  Status check_has_profile(std::string_view tenant, const msg::SetBudget& request) const;
+  // Callers hold changes_ for the functions below. The first refuses a model that is not
+  // registered, and a recipe that needs a profile and has none.
+  Status check_change(std::string_view tenant, const msg::BudgetChange& change) const;
+  Result<msg::BudgetRevision> store(std::string_view tenant, BudgetTable::Planned planned,
+                                    bool dry_run);
 };
 
 // The whole catalog. Opening it loads every table.

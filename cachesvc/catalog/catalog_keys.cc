@@ -6,6 +6,7 @@ namespace precis {
 namespace {
 
 constexpr std::string_view kQuarantinePrefix = "quarantine/";
+constexpr std::string_view kRevisionPrefix = "budget revision/";
 
 template <typename Name>  // SegmentId or Digest
 std::string_view raw(const Name& name) {
@@ -51,6 +52,15 @@ std::string session_key(std::string_view tenant, std::string_view name) {
 std::string budget_key(std::string_view tenant, const std::optional<Digest>& model) {
   return tenant_key(tenant, model ? raw(*model) : std::string_view());
 }
+
+std::string revision_key(std::string_view tenant, std::uint64_t number) {
+  const auto high = static_cast<std::uint32_t>(number >> 32),
+             low = static_cast<std::uint32_t>(number);
+  return std::string(kRevisionPrefix)
+      .append(tenant_key(tenant, big_endian(high) + big_endian(low)));
+}
+
+bool is_revision_key(std::string_view meta_key) { return meta_key.starts_with(kRevisionPrefix); }
 
 std::string quarantine_key(const SegmentId& id) {
   return std::string(kQuarantinePrefix).append(raw(id));

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/block_digest.h"
@@ -30,16 +31,10 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
                encode(StoredModel{key.first, model}));
     PRECIS_TRY(write(std::move(change), Durability::kWal));
     std::unique_lock lock(state_);
-    Model& added = models_[key];
-    added.spec = model;
-    for (const auto& [id, node] : tree_.nodes()) {
-      if (node.row->tenant == tenant && node.row->model == fingerprint) ++added.segments;
-    }
+    models_[key].spec = model;
     tree_.model_added(fingerprint);
   }
-  const Model& known = models_.at(key);
-  return msg::ModelRow{model, fingerprint, known.segments,
-                       static_cast<std::uint32_t>(known.projections.size())};
+  return describe(key, models_.at(key));
 }
 
 Result<ModelSpec> CatalogModels::model(std::string_view tenant, const Digest& fingerprint) const {
@@ -65,14 +60,46 @@ Result<msg::Models> CatalogModels::models_page(std::string_view tenant,
       page.next.assign(reinterpret_cast<const char*>(end.bytes.data()), end.bytes.size());
       break;
     }
-    page.rows.push_back(describe(model->first.second, model->second));
+    page.rows.push_back(describe(model->first, model->second));
   }
   return page;
 }
 
-msg::ModelRow CatalogModels::describe(const Digest& fingerprint, const Model& model) {
-  return {model.spec, fingerprint, model.segments,
-          static_cast<std::uint32_t>(model.projections.size())};
+msg::ModelRow CatalogModels::describe(const ModelKey& key, const Model& model) const {
+  const TenantSegments* const segments = tree_.of_tenant(key.first);
+  const auto totals = segments ? segments->totals_of(key.second) : TenantSegments::Totals();
+  return {model.spec,          key.second,
+          totals.segments,     static_cast<std::uint32_t>(model.projections.size()),
+          totals.stored_bytes, totals.original_bytes};
+}
+
+Status CatalogModels::remove_model(std::string_view tenant, const Digest& fingerprint) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
+  const ModelKey key{std::string(tenant), fingerprint};
+  if (const auto stored = describe(key, *model).segments; stored > 0) {
+    return Status::conflict("model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
+                            counted(stored, "segment") +
+                            "; remove them first, or with it (precisctl model rm --recursive)");
+  }
+  Change change;
+  change.erase(Table::kModels, model_key(tenant, fingerprint));
+  for (const auto& [layer, projection] : model->projections) {
+    change.erase(Table::kProjections, projection_key(tenant, fingerprint, layer));
+    for (const bool is_gram : {false, true}) {
+      const SegmentId id = projection_id(tenant, fingerprint, is_gram);
+      change.erase(Table::kPayload, payload_key(id, layer));
+    }
+  }
+  for (const auto& [name, profile] : model->profiles) {
+    change.erase(Table::kProfiles, profile_key(tenant, fingerprint, name));
+  }
+  change.erase(Table::kBudgets, budget_key(tenant, fingerprint));
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  models_.erase(key);
+  budgets_.erase(tenant, fingerprint);
+  return {};
 }
 
 Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {

@@ -23,10 +23,10 @@ Status CatalogRemovals::check_unpinned(std::string_view tenant, const SegmentId&
   for (const SegmentId& each : all) {
     const msg::SessionRow* const session = sessions_.pinned_at(tenant, each, now_ms);
     if (!session) continue;
-    return Status::invalid("segment " + id.hex() + ": session '" + session->name +
-                           "' is pinned, and its tip " + session->tip.hex() +
-                           " is this segment or its descendant; remove the session or unpin it "
-                           "first (precisctl session unpin)");
+    return Status::conflict("segment " + id.hex() + ": session '" + session->name +
+                            "' is pinned, and its tip " + session->tip.hex() +
+                            " is this segment or its descendant; remove the session or unpin it "
+                            "first (precisctl session unpin)");
   }
   return {};
 }
@@ -71,10 +71,10 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
       return Status::not_found("segment " + id.hex() + " is not stored");
     }
     if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
-      return Status::invalid("segment " + id.hex() + " has " +
-                             counted(children.size(), "child", "children") + ", the first is " +
-                             children.front().hex() +
-                             "; remove its descendants first, or with it (--recursive)");
+      return Status::conflict("segment " + id.hex() + " has " +
+                              counted(children.size(), "child", "children") + ", the first is " +
+                              children.front().hex() +
+                              "; remove its descendants first, or with it (--recursive)");
     }
     std::vector<SegmentId> some;
     if (left.empty()) {
@@ -131,9 +131,6 @@ Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<S
   removal.applied();
   for (msg::SessionRow& session : without_tip) sessions_.put(tenant, std::move(session));
   for (const SegmentId& each : some) {
-    const SegmentRow& row = *tree_.find(each)->row;
-    const auto model = models_.find({row.tenant, row.model});
-    if (model != models_.end()) --model->second.segments;
     tree_.erase(each);
     marks_.erase(each);
     marks_to_save_.erase(each);

@@ -137,6 +137,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.trimmed = row.trimmed;
   info.parent_read = row.parent_read;
   info.entries = row.plan.total();
+  info.budget_entries = row.budget_entries;
   info.original_bytes = row.original_bytes;
   info.stored_bytes = row.stored_bytes;
   info.compress_seconds = row.compress_seconds;

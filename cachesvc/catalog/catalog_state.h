@@ -37,7 +37,6 @@ class CatalogState : public Catalog {
   };
   struct Model {
     ModelSpec spec;
-    std::uint64_t segments = 0;
     std::map<std::uint32_t, Projection> projections;            // by layer
     std::map<std::string, KnownProfile, std::less<>> profiles;  // by name
   };

@@ -72,9 +72,9 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   SegmentNode& node = nodes_[id];
   if (known) {
     subtract(node);
-  } else if (!row->parent.is_null()) {
-    children_[row->parent].push_back(id);
+    leave_parent(*node.row);  // a split changes the parent
   }
+  if (!row->parent.is_null()) children_[row->parent].push_back(id);
   stored_bytes_ += row->stored_bytes;
   original_bytes_ += row->original_bytes;
   kept_bytes_ += precis::kept_bytes(*row);
@@ -101,14 +101,18 @@ void SegmentTree::erase(const SegmentId& id) {
   if (at == nodes_.end()) return;
   const SegmentRow& row = *at->second.row;
   subtract(at->second);
-  if (const auto siblings = children_.find(row.parent); siblings != children_.end()) {
-    // Searches from the end, because a removal takes children in that order.
-    auto& ids = siblings->second;
-    const auto same = std::find(ids.rbegin(), ids.rend(), id);
-    if (same != ids.rend()) ids.erase(std::next(same).base());
-    if (siblings->second.empty()) children_.erase(siblings);
-  }
+  leave_parent(row);
   nodes_.erase(at);
+}
+
+void SegmentTree::leave_parent(const SegmentRow& row) {
+  const auto siblings = children_.find(row.parent);
+  if (siblings == children_.end()) return;
+  // Searches from the end, because a removal takes children in that order.
+  auto& ids = siblings->second;
+  const auto same = std::find(ids.rbegin(), ids.rend(), row.id);
+  if (same != ids.rend()) ids.erase(std::next(same).base());
+  if (ids.empty()) children_.erase(siblings);
 }
 
 void SegmentTree::subtract(const SegmentNode& node) {

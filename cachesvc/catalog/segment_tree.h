@@ -62,6 +62,7 @@ class SegmentTree {
  private:
   void refresh(const SegmentId& id);
   void subtract(const SegmentNode& node);  // subtracts it from the totals
+  void leave_parent(const SegmentRow& row);
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);

@@ -5,17 +5,28 @@ namespace precis {
 void TenantSegments::take_in(const SegmentNode& node) {
   by_age_.emplace(age_of(node), &node);
   by_id_.emplace(node.row->id, &node);
-  ++totals_.segments;
-  totals_.stored_bytes += node.row->stored_bytes;
-  totals_.original_bytes += node.row->original_bytes;
+  for (Totals* const totals : {&totals_, &of_models_[node.row->model]}) {
+    ++totals->segments;
+    totals->stored_bytes += node.row->stored_bytes;
+    totals->original_bytes += node.row->original_bytes;
+  }
 }
 
 void TenantSegments::take_out(const SegmentNode& node) {
   by_age_.erase(age_of(node));
   by_id_.erase(node.row->id);
-  --totals_.segments;
-  totals_.stored_bytes -= node.row->stored_bytes;
-  totals_.original_bytes -= node.row->original_bytes;
+  const auto of_model = of_models_.find(node.row->model);
+  for (Totals* const totals : {&totals_, &of_model->second}) {
+    --totals->segments;
+    totals->stored_bytes -= node.row->stored_bytes;
+    totals->original_bytes -= node.row->original_bytes;
+  }
+  if (of_model->second.segments == 0) of_models_.erase(of_model);
+}
+
+TenantSegments::Totals TenantSegments::totals_of(const Digest& model) const {
+  const auto of_model = of_models_.find(model);
+  return of_model == of_models_.end() ? Totals() : of_model->second;
 }
 
 std::vector<SegmentId> TenantSegments::ids_between(const SegmentId& first, const SegmentId& last,

@@ -32,6 +32,8 @@ class TenantSegments {
   void left_service() { --totals_.in_service; }
 
   const Totals& totals() const { return totals_; }
+  // The totals of one model's segments, without `in_service`.
+  Totals totals_of(const Digest& model) const;
   const std::map<Age, const SegmentNode*>& by_age() const { return by_age_; }
   // Ids in [first, last], in order, at most `limit` of them.
   std::vector<SegmentId> ids_between(const SegmentId& first, const SegmentId& last,
@@ -41,6 +43,7 @@ class TenantSegments {
   static Age age_of(const SegmentNode& node) { return {node.row->created_unix_ms, node.row->id}; }
 
   Totals totals_;
+  std::map<Digest, Totals> of_models_;
   std::map<Age, const SegmentNode*> by_age_;
   std::map<SegmentId, const SegmentNode*> by_id_;
 };

@@ -8,6 +8,7 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/base/executor.h"
+#include "precis/reader_budget.h"
 #include "precis/recipe.h"
 
 namespace precis {
@@ -40,16 +41,11 @@ Result<const Recipe*> recipe_of(const SegmentRow& row) {
   return &*recipe;
 }
 
-// The entries that a reader's budget asks for, even if fewer are stored. kAll asks for all stored
-// entries.
 Result<std::uint64_t> asked_entries(const SegmentRow& row, const ModelSpec& model,
                                     const Budget& budget) {
   if (budget.kind == Budget::Kind::kAll) return row.plan.total();
-  if (budget.kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; name a ratio, entries or bytes");
-  }
   PRECIS_ASSIGN(const Recipe* const recipe, recipe_of(row));
-  return budget_entries(*recipe, model, row.end - row.begin, budget, row.begin);
+  return precis::asked_entries(row, row.plan.total(), *recipe, model, budget);
 }
 
 }  // namespace
@@ -89,6 +85,17 @@ Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec
                                           const Budget& budget) {
   PRECIS_ASSIGN(const std::uint64_t entries, asked_entries(row, model, budget));
   return std::min(entries, row.plan.total());
+}
+
+Result<std::uint64_t> whole_entries(const SegmentRow& row, const ModelSpec& model,
+                                    std::uint32_t num_tokens, std::uint32_t begin) {
+  const Budget& budget = stored_budget(row);
+  if (budget.kind == Budget::Kind::kAll || budget.kind == Budget::Kind::kQuality) {
+    const std::uint64_t stored = row.budget_entries == 0 ? row.plan.total() : row.budget_entries;
+    return std::max<std::uint64_t>(1, stored * num_tokens / (row.end - row.begin));
+  }
+  PRECIS_ASSIGN(const Recipe* const recipe, recipe_of(row));
+  return budget_entries(*recipe, model, num_tokens, budget, begin);
 }
 
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape) {

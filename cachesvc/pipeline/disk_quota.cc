@@ -89,6 +89,7 @@ Task<Result<std::unique_ptr<DiskQuota::Place>>> DiskQuota::enter(std::string ten
     (*waiter)->tenant = std::move(tenant);
     (*waiter)->bytes = bytes;
     (*waiter)->done = std::move(done);
+    (*waiter)->since = loop_.clock().now();
     (*waiter)->deadline = loop_.after(wait_, [this, waiter] {
       const Waiter& w = **waiter;
       const std::string* const scope = full_scope(w.tenant, w.bytes);
@@ -121,6 +122,7 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
 void DiskQuota::answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Place>> result) {
   const std::unique_ptr<Waiter> left = std::move(*waiting_.erase(waiter, waiter));  // erases none
   waiting_.erase(waiter);
+  waits_.observe(std::chrono::duration<double>(loop_.clock().now() - left->since).count());
   left->done(std::move(result));
 }
 

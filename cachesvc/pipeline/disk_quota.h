@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/histogram.h"
 #include "cachesvc/base/task.h"
 #include "precis/status.h"
 
@@ -73,6 +74,7 @@ class DiskQuota {
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
   void stop();
   std::size_t waiting() const { return waiting_.size(); }
+  const Histogram& waits() const { return waits_; }  // how long each put waited
 
  private:
   struct Waiter {
@@ -80,6 +82,7 @@ class DiskQuota {
     std::uint64_t bytes = 0;
     std::function<void(Result<std::unique_ptr<Place>>)> done;
     std::unique_ptr<EventLoop::Timer> deadline;
+    Clock::Time since;
   };
   using Waiters = std::list<std::unique_ptr<Waiter>>;
 
@@ -106,6 +109,7 @@ class DiskQuota {
   std::map<std::string, std::uint64_t, std::less<>> promised_;  // by tenant, and of all: ""
   Waiters waiting_;                                             // in order of arrival
   std::function<void()> changed_;
+  Histogram waits_;
   bool stopped_ = false;
 };
 

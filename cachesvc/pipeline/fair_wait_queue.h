@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cachesvc/base/event_loop.h"
+#include "cachesvc/base/histogram.h"
 #include "cachesvc/pipeline/fair_queue.h"
 
 namespace precis {
@@ -27,6 +28,8 @@ class FairWaitQueue {
   FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
+  // How long each request waited that has left the queue.
+  const Histogram& waits() const { return waits_; }
   // Sets the longest wait of the requests that are added from now on.
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
   // Calls `take` until it returns a function, and then that function. Calls `give_up` instead after
@@ -46,14 +49,17 @@ class FairWaitQueue {
     Take take;
     GiveUp give_up;
     Unwanted unwanted;
+    Clock::Time since;
     std::unique_ptr<EventLoop::Timer> deadline;
   };
   using Waiting = std::unique_ptr<Waiter>;
   void leave(const Waiter* waiter);
+  void note(const Waiter& left);
 
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairQueue<Waiting> queue_;
+  Histogram waits_;
 };
 
 }  // namespace precis

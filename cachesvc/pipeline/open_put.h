@@ -45,8 +45,10 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   Owner owner;  // the tenant, and the connection that began the put
   ModelSpec model;
   Recipe recipe;
-  SegmentRow row;             // for the commit, which sets plan and sizes
-  std::uint64_t entries = 0;  // the entries to keep, or the cap of a quality target
+  SegmentRow row;               // for the commit, which sets plan and sizes
+  std::uint64_t entries = 0;    // the entries to keep, or the cap of a quality target
+  Budget asked;                 // by the request, or the default; row.budget is within the limit
+  std::optional<Budget> limit;  // in force
   bool already_stored = false;
   Digest joint_name{};                           // by which further writers find the put
   std::shared_ptr<const Profile> profile;        // only if the recipe needs one

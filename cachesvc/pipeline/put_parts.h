@@ -6,6 +6,7 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/catalog/catalog.h"
+#include "cachesvc/pipeline/cold_reads.h"
 #include "cachesvc/pipeline/disk_quota.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/path_hasher.h"
@@ -24,6 +25,8 @@ struct PutParts {
   EventLoop& loop;
   Executor& compute;
   FairExecutor& storage;
+  FairExecutor& reads;
+  ColdReads& cold;
   PayloadMemory& memory;
   const Registration& registration;  // of the arena
   std::size_t arena_bytes;

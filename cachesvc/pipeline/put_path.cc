@@ -46,6 +46,8 @@ msg::PutBegun PutPath::describe(const OpenPut& put) {
   begun.already_stored = put.already_stored;
   begun.recipe = put.row.recipe;
   begun.entries = put.entries;
+  begun.budget = put.row.budget;
+  begun.limited = put.row.budget != put.asked;
   return begun;
 }
 

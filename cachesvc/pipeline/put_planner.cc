@@ -4,7 +4,6 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/faithful.h"
-#include "cachesvc/pipeline/cut.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
@@ -20,10 +19,6 @@ constexpr std::uint64_t kInlineEntriesMax = 1024;
 // one.
 constexpr std::uint64_t kSharedToRefuseMax = 1u << 20;
 
-std::string tokens_text(std::uint32_t begin, std::uint32_t end) {
-  return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
-}
-
 // Returns a digest of the request, which all writers of a put have in common. Results such as the
 // parent may be different for a later writer, so a joining writer takes those of the first. The tip
 // stands for tenant, model and tokens.
@@ -34,21 +29,13 @@ Digest joint_name(const msg::BeginPut& without_tokens, const Digest& tip, std::s
   return sha256(bytes);
 }
 
-// Records over how many entries of its parents the KV was computed: those that a read at budget
-// `read` returns.
-Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
-                    const ModelSpec& model, SegmentRow& row) {
-  row.parent_read = read;
-  if (read && read->kind == Budget::Kind::kQuality) return {};  // it has no entry count
-  for (const Catalog::Row& parent : parents) {
-    PRECIS_ASSIGN(const std::uint64_t entries,
-                  cut_entries_at_most(*parent, model, read.value_or(Budget::all())));
-    row.parent_entries += entries;
-  }
-  return {};
-}
-
 }  // namespace
+
+PutPlanner::PutPlanner(const PutParts& parts)
+    : parts_(parts),
+      places_(parts.catalog, parts.arena_bytes),
+      split_({parts.loop, parts.reads, parts.storage, parts.cold, parts.memory, parts.catalog,
+              parts.hot_tier, parts.metrics}) {}
 
 Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::BeginPut request,
                                                    const Connection& from) {
@@ -62,19 +49,30 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
   put->owner = tenant.owner(&from);
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});
-  co_return co_await parts_.paths.with(
-      tenant.owner(&from), root, std::move(tokens), put->model.block_tokens,
-      [&](const TokenPath& path) {
-        Planned planned{put, settled};
+  PutPlaces::Found found;
+  Planned planned{put, settled};
+  const Status placed = co_await parts_.paths.with(
+      put->owner, root, std::move(tokens), put->model.block_tokens, [&](const TokenPath& path) {
         if (request.writers > 1) {
           put->joint_name = joint_name(request, path.tip(path.tokens.size()), path.tokens.size());
         }
-        if (settled.ok()) planned.status = place(tenant, request, path, *put);
-        return Result<Planned>(std::move(planned));
+        return settled.ok() ? places_.find(tenant, request, path, *put, found) : settled;
       });
+  planned.status = placed;
+  if (placed.ok() && found.split) {
+    const PutPlaces::Split& split = *found.split;
+    planned.status = co_await split_.run(put->owner, split.segment, split.position);
+    if (planned.status.ok()) {
+      planned.status = places_.after_split(request, *put, found);
+    } else if (!found.must_split) {
+      planned.status = Status();  // it begins at the last whole segment
+    }
+  }
+  if (planned.status.ok()) planned.status = begin(*put);
+  co_return planned;
 }
 
-// Sets recipe and budget: the request's, else those of the narrowest scope that sets them.
+// Sets recipe, budget and limit: the request's, else those of the narrowest scope that sets them.
 Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
   const msg::BudgetRow defaults =
       parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
@@ -83,7 +81,8 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   PRECIS_TRY(equip(tenant, request.model, put));
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
-  put.row.budget = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  put.limit = defaults.limit;
   return {};
 }
 
@@ -105,53 +104,16 @@ Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put
   return {};
 }
 
-// Sets the segment's tokens, its parent and its id.
-Status PutPlanner::place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
-                         OpenPut& put) {
-  const ModelSpec& model = put.model;
-  const std::span<const TokenId> tokens = path.tokens;
-  std::vector<Catalog::Row> chain;
-  if (request.parent_kind == msg::BeginPut::ParentKind::kAuto) {
-    chain = parts_.catalog.parents(tenant.name, path, faithful_for(request.parent_read));
-  } else if (request.parent_kind == msg::BeginPut::ParentKind::kSegment) {
-    PRECIS_ASSIGN(chain, parts_.catalog.chain(tenant.name, request.parent));
-  }
+// Sets what follows from the segment's place: its id, its entries and its layers.
+Status PutPlanner::begin(OpenPut& put) {
   SegmentRow& row = put.row;
-  if (chain.size() >= limits::kChainSegmentsMax) {
-    return Status::invalid("the path has " + std::to_string(chain.size()) +
-                           " segments before the new one, and a chain may have at most " +
-                           std::to_string(limits::kChainSegmentsMax) +
-                           "; put the whole path as one segment");
-  }
-  row.begin = chain.empty() ? 0 : chain.back()->end;
-  row.end = static_cast<std::uint32_t>(tokens.size());
-  if (row.begin >= row.end) {
-    return Status::invalid("parent " + request.parent.hex() + " ends at token " +
-                           std::to_string(row.begin) + ", the path has only " +
-                           std::to_string(row.end) + "; a put needs tokens past its parent's end");
-  }
-  const Digest tip_at_begin = path.tip(row.begin);
-  if (!chain.empty() && (chain.back()->tip != tip_at_begin || chain.back()->root != path.root)) {
-    return Status::invalid("parent " + request.parent.hex() + " does not hold tokens " +
-                           tokens_text(0, row.begin) + " of this path");
-  }
-  row.parent = chain.empty() ? SegmentId{} : chain.back()->id;
-  PRECIS_TRY(note_parents(chain, request.parent_read, model, row));
-  row.tenant = tenant.name;
-  row.model = request.model;
-  row.adapter = request.adapter;
-  row.root = path.root;
-  row.tip = path.tip(row.end);
-  row.blocks.assign(path.blocks.begin() + row.begin / model.block_tokens, path.blocks.end());
-  row.tail.assign(tokens.end() - row.end % model.block_tokens, tokens.end());
-  row.id = segment_id({tip_at_begin, row.begin, row.tip, row.end, row.parent, row.parent_read},
-                      put.recipe, row.budget);
+  const ModelSpec& model = put.model;
   row.original_bytes = model.token_bytes() * put.num_tokens();
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
   // A put restores what a trim removed, and replaces a segment that was computed over fewer
   // entries.
-  const auto stored = parts_.catalog.segment(tenant.name, row.id);
+  const auto stored = parts_.catalog.segment(row.tenant, row.id);
   put.already_stored = stored.ok() && is_as_good(**stored, row);
   if (put.already_stored) {  // nothing will be pushed
     put.drop_kept();

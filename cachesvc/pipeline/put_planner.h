@@ -8,6 +8,8 @@
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/open_put.h"
 #include "cachesvc/pipeline/put_parts.h"
+#include "cachesvc/pipeline/put_places.h"
+#include "cachesvc/pipeline/split.h"
 #include "cachesvc/pipeline/tenant.h"
 
 namespace precis {
@@ -15,7 +17,7 @@ namespace precis {
 class PutPlanner {
  public:
   // `parts` must outlive this object.
-  explicit PutPlanner(const PutParts& parts) : parts_(parts) {}
+  explicit PutPlanner(const PutParts& parts);
 
   struct Planned {
     std::shared_ptr<OpenPut> put;
@@ -31,13 +33,13 @@ class PutPlanner {
  private:
   Status settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
   Status equip(const Tenant& tenant, const Digest& model, OpenPut& put);
-  // Any thread, for a put that no other thread knows yet.
-  Status place(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
-               OpenPut& put);
+  Status begin(OpenPut& put);
   Status no_room(const OpenPut& put, const std::string& bytes) const;
   Task<Status> make_joiner(OpenPut& put);
 
   const PutParts& parts_;
+  const PutPlaces places_;
+  SplitPath split_;
 };
 
 }  // namespace precis

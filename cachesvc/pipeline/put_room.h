@@ -49,6 +49,7 @@ class PutRoom {
   }
   void stop();
   std::size_t waiting() const { return queue_.size(); }
+  const Histogram& waits() const { return queue_.waits(); }  // loop thread only
   std::size_t taken_bytes() const { return taken_; }
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {

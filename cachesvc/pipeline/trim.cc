@@ -1,6 +1,9 @@
 #include "cachesvc/pipeline/trim.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
 #include <utility>
 
 #include "cachesvc/pipeline/cut.h"
@@ -15,7 +18,33 @@ struct TrimPath::Cut {
   SegmentRow row;
   std::unique_ptr<Arena::Buffer> memory;
   std::vector<Catalog::Layer> layers;
+  std::vector<float> kept_mass;  // [layers]
 };
+
+namespace {
+
+// The share of a layer's score mass that the first counts[h] entries of each record have.
+float kept_mass(std::span<const kernels::RecordView> records,
+                std::span<const std::uint32_t> counts) {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const kernels::RecordView& record : records) {
+    for (const float score : record.scores) {
+      if (std::isfinite(score)) lowest = std::min<double>(lowest, score);
+    }
+  }
+  double kept = 0, all = 0;
+  for (std::size_t h = 0; h < records.size(); ++h) {
+    for (std::size_t i = 0; i < records[h].scores.size(); ++i) {
+      const float score = records[h].scores[i];
+      if (!std::isfinite(score)) continue;
+      all += score - lowest;
+      if (i < counts[h]) kept += score - lowest;
+    }
+  }
+  return all > 0 ? static_cast<float>(kept / all) : 1;
+}
+
+}  // namespace
 
 Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
   for (int tries = 0; tries < kReadTriesMax; ++tries) {
@@ -33,19 +62,27 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
   PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, request.segment));
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
-  PRECIS_CO_ASSIGN(const std::uint64_t entries, cut_entries(*row, model, request.budget));
+  PRECIS_CO_TRY(cut_entries_at_most(*row, model, request.budget).status());
+  const auto cut_at = cut_entries(*row, model, request.budget);
+  if (!cut_at.ok()) co_return Status::conflict(cut_at.status().message());  // it stores less
+  const std::uint64_t entries = *cut_at;
   if (entries == row->plan.total()) {
     if (!request.dry_run) {
       PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, owner, [&] {
         return parts_.catalog.harden(owner.tenant, row->id, request.durability);
       }));
     }
-    co_return msg::Trimmed{entries, row->stored_bytes, 0};
+    co_return msg::Trimmed{entries, row->stored_bytes, 0,
+                           std::vector<float>(model.num_layers, 1.0f)};
   }
 
   Cut cut;
   cut.row = *row;
   cut.row.trimmed = request.budget;
+  if (row->budget_entries != 0) {
+    PRECIS_CO_ASSIGN(cut.row.budget_entries,
+                     whole_entries(cut.row, model, row->end - row->begin, row->begin));
+  }
   const std::size_t room = kernels::encoded_bytes_max(
       entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);
   std::vector<PayloadMemory::Want> wants{{room},
@@ -59,7 +96,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   }
   PRECIS_CO_TRY(filled);
   const msg::Trimmed trimmed{entries, cut.row.stored_bytes,
-                             row->stored_bytes - cut.row.stored_bytes};
+                             row->stored_bytes - cut.row.stored_bytes, std::move(cut.kept_mass)};
   if (request.dry_run) co_return trimmed;
 
   PRECIS_CO_ASSIGN(const bool stored, co_await run_on(parts_.storage, parts_.loop, owner, [&] {
@@ -90,6 +127,7 @@ Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, std::ui
 Status TrimPath::add_layer(Bytes records, std::uint64_t entries, Cut& cut) {
   const std::size_t begin = cut.row.stored_bytes;
   std::size_t end = begin;
+  std::vector<kernels::RecordView> views;
   while (!records.empty()) {
     std::size_t size = 0;
     PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
@@ -97,11 +135,13 @@ Status TrimPath::add_layer(Bytes records, std::uint64_t entries, Cut& cut) {
     const std::size_t cut_size = RecordLayout::of(count, record.head_dim, record.dtype).size;
     PRECIS_TRY(kernels::write_cut(record, count, cut.memory->bytes().subspan(end, cut_size)));
     cut.row.plan.counts.push_back(count);
+    views.push_back(record);
     end += cut_size;
     records = records.subspan(size);
   }
   cut.layers.push_back({cut.memory->bytes().subspan(begin, end - begin)});
   cut.row.layer_bytes.push_back(end - begin);
+  cut.kept_mass.push_back(kept_mass(views, std::span(cut.row.plan.counts).last(views.size())));
   cut.row.stored_bytes = end;
   return {};
 }

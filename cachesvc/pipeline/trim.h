@@ -34,8 +34,9 @@ class TrimPath {
   explicit TrimPath(Parts parts) : parts_(parts) {}
 
   // Needs memory for the trimmed segment and for one layer as it is stored. A budget above the
-  // stored entries is kInvalidArgument, naming the limit. A budget of exactly the stored entries
-  // only makes the segment as durable as asked.
+  // stored entries is kConflict, naming the limit. A budget of exactly the stored entries only makes
+  // the segment as durable as asked. Each layer's kept mass is the share of the sum of its stored
+  // scores, above the lowest one, that the trim leaves. Protected entries have no score.
   Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
 
  private:

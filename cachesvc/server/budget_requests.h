@@ -12,6 +12,8 @@ class BudgetRequests {
 
   Task<Answer> on(msg::ShowBudget request);
   Task<Answer> on(msg::SetBudget request);
+  Task<Answer> on(msg::ListBudgetRevisions request);
+  Task<Answer> on(msg::RollBackBudget request);
 
  private:
   // OK unless the scope names a model that is not registered.

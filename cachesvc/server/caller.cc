@@ -1,6 +1,7 @@
 #include "cachesvc/server/caller.h"
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -18,6 +19,10 @@ void Caller::note(NotedChange change) const {
   parts.audit.write(
       {tenant.name, client, connection.peer()},
       {change.request, std::move(change.of), std::move(change.was), std::move(change.is)});
+}
+
+void Caller::observe(TenantHistograms& histograms, Clock::Time began) const {
+  histograms.observe(tenant.name, std::chrono::duration<double>(parts.clock.now() - began).count());
 }
 
 msg::SegmentInfo Caller::with_tier(msg::SegmentInfo info) const {

@@ -42,6 +42,8 @@ struct Caller {
   Owner owner() const { return tenant.owner(&connection); }
   // Logs the change, unless it changed nothing.
   void note(NotedChange change) const;
+  // Adds the time since `began` to the tenant's histogram.
+  void observe(TenantHistograms& histograms, Clock::Time began) const;
   // Sets in_memory: whether every layer of the segment is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
   // Runs a blocking catalog call on the storage executor, in this connection's turn.

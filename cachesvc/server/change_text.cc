@@ -8,11 +8,16 @@ std::string scope_text(const msg::BudgetScope& scope) {
 
 std::string change_text(const msg::SetBudget& request) {
   std::string text;
-  if (request.recipe) text = "recipe " + (request.recipe->empty() ? "unset" : *request.recipe);
-  if (request.keep) {
-    const bool unset = request.keep->kind == Budget::Kind::kAll;
-    text += (text.empty() ? "keep " : ", keep ") + (unset ? "unset" : request.keep->to_string());
-  }
+  const auto add = [&](const std::string& name, const std::string& value) {
+    text += (text.empty() ? name : ", " + name) + " " + value;
+  };
+  const auto add_budget = [&](const std::string& name, const std::optional<Budget>& value) {
+    if (value) add(name, value->kind == Budget::Kind::kAll ? "unset" : value->to_string());
+  };
+  if (request.recipe) add("recipe", request.recipe->empty() ? "unset" : *request.recipe);
+  add_budget("keep", request.keep);
+  add_budget("limit", request.limit);
+  if (!request.user.empty()) add("by", request.user);
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "cachesvc/server/model_requests.h"
 
 #include "cachesvc/server/change_text.h"
+#include "precis/block_digest.h"
 
 namespace precis {
 
@@ -21,6 +22,18 @@ Task<Answer> ModelRequests::on(msg::RegisterModel request) {
 
 Task<Answer> ModelRequests::on(msg::ListModels request) {
   co_return answer(co_await caller_.listed([&] { return catalog_.models_page(tenant_, request); }));
+}
+
+Task<Answer> ModelRequests::on(msg::RemoveModel request) {
+  const auto model = catalog_.model(tenant_, request.model);
+  PRECIS_CO_TRY(
+      co_await caller_.stored([&] { return catalog_.remove_model(tenant_, request.model); }));
+  for (const bool is_gram : {false, true}) {
+    caller_.parts.hot_tier.erase(projection_id(tenant_, request.model, is_gram));
+  }
+  const std::string name = model.ok() ? model->name : "";
+  caller_.note({"RemoveModel", "model removed", request.model.hex(), name, name});
+  co_return answer(Status());
 }
 
 Task<Answer> ModelRequests::on(msg::PushProjection request) {

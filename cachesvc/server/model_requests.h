@@ -12,6 +12,7 @@ class ModelRequests {
 
   Task<Answer> on(msg::RegisterModel request);
   Task<Answer> on(msg::ListModels request);
+  Task<Answer> on(msg::RemoveModel request);
   Task<Answer> on(msg::PushProjection request);
   Task<Answer> on(msg::AddProfile request);
   Task<Answer> on(msg::ListProfiles request);

@@ -20,7 +20,8 @@ bool is_refusal(StatusCode code) {
     case StatusCode::kVersionMismatch:
     case StatusCode::kUnsupported:
     case StatusCode::kCorruption:
-    case StatusCode::kInternal: return true;
+    case StatusCode::kInternal:
+    case StatusCode::kConflict: return true;
     case StatusCode::kOk:
     case StatusCode::kNotFound:
     case StatusCode::kRejected:

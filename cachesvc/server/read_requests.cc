@@ -17,9 +17,11 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
         limits::kRetryAfterRequestsMs);
   }
   counting_ += counts ? 1 : 0;
+  const Clock::Time began = caller_.parts.clock.now();
   auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
                                                  &caller_.connection, caller_.gone);
   counting_ -= counts ? 1 : 0;
+  caller_.observe(caller_.parts.metrics.lookup_seconds, began);
   ++caller_.parts.metrics.lookups;
   caller_.parts.metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
   if (match.ok() && match->matched_tokens > 0) {
@@ -40,9 +42,16 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
     co_return Status::invalid("request id " + std::to_string(id) + " is in use by another get");
   }
   ++caller_.parts.metrics.gets;
-  auto done = co_await caller_.parts.get_path.run(get, caller_.tenant, std::move(request),
-                                                  caller_.connection, served_);
+  const Clock::Time began = caller_.parts.clock.now();
+  bool first = true;
+  auto done = co_await caller_.parts.get_path.run(
+      get, caller_.tenant, std::move(request), caller_.connection, [&](msg::LayerServed layer) {
+        const bool is_first = std::exchange(first, false);
+        if (is_first) caller_.observe(caller_.parts.metrics.first_layer_seconds, began);
+        return served_(std::move(layer));
+      });
   gets_.erase(id);
+  if (done.ok()) caller_.observe(caller_.parts.metrics.get_seconds, began);
   if (!done.ok()) ++caller_.parts.metrics.gets_failed;
   co_return answer(std::move(done));
 }

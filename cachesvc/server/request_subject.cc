@@ -33,6 +33,7 @@ struct Subject {
   std::string operator()(const msg::SetBudget& request) const { return scope_text(request.scope); }
   std::string operator()(const msg::AddProfile& request) const { return name_in(request.json); }
   std::string operator()(const msg::RemoveProfile& request) const { return request.name; }
+  std::string operator()(const msg::RemoveModel& request) const { return request.model.hex(); }
   template <typename Other>
   std::string operator()(const Other&) const {
     return {};

@@ -12,6 +12,7 @@
 #include "cachesvc/server/greeter.h"
 #include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/openness.h"
+#include "cachesvc/server/operator_access.h"
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
@@ -38,7 +39,6 @@ constexpr std::uint64_t kWriteBehindShare = 4;
 // and at least kKeptBytesLeast, which holds about a million blocks of paths.
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
-
 }  // namespace
 
 struct Service::Impl {
@@ -86,8 +86,8 @@ struct Service::Impl {
   FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
   FairExecutor reads{runtime.make_executor("reads", kReadThreads)};
   std::unique_ptr<Projections> projections;
-  std::unique_ptr<PutPath> put_path;
   std::unique_ptr<ColdReads> cold_reads;
+  std::unique_ptr<PutPath> put_path;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<CapacityManager> capacity;
@@ -95,6 +95,7 @@ struct Service::Impl {
   std::unique_ptr<HandlerParts> parts;
   std::unique_ptr<ServiceReport> report;
   Peers peers{loop};
+  std::unique_ptr<OperatorAccess> operators;
   std::string address;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
@@ -175,11 +176,12 @@ void Service::Impl::wire() {
       disk_limits(config), std::chrono::milliseconds(config.memory_wait_ms));
   projections = std::make_unique<Projections>(Projections::Parts{
       loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
-  put_path = std::make_unique<PutPath>(PutParts{
-      loop, *compute, storage, *memory, *registration, arena->memory().size(), *backend, *catalog,
-      paths, *hot_tier, *projections, *put_room, *disk_quota, prefill, metrics, clock, configured});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
+  put_path = std::make_unique<PutPath>(
+      PutParts{loop, *compute, storage, reads, *cold_reads, *memory, *registration,
+               arena->memory().size(), *backend, *catalog, paths, *hot_tier, *projections,
+               *put_room, *disk_quota, prefill, metrics, clock, configured});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
       loop, reads, paths, rate, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
@@ -226,6 +228,8 @@ void Service::Impl::wire() {
                    [this](const std::string& tenant, std::size_t size_bytes) {
                      return peers.may_send(config.max_message_bytes, tenant, size_bytes);
                    }});
+  operators = std::make_unique<OperatorAccess>(
+      OperatorAccess::Parts{tenants, peers, *parts, greeter, *report, stopping});
 }
 
 Status Service::Impl::listen() {
@@ -242,25 +246,10 @@ Status Service::Impl::listen() {
        }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
-  const Catalog::Totals totals = catalog->totals();
   rlimit descriptors{};
   ::getrlimit(RLIMIT_NOFILE, &descriptors);
   admission.connections.set_limit(connections_for(descriptors.rlim_cur, kStoreDescriptorsMax));
-  const std::string unix_path = config.resolved_listen_unix();
-  log.info("serving", {{"version", kVersion},
-                       {"address", address},
-                       {"data_dir", config.data_dir},
-                       {"memory_bytes", arena->memory().size()},
-                       {"device", std::string(backend->name())},
-                       {"rdma", transport->rdma()},
-                       {"tls", tls_text(config)},
-                       {"unix", unix_path.empty() ? "off" : unix_path},
-                       {"tenants", config.tenants.size()},
-                       {"audit_log", config.audit_log.empty() ? "off" : config.audit_log},
-                       {"descriptors_max", descriptors.rlim_cur},
-                       {"store_descriptors", kStoreDescriptorsMax},
-                       {"segments", totals.segments},
-                       {"quarantined_segments", totals.quarantined_segments}});
+  report->log_serving(log, address, descriptors.rlim_cur);
   warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
   return {};
@@ -311,6 +300,7 @@ Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
 const std::string& Service::address() const { return impl_->address; }
 EventLoop& Service::loop() { return impl_->loop; }
+OperatorAccess& Service::operators() { return *impl_->operators; }
 void Service::run() { impl_->loop.run(); }
 void Service::stop() {
   impl_->loop.post([impl = impl_.get()] { impl->begin_stop(); });

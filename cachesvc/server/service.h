@@ -13,6 +13,8 @@
 
 namespace precis {
 
+class OperatorAccess;
+
 class Service {
  public:
   // Builds the transport on the service's loop.
@@ -29,6 +31,7 @@ class Service {
 
   const std::string& address() const;  // the bound address
   EventLoop& loop();
+  OperatorAccess& operators();  // for the admin port; used on the loop
 
   // Serves until stop(), then closes connections, lets requests in progress end, and returns.
   void run();

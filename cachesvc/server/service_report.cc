@@ -5,6 +5,7 @@
 #include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/version.h"
+#include "cachesvc/store/extent_store.h"
 #include "precis/record_format.h"
 
 namespace precis {
@@ -30,11 +31,16 @@ msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
 }
 
 msg::Stats ServiceReport::stats(const std::string& tenant) const {
+  msg::Stats stats = process_stats();
+  add_totals(stats, parts_.catalog.totals(tenant));
+  return stats;
+}
+
+msg::Stats ServiceReport::process_stats() const {
   const std::size_t waiting =
       parts_.memory.waiting() + parts_.put_room.waiting() + parts_.disk_quota.waiting();
   const std::uint64_t request_bytes = parts_.admission.message_bytes.used();
   msg::Stats stats{parts_.metrics.rows()};
-  const Catalog::Totals totals = parts_.catalog.totals(tenant);
   const HotTierStats hot = parts_.hot_tier.stats();
   auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
@@ -50,9 +56,45 @@ msg::Stats ServiceReport::stats(const std::string& tenant) const {
       "1 if the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", parts_.paths.turns().pieces(),
       "Turns of long requests outside the event loop: pieces of long paths, pages of lists");
-  add_stored(stats, hot, totals, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
+  add("precis_quarantined_rows", parts_.catalog.totals().quarantined_rows,
+      "Damaged catalog rows, which are out of service (of all tenants)");
+  add_stored(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
              parts_.loss.doubt, parts_.disk_watch.health());
   return stats;
+}
+
+ServiceReport::Waits ServiceReport::waits() const {
+  return {{"memory", parts_.memory.waits()},
+          {"put room", parts_.put_room.waits()},
+          {"disk quota", parts_.disk_quota.waits()}};
+}
+
+Status ServiceReport::serves() const {
+  const StoreHealth disk = parts_.disk_watch.health();
+  if (!disk.files.ok()) return Status::unavailable("files of the store are missing");
+  if (disk.low) return Status::unavailable("puts are refused: the disk is short of free space");
+  return {};
+}
+
+void ServiceReport::log_serving(Log& log, const std::string& address,
+                                std::uint64_t descriptors_max) const {
+  const Config& config = parts_.config;
+  const std::string unix_path = config.resolved_listen_unix();
+  const Catalog::Totals totals = parts_.catalog.totals();
+  log.info("serving", {{"version", kVersion},
+                       {"address", address},
+                       {"data_dir", config.data_dir},
+                       {"memory_bytes", parts_.arena.memory().size()},
+                       {"device", std::string(parts_.backend.name())},
+                       {"rdma", parts_.transport.rdma()},
+                       {"tls", tls_text(config)},
+                       {"unix", unix_path.empty() ? "off" : unix_path},
+                       {"tenants", config.tenants.size()},
+                       {"audit_log", config.audit_log.empty() ? "off" : config.audit_log},
+                       {"descriptors_max", descriptors_max},
+                       {"store_descriptors", kStoreDescriptorsMax},
+                       {"segments", totals.segments},
+                       {"quarantined_segments", totals.quarantined_segments}});
 }
 
 }  // namespace precis

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cachesvc/base/arena.h"
 #include "cachesvc/base/clock.h"
@@ -46,6 +48,14 @@ class ServiceReport {
   msg::ServerStatus status(const std::string& tenant) const;
   // Returns the statistics of the process, and the catalog's statistics of the tenant.
   msg::Stats stats(const std::string& tenant) const;
+  msg::Stats process_stats() const;  // without the catalog's
+  // How long requests waited, by what they waited for.
+  using Waits = std::vector<std::pair<std::string, Histogram>>;
+  Waits waits() const;
+  // OK if changes can be made. kUnavailable if the disk refuses them.
+  Status serves() const;
+  // Logs how the service serves.
+  void log_serving(Log& log, const std::string& address, std::uint64_t descriptors_max) const;
 
  private:
   const Parts parts_;

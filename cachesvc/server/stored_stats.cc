@@ -2,25 +2,15 @@
 
 namespace precis {
 
-void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Totals& totals,
-                std::uint64_t dropped_segments, const StoreStats& disk,
-                const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health) {
+void add_stored(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
+                const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
+                const StoreHealth& health) {
   const auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
   add("precis_hot_bytes", hot.bytes, "Bytes of the RAM tier");
   add("precis_hot_layers", hot.entries, "Layers in the RAM tier");
   add("precis_hot_evictions_total", hot.evictions, "Layers evicted from the RAM tier");
-  add("precis_models", totals.models, "Models registered (of this tenant)");
-  add("precis_segments", totals.segments, "Segments stored (of this tenant)");
-  add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
-  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments (of this tenant)");
-  add("precis_original_bytes", totals.original_bytes,
-      "K and V bytes of all segments before compression (of this tenant)");
-  add("precis_quarantined_segments", totals.quarantined_segments,
-      "Segments out of service: damaged, or with a damaged ancestor (of this tenant)");
-  add("precis_quarantined_rows", totals.quarantined_rows,
-      "Damaged catalog rows, which are out of service (of all tenants)");
   add("precis_dropped_segments_total", dropped_segments,
       "Segments committed at memory that were dropped before they were written");
   add("precis_doubtful_recovery", doubt ? 1 : 0,
@@ -37,6 +27,20 @@ void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Total
   add("precis_disk_low", health.low ? 1 : 0,
       "1 while puts are refused because the disk has too little free space");
   add("precis_disk_fault", health.files.ok() ? 0 : 1, "1 while files of the store are missing");
+}
+
+void add_totals(msg::Stats& stats, const Catalog::Totals& totals) {
+  const auto add = [&](const char* name, std::uint64_t value, const char* help) {
+    stats.rows.push_back({name, static_cast<double>(value), help});
+  };
+  add("precis_models", totals.models, "Models registered (of this tenant)");
+  add("precis_segments", totals.segments, "Segments stored (of this tenant)");
+  add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
+  add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments (of this tenant)");
+  add("precis_original_bytes", totals.original_bytes,
+      "K and V bytes of all segments before compression (of this tenant)");
+  add("precis_quarantined_segments", totals.quarantined_segments,
+      "Segments out of service: damaged, or with a damaged ancestor (of this tenant)");
 }
 
 void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,

@@ -20,10 +20,13 @@ struct KnownLoss {
   std::uint64_t kept_log_bytes = 0;  // earlier logs that are kept
 };
 
-// Appends the rows of the hot tier, the catalog, the store and its disk.
-void add_stored(msg::Stats& stats, const HotTierStats& hot, const Catalog::Totals& totals,
-                std::uint64_t dropped_segments, const StoreStats& disk,
-                const std::optional<RecoveryDoubt>& doubt, const StoreHealth& health);
+// Appends the rows of the hot tier, the store and its disk, for all tenants together.
+void add_stored(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
+                const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
+                const StoreHealth& health);
+
+// Appends the rows of a tenant's catalog.
+void add_totals(msg::Stats& stats, const Catalog::Totals& totals);
 
 // Fills in the state of the catalog, the disk and the recovery. `named`: messages may name the
 // store's files, because the status also names their directory.

@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <limits>
+#include <chrono>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "client/cli/command_parts.h"
+#include "client/cli/completion.h"
+#include "client/cli/watch.h"
+
 namespace precis::cli {
-namespace {
 
 CLI::App* add_command(CLI::App& group, const std::string& name, const std::string& help,
                       Arguments& args, std::function<Status(Context)> run) {
@@ -26,39 +29,51 @@ CLI::App& add_group(CLI::App& app, const std::string& name, const std::string& h
   return *group;
 }
 
-void add_prefix_commands(CLI::App& app, Arguments& a) {
-  CLI::App& group = add_group(app, "prefix", "Stored prefixes, segment by segment");
-  CLI::App* ls = add_command(group, "ls", "List the segments", a,
-                             [&a](Context c) { return list_prefixes(c, a.model, a.limit); });
-  ls->add_option("--model", a.model, "Only segments of this model, by name or fingerprint");
-  ls->add_option("--limit", a.limit, "The most segments to list")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
-  CLI::App* show = add_command(group, "show", "Show a segment's recipe, budget, sizes and plan", a,
-                               [&a](Context c) { return show_prefix(c, a.name); });
-  show->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
-  CLI::App* rm = add_command(group, "rm", "Remove a segment", a,
-                             [&a](Context c) { return remove_prefix(c, a.name, a.recursive); });
-  rm->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
-  rm->add_flag("--recursive", a.recursive, "Also remove its descendants");
-  rm->footer("A session whose tip is removed stays, without a tip; session ls shows that.");
-  CLI::App* trim =
-      add_command(group, "trim", "Keep fewer entries of a segment, as a put at that budget would",
-                  a, [&a](Context c) { return trim_prefix(c, a.trim); });
-  trim->add_option("id", a.trim.id, "The id, or an unambiguous beginning of it")->required();
-  trim->add_option("--keep", a.trim.keep,
-                   "A ratio such as 0.2, '128 entries' per head, or '64 MiB' per segment; at most "
-                   "the stored budget")
-      ->required();
-  trim->add_flag("--whole", a.trim.whole, "Also trim its ancestors, except those that store less");
-  trim->add_flag("--dry-run", a.trim.dry_run, "Show how much would be freed, and change nothing");
-  trim->add_option("--durability", a.trim.durability, "memory, wal or fsync")
-      ->capture_default_str();
+CLI::Option* add_interval(CLI::App& command, const std::string& name,
+                          std::function<void(std::chrono::milliseconds)> take,
+                          const std::string& help) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [take = std::move(take), name](const std::string& text) {
+            // CLI11 passes "true" if an optional value is left out.
+            const auto interval = parse_interval(text == "true" ? "2" : text, name);
+            if (!interval.ok()) throw CLI::ValidationError(interval.status().message());
+            take(*interval);
+          },
+          help)
+      ->type_name("SECONDS");
+}
+
+CLI::App* add_watch(CLI::App* command, Arguments& a) {
+  const auto take = [&a](std::chrono::milliseconds interval) { a.watch = interval; };
+  add_interval(*command, "--watch", take,
+               "Show it again and again, every so many seconds, until q or Ctrl-C")
+      ->expected(0, 1)
+      ->default_str("2");
+  return command;
+}
+
+CLI::Option* add_yes(CLI::App& command, bool& yes) {
+  return command.add_flag("--yes,-y", yes, "Do not ask; needed where nobody can be asked");
+}
+
+namespace {
+
+void add_model_commands(CLI::App& app, Arguments& a) {
+  CLI::App& group = add_group(app, "model", "Registered models");
+  add_watch(add_command(group, "ls", "List the models", a, list_models), a);
+  CLI::App* rm = add_command(group, "rm", "Remove a model, with its profiles and defaults", a,
+                             [&a](Context c) { return remove_model(c, a.model_removal); });
+  rm->add_option("model", a.model_removal.model, "Its name or fingerprint")->required();
+  rm->add_flag("--recursive", a.model_removal.recursive,
+               "Also remove its segments; without it, a model with segments is refused");
+  add_yes(*rm, a.model_removal.yes);
 }
 
 void add_session_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "session", "Sessions: names for the tips of prefixes");
-  add_command(group, "ls", "List the sessions", a, list_sessions);
+  add_watch(add_command(group, "ls", "List the sessions", a, list_sessions), a);
   CLI::App* show = add_command(group, "show", "Show a session", a,
                                [&a](Context c) { return show_session(c, a.name); });
   CLI::App* pin = add_command(group, "pin", "Protect its tip and the tip's ancestors from removal",
@@ -72,37 +87,6 @@ void add_session_commands(CLI::App& app, Arguments& a) {
   }
 }
 
-void add_budget_commands(CLI::App& app, Arguments& a) {
-  CLI::App& group = add_group(app, "budget", "Defaults for puts that name no recipe or no budget");
-  CLI::App* show = add_command(
-      group, "show", "Show the defaults of every scope, those in force, and models with others", a,
-      [&a](Context c) { return show_budget(c, a.model); });
-  show->add_option("--model", a.model, "Show the defaults for this model, by name or fingerprint");
-
-  CLI::App* set = group.add_subcommand("set", "Change the defaults, from the next put on");
-  set->fallthrough();
-  set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
-  CLI::Option* recipe = set->add_option("--recipe", a.recipe,
-                                        "A preset such as global_kvdiff, "
-                                        "preset(param=value, ...), or JSON");
-  CLI::Option* keep = set->add_option("--keep", a.keep,
-                                      "A ratio such as 0.3, '128 entries' per "
-                                      "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
-  CLI::Option* unset = set->add_flag(
-      "--unset", a.unset, "Remove the defaults of this scope: those of the wider scope apply");
-  unset->excludes(recipe)->excludes(keep);
-  set->callback([&a, recipe, keep] {
-    BudgetChange change;
-    if (recipe->count() > 0) change.recipe = a.recipe;
-    if (keep->count() > 0) change.keep = a.keep;
-    change.unset = a.unset;
-    if (!change.recipe && !change.keep && !change.unset) {
-      throw CLI::ValidationError("budget set", "give --recipe, --keep or --unset");
-    }
-    a.run = [&a, change](Context c) { return set_budget(c, a.model, change); };
-  });
-}
-
 void add_profile_commands(CLI::App& app, Arguments& a) {
   CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
   CLI::App* add = add_command(group, "add", "Add a profile to the service", a,
@@ -112,8 +96,9 @@ void add_profile_commands(CLI::App& app, Arguments& a) {
       "--model", a.model,
       "The registered model with the same weights, by name or fingerprint; by default the "
       "one that the file names");
-  CLI::App* ls = add_command(group, "ls", "List the profiles", a,
-                             [&a](Context c) { return list_profiles(c, a.model); });
+  CLI::App* ls = add_watch(add_command(group, "ls", "List the profiles", a,
+                                       [&a](Context c) { return list_profiles(c, a.model); }),
+                           a);
   ls->add_option("--model", a.model, "Only profiles of this model, by name or fingerprint");
   CLI::App* show =
       add_command(group, "show", "Show a profile's model, scorer and origin", a,
@@ -173,28 +158,53 @@ void add_options(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "JSON instead of tables");
 }
 
+void add_top(CLI::App& app, Arguments& a) {
+  CLI::App* top = add_command(app, "top", "Show the service's activity, again and again", a,
+                              [&a](Context c) { return show_top(c, a.top); });
+  add_interval(
+      *top, "--interval", [&a](std::chrono::milliseconds interval) { a.top.interval = interval; },
+      "The time between two readings")
+      ->default_str("2");
+  top->add_flag("--once", a.top.once, "Show the activity of one interval, and end");
+  top->footer("q or Ctrl-C ends it. Rates are those of all tenants; segments are the tenant's.");
+}
+
+void add_completion(CLI::App& app, Arguments& a) {
+  CLI::App* command = app.add_subcommand("completion", "Print the completion script of a shell");
+  command->fallthrough();
+  command->add_option("shell", a.shell, "The shell")->required()->check(CLI::IsMember(kShells));
+  command->callback([&app, &a] { a.printed = completion_script(app, a.shell); });
+  command->footer(
+      "cmake --install installs these scripts. For one shell: source <(precisctl completion bash)");
+}
+
 }  // namespace
 
 void describe(CLI::App& app, Arguments& a) {
   app.require_subcommand(1);
   add_options(app, a);
   app.set_version_flag("--version", "precisctl " PRECIS_VERSION);
-  add_command(app, "status", "Show whether the service is up, and what it stores", a, show_status);
-  CLI::App& model = add_group(app, "model", "Registered models");
-  add_command(model, "ls", "List the models", a, list_models);
+  add_watch(add_command(app, "status", "Show whether the service is up, and what it stores", a,
+                        show_status),
+            a);
+  add_top(app, a);
+  add_model_commands(app, a);
   add_prefix_commands(app, a);
   add_session_commands(app, a);
   add_profile_commands(app, a);
   add_budget_commands(app, a);
-  add_command(
-      app, "stats",
-      "Show counters and gauges of the service; those of stored data count the tenant's only", a,
-      show_stats);
+  add_watch(
+      add_command(
+          app, "stats",
+          "Show counters and gauges of the service; those of stored data count the tenant's only",
+          a, show_stats),
+      a);
   CLI::App* fsck = add_command(
       app, "fsck",
       "Read and check every segment of the tenant; damaged ones are taken out of service", a,
       [&a](Context c) { return check_store(c, a.repair); });
   fsck->add_flag("--repair", a.repair, "Remove damaged segments and their descendants");
+  add_completion(app, a);
 }
 
 std::string misuse(const CLI::App& app, const CLI::ParseError& error) {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "client/cli/budget_commands.h"
 #include "client/cli/commands.h"
 
 namespace precis::cli {
@@ -16,10 +19,19 @@ struct Arguments {
   ConnectOptions options;
   bool json = false;
   std::string name, model, recipe, keep, file;
-  std::uint32_t limit = 1000;
-  bool recursive = false, unset = false, repair = false;
+  bool repair = false;
+  ListOptions list;
+  ModelRemoval model_removal;
+  PrefixRemoval removal;
   PrefixTrim trim;
+  BudgetChange budget;
+  std::uint64_t revision = 0, other_revision = 0;
+  std::uint32_t limit = 20;
+  TopOptions top;
+  std::string shell;
+  std::optional<std::chrono::milliseconds> watch;  // run the command this often
   std::function<Status(Context)> run;
+  std::optional<std::string> printed;  // the whole output of a command that needs no service
 };
 
 // Adds the commands and options to `app`, which stores the parsed values in `args`.

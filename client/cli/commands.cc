@@ -6,50 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/recovery.h"
 #include "client/cli/render.h"
 #include "client/cli/table.h"
 #include "precis/keep.h"
-#include "precis/limits.h"
 #include "precis/printable.h"
-#include "precis/read_file.h"
 
 namespace precis::cli {
-namespace {
-
-// The fingerprint of `model`, a name or fingerprint from the command line; none if it is empty.
-Result<std::optional<Digest>> model_scope(Client& client, const std::string& model) {
-  if (model.empty()) return std::optional<Digest>();
-  PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, model));
-  return std::optional(row.fingerprint);
-}
-
-// Every error is kInvalidArgument, because kNotFound would look like an answer of the service.
-Result<std::string> read_named(const std::string& file) {
-  auto text = read_file(file, limits::kProfileBytesMax);
-  if (!text.ok()) return Status::invalid(text.status().message());
-  return text;
-}
-
-// The budgets of models for which another budget is in force than the default. They are listed
-// because the user could not know otherwise that they exist.
-Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all) {
-  PRECIS_ASSIGN(const auto models, client.models());
-  std::vector<ModelBudgets> apart;
-  for (const msg::ModelRow& model : models) {
-    PRECIS_ASSIGN(msg::Budgets budgets, client.budgets(model.fingerprint));
-    const msg::BudgetRow &one = budgets.effective, &others = all.effective;
-    if (one.recipe == others.recipe && one.keep == others.keep) continue;
-    apart.push_back({model, std::move(budgets)});
-  }
-  return apart;
-}
-
-}  // namespace
-
 Status show_status(Context context) {
   PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
   if (context.json) {
@@ -64,20 +29,24 @@ Status show_status(Context context) {
 
 Status list_models(Context context) {
   PRECIS_ASSIGN(const auto rows, context.client.models());
-  context.out += context.json ? json_text(Json{{"models", rows_json(rows)}}) : models_text(rows);
+  context.out += context.json ? json_text(Json{{"models", rows_json(rows)}})
+                              : models_text(rows, context.columns());
   return {};
 }
 
-Status list_prefixes(Context context, const std::string& model, std::uint32_t limit) {
-  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
-  PRECIS_ASSIGN(const auto rows, context.client.segments(scope, limit));
+Status list_prefixes(Context context, const ListOptions& options) {
+  PRECIS_ASSIGN(const SegmentList list, list_segments(context.client, options));
   if (context.json) {
-    context.out += json_text(Json{{"prefixes", rows_json(rows)}});
+    context.out += segment_list_json(list);
+    return {};
+  }
+  if (list.rows.empty() && !options.filter.chooses_all()) {
+    context.out += "no prefix matches\n";
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += segments_text(rows, models);
-  if (rows.size() == limit) context.out += fmt::format("only the first {}: see --limit\n", limit);
+  context.out += segments_text(list.rows, models, context.columns());
+  if (!list.rows.empty()) context.out += totals_text(list);
   return {};
 }
 
@@ -93,20 +62,10 @@ Status show_prefix(Context context, const std::string& id) {
   return {};
 }
 
-Status remove_prefix(Context context, const std::string& id, bool recursive) {
-  PRECIS_ASSIGN(const SegmentId segment, find_segment(context.client, id));
-  PRECIS_ASSIGN(const msg::Removed removed, context.client.remove_segment(segment, recursive));
-  context.out += context.json
-                     ? json_text(to_json(removed))
-                     : fmt::format("removed {}, {}\n", counted(removed.segments, "segment"),
-                                   bytes_text(removed.bytes));
-  return {};
-}
-
 Status list_sessions(Context context) {
   PRECIS_ASSIGN(const auto rows, context.client.sessions());
-  context.out +=
-      context.json ? json_text(Json{{"sessions", rows_json(rows)}}) : sessions_text(rows);
+  context.out += context.json ? json_text(Json{{"sessions", rows_json(rows)}})
+                              : sessions_text(rows, context.columns());
   return {};
 }
 
@@ -131,97 +90,9 @@ Status remove_session(Context context, const std::string& name) {
   return {};
 }
 
-Status show_budget(Context context, const std::string& model) {
-  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.budgets(scope));
-  std::vector<ModelBudgets> models;
-  if (!scope) {
-    PRECIS_ASSIGN(models, apart(context.client, budgets));
-  }
-  if (!context.json) {
-    context.out += budgets_text(budgets, models);
-    return {};
-  }
-  Json json = to_json(budgets);
-  if (!scope) json["models"] = rows_json(models);
-  context.out += json_text(json);
-  return {};
-}
-
-Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
-  msg::SetBudget request;
-  if (change.unset) {
-    request.recipe = "";
-    request.keep = Budget::all();
-  }
-  if (change.recipe) request.recipe = change.recipe;
-  if (change.keep) {
-    PRECIS_ASSIGN(request.keep, parse_keep(*change.keep));
-  }
-  PRECIS_ASSIGN(request.scope.model, model_scope(context.client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  context.out += context.json ? json_text(to_json(budgets)) : budgets_text(budgets, {});
-  return {};
-}
-
-Status add_profile(Context context, const std::string& file, const std::string& model) {
-  PRECIS_ASSIGN(std::string json, read_named(file));
-  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
-  if (scope) {
-    Json profile = parse_json(json);
-    if (!profile.is_object()) return Status::invalid(file + ": not a JSON object");
-    profile["model"] = scope->hex();
-    json = profile.dump();
-  }
-  auto added = context.client.add_profile(json);
-  PRECIS_TRY(added.status().with_context(file));
-  if (context.json) {
-    context.out += json_text(to_json(*added));
-    return {};
-  }
-  PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profile_text(*added, models);
-  return {};
-}
-
-Status list_profiles(Context context, const std::string& model) {
-  PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
-  PRECIS_ASSIGN(const auto rows, context.client.profiles(scope));
-  if (context.json) {
-    context.out += json_text(Json{{"profiles", rows_json(rows)}});
-    return {};
-  }
-  PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profiles_text(rows, models);
-  return {};
-}
-
-Status show_profile(Context context, const std::string& model, const std::string& name,
-                    const std::string& out) {
-  PRECIS_ASSIGN(const Digest fingerprint, find_profile_model(context.client, model, name));
-  PRECIS_ASSIGN(const msg::ProfileRow row, context.client.profile(fingerprint, name));
-  if (!out.empty()) PRECIS_TRY(write_file(out, row.json + "\n"));
-  if (context.json) {
-    context.out += json_text(to_json(row));
-    return {};
-  }
-  PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profile_text(row, models);
-  return {};
-}
-
-Status remove_profile(Context context, const std::string& model, const std::string& name) {
-  PRECIS_ASSIGN(const Digest fingerprint, find_profile_model(context.client, model, name));
-  PRECIS_TRY(context.client.remove_profile(fingerprint, name));
-  context.out += context.json ? json_text(Json{{"removed", name}})
-                              : fmt::format("removed profile {}; segments stored with it stay\n",
-                                            printable(name));
-  return {};
-}
-
 Status show_stats(Context context) {
   PRECIS_ASSIGN(const msg::Stats stats, context.client.stats());
-  context.out += context.json ? json_text(to_json(stats)) : stats_text(stats);
+  context.out += context.json ? json_text(to_json(stats)) : stats_text(stats, context.columns());
   return {};
 }
 

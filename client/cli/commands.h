@@ -1,10 +1,13 @@
 // precisctl's commands: each asks the service and prints the reply, as text or as JSON.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "client/cli/segment_list.h"
+#include "client/cli/terminal.h"
 #include "precis/client.h"
 
 namespace precis::cli {
@@ -14,17 +17,38 @@ struct Context {
   Client& client;
   std::string& out;  // collects the text to print
   bool json = false;
+  std::size_t wanted_columns = 0;  // as in output_columns()
+  // The widest table that fits; 0: any.
+  std::size_t columns() const { return output_columns(wanted_columns); }
 };
 
 Status show_status(Context context);
 Status list_models(Context context);
 
-Status list_prefixes(Context context, const std::string& model, std::uint32_t limit);
+struct ModelRemoval {
+  std::string model;
+  bool recursive = false;  // with its segments
+  bool yes = false;        // without a question
+};
+// Removes a model. kConflict if it has segments, unless `recursive`.
+Status remove_model(Context context, const ModelRemoval& how);
+
+Status list_prefixes(Context context, const ListOptions& options);
 Status show_prefix(Context context, const std::string& id);
-Status remove_prefix(Context context, const std::string& id, bool recursive);
+
+struct PrefixRemoval {
+  std::string id;        // empty: those that the filter chooses
+  SegmentFilter filter;  // must choose none if there is an id
+  bool recursive = false, yes = false;
+  bool dry_run = false;  // only says what would be removed
+};
+// Removes one segment, or those that the filter chooses after asking the user.
+Status remove_prefix(Context context, const PrefixRemoval& how);
 
 struct PrefixTrim {
-  std::string id, keep;
+  std::string id, keep;  // id: as in PrefixRemoval
+  SegmentFilter filter;
+  bool yes = false;
   std::string durability = "wal";
   bool whole = false;  // with all its ancestors, except those that already store less
   bool dry_run = false;
@@ -52,13 +76,13 @@ Status show_profile(Context context, const std::string& model, const std::string
                     const std::string& out);
 Status remove_profile(Context context, const std::string& model, const std::string& name);
 
-struct BudgetChange {
-  std::optional<std::string> recipe, keep;
-  bool unset = false;
-};
-Status show_budget(Context context, const std::string& model);
-Status set_budget(Context context, const std::string& model, const BudgetChange& change);
-
 Status show_stats(Context context);
+
+struct TopOptions {
+  std::chrono::milliseconds interval{2000};
+  bool once = false;  // one frame, of the activity during the interval
+};
+// Shows rates, memory, disk and the newest segments until the user ends it.
+Status show_top(Context context, const TopOptions& options);
 
 }  // namespace precis::cli

@@ -1,7 +1,9 @@
 #include "client/cli/find.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "client/cli/json.h"
 #include "precis/printable.h"
 
 namespace precis::cli {
@@ -23,6 +25,27 @@ std::string list_of(const std::vector<std::string>& names) {
   return list;
 }
 
+// For each model: "  revision "2"  dtype "f32"", the values that differ from those of another model
+// of the same name.
+std::vector<std::string> differences_of(const std::vector<msg::ModelRow>& rows) {
+  std::vector<Json> specs;
+  for (const msg::ModelRow& row : rows) specs.push_back(to_json(row.model));
+  std::vector<std::string> differences;
+  for (const Json& spec : specs) {
+    std::string& text = differences.emplace_back();
+    for (const auto& [key, value] : spec.items()) {
+      if (key == "token_bytes") continue;  // follows from the others
+      const bool differs =
+          std::ranges::any_of(specs, [&, &name = key, &own = value](const Json& x) {
+            return x["name"] == spec["name"] && x[name] != own;
+          });
+      if (differs)
+        text += "  " + key + " " + value.dump(-1, ' ', false, Json::error_handler_t::replace);
+    }
+  }
+  return differences;
+}
+
 }  // namespace
 
 Result<SegmentId> find_segment(Client& client, const std::string& text) {
@@ -39,14 +62,15 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
     if (row.model.name == text || row.fingerprint.hex().starts_with(text)) found.push_back(row);
   }
   if (found.size() == 1) return found.front();
+  const std::vector<std::string> differences = differences_of(found.empty() ? rows : found);
   std::vector<std::string> names;
   for (const msg::ModelRow& row : found.empty() ? rows : found) {
-    names.push_back(row.fingerprint.hex() + "  " + row.model.name + "  " + row.model.revision);
+    names.push_back(row.fingerprint.hex() + "  " + row.model.name + differences[names.size()]);
   }
   if (!found.empty()) {
     return Status::invalid("'" + text + "' means " + std::to_string(found.size()) +
-                           " models: give the fingerprint of one, or enough of its beginning "
-                           "(`precisctl model ls` lists all):" +
+                           " models: give the fingerprint of one, or enough of its beginning. They "
+                           "differ in these values (`precisctl model ls` lists all):" +
                            list_of(names));
   }
   const std::string none =
@@ -57,6 +81,12 @@ Result<msg::ModelRow> find_model(Client& client, const std::string& text) {
   return Status::not_found(none + "give the name or the fingerprint of one of " +
                            std::to_string(rows.size()) +
                            " (`precisctl model ls` lists all):" + list_of(names));
+}
+
+Result<std::optional<Digest>> model_scope(Client& client, const std::string& text) {
+  if (text.empty()) return std::optional<Digest>();
+  PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, text));
+  return std::optional(row.fingerprint);
 }
 
 Result<msg::SessionRow> find_session(Client& client, const std::string& name) {

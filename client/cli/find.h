@@ -1,6 +1,7 @@
 // Resolves the words on a command line: shortened ids, and names of models, sessions and profiles.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "precis/client.h"
@@ -13,6 +14,9 @@ Result<SegmentId> find_segment(Client& client, const std::string& text);
 
 // `text`: a model's name, its fingerprint, or any unambiguous beginning of the fingerprint.
 Result<msg::ModelRow> find_model(Client& client, const std::string& text);
+
+// The fingerprint of a model, as find_model(); none if `text` is empty.
+Result<std::optional<Digest>> model_scope(Client& client, const std::string& text);
 
 // A session by its name.
 Result<msg::SessionRow> find_session(Client& client, const std::string& name);

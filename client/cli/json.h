@@ -1,67 +1,20 @@
-// Replies as JSON for scripts: raw numbers, full ids, stable keys.
+// Replies as JSON (schema/json/message_json.h), and what only precisctl prints.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
-#include "precis/messages.h"
+#include "client/cli/render.h"
+#include "schema/json/message_json.h"
 
 namespace precis::cli {
 
-using Json = nlohmann::ordered_json;
+using message_json::field_json;
+using message_json::Json;
+using message_json::json_text;
+using message_json::parse_json;
+using message_json::to_json;
 
-struct ModelBudgets;  // render.h
-
-// The printed form. Names may be invalid UTF-8: invalid bytes are replaced and are not an error.
-std::string json_text(const Json& json);
-
-// Parses JSON from a service or a file. Returns a discarded value if the text is invalid, or is
-// nested deeper than any JSON of Precis: printing deep JSON needs a deep stack.
-Json parse_json(const std::string& text);
-
-// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, for
-// "quality" also "cap"; null if there is no budget.
-Json to_json(const std::optional<Budget>& budget);
-Json to_json(const ModelSpec& model);
-
-// A field of a row: ids and digests in hex, null for the null id; recipes and profiles as JSON
-// objects if their text is JSON.
-Json field_json(std::string_view name, const std::string& text);
-Json field_json(std::string_view name, const SegmentId& id);
-Json field_json(std::string_view name, const Digest& digest);
-Json field_json(std::string_view name, const Budget& budget);
-Json field_json(std::string_view name, const std::optional<Budget>& budget);
-Json field_json(std::string_view name, const std::optional<Plan>& plan);
-template <typename Number>
-requires std::is_arithmetic_v<Number> Json field_json(std::string_view, Number number) {
-  return number;
-}
-
-// A row with all its fields. The field `budget` is called "keep" and `json` "profile". Fields that
-// the request did not ask for are left out.
-template <typename Row>
-requires requires { Fields<Row>::all; }
-Json to_json(const Row& row) {
-  Json json = Json::object();
-  for_each_field(row, [&](std::string_view name, const auto& value) {
-    Json field = field_json(name, value);
-    if (field.is_discarded()) return;
-    json[name == "budget" ? "keep"
-         : name == "json" ? "profile"
-                          : std::string(name)] = std::move(field);
-  });
-  return json;
-}
-Json to_json(const msg::ModelRow& row);  // with the fields of its model
-Json to_json(const msg::BudgetRow& row);
-Json to_json(const msg::Budgets& budgets);
 Json to_json(const ModelBudgets& of_model);
-Json to_json(const msg::Stats& stats);  // {name: value}
 
 template <typename Row>
 Json rows_json(const std::vector<Row>& rows) {

@@ -18,27 +18,11 @@ enum ExitCode : int {
   kUsage = 2,
   kNotFound = 3,
   kUnreachable = 4,
-  kDenied = 5
+  kDenied = 5,
+  kConflict = 6,
+  kBusy = 7,
+  kStopped = 130  // as a shell reports a program that SIGINT ended
 };
-
-int exit_code(const Status& status) {
-  switch (status.code()) {
-    case StatusCode::kOk: return kOk;
-    case StatusCode::kInvalidArgument: return kUsage;
-    case StatusCode::kNotFound: return kNotFound;
-    case StatusCode::kUnavailable:
-    case StatusCode::kTimedOut: return kUnreachable;
-    case StatusCode::kPermissionDenied: return kDenied;
-    case StatusCode::kRejected:
-    case StatusCode::kOutOfSpace:
-    case StatusCode::kCorruption:
-    case StatusCode::kVersionMismatch:
-    case StatusCode::kUnsupported:
-    case StatusCode::kCanceled:
-    case StatusCode::kInternal: return kFailed;
-  }
-  return kFailed;
-}
 
 // Advice for the next step; empty if the message already contains it.
 std::string advice(const Status& status) {
@@ -61,7 +45,6 @@ std::string advice(const Status& status) {
   }
 }
 
-// Also flushes, because stdio would silently ignore a write error at the end of the program.
 Status write_text(std::FILE* to, const std::string& text) {
   errno = 0;
   const std::size_t written = std::fwrite(text.data(), 1, text.size(), to);
@@ -85,8 +68,30 @@ void print_error(const Status& status, bool json) {
 
 }  // namespace
 
+int exit_code(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kOk: return kOk;
+    case StatusCode::kInvalidArgument: return kUsage;
+    case StatusCode::kNotFound: return kNotFound;
+    case StatusCode::kUnavailable:
+    case StatusCode::kTimedOut: return kUnreachable;
+    case StatusCode::kPermissionDenied: return kDenied;
+    case StatusCode::kConflict: return kConflict;
+    case StatusCode::kRejected: return kBusy;
+    case StatusCode::kCanceled: return kStopped;
+    case StatusCode::kOutOfSpace:
+    case StatusCode::kCorruption:
+    case StatusCode::kVersionMismatch:
+    case StatusCode::kUnsupported:
+    case StatusCode::kInternal: return kFailed;
+  }
+  return kFailed;
+}
+
+Status write_output(const std::string& text) { return write_text(stdout, text); }
+
 int finish(Status status, const std::string& out, bool json) {
-  if (const Status written = write_text(stdout, out); !written.ok()) {
+  if (const Status written = write_output(out); !written.ok()) {
     status = status.ok() ? written
                          : Status(status.code(), status.message() + "; " + written.message(),
                                   status.retry_after_ms());

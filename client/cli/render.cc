@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "client/cli/heatmap.h"
 #include "client/cli/json.h"
 #include "client/cli/table.h"
 #include "precis/printable.h"
@@ -148,39 +149,45 @@ std::string status_text(const msg::ServerStatus& s) {
   return facts.text();
 }
 
-std::string models_text(std::span<const msg::ModelRow> rows) {
+std::string models_text(std::span<const msg::ModelRow> rows, std::size_t columns) {
   if (rows.empty()) return "no models: a client's register_model() adds one\n";
   Table table({{"FINGERPRINT"},
-               {"NAME"},
-               {"LAYERS", true},
-               {"Q HEADS", true},
-               {"KV HEADS", true},
-               {"HEAD DIM", true},
-               {"DTYPE"},
-               {"KV/TOKEN", true},
-               {"W_O"},
-               {"SEGMENTS", true}});
+               {"NAME", false, 0, 16},
+               {"LAYERS", true, 3},
+               {"Q HEADS", true, 6},
+               {"KV HEADS", true, 5},
+               {"HEAD DIM", true, 4},
+               {"DTYPE", false, 2},
+               {"KV/TOKEN", true, 1},
+               {"W_O", false, 7},
+               {"SEGMENTS", true},
+               {"STORED", true}});
   for (const msg::ModelRow& row : rows) {
     const ModelSpec& m = row.model;
     table.add({row.fingerprint.hex().substr(0, kShortId), m.name, std::to_string(m.num_layers),
                std::to_string(m.num_q_heads), std::to_string(m.num_kv_heads),
                std::to_string(m.head_dim), std::string(dtype_name(m.dtype)),
                bytes_text(m.token_bytes()), row.projections == m.num_layers ? "yes" : "no",
-               count_text(row.segments)});
+               count_text(row.segments), bytes_text(row.stored_bytes)});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 std::string profiles_text(std::span<const msg::ProfileRow> rows,
-                          std::span<const msg::ModelRow> models) {
+                          std::span<const msg::ModelRow> models, std::size_t columns) {
   if (rows.empty()) return "no profiles: precis profile build makes one, profile add loads it\n";
-  Table table({{"NAME"}, {"KIND"}, {"MODEL"}, {"SCORER"}, {"FITTED ON", true}, {"ADDED"}});
+  Table table({{"NAME", false, 0, 12},
+               {"KIND"},
+               {"MODEL", false, 0, 12},
+               {"SCORER"},
+               {"FITTED ON", true, 1},
+               {"ADDED"}});
   for (const msg::ProfileRow& row : rows) {
     table.add({row.name, row.kind, model_name(row.model, models), scorer_name(row.scorer),
                fmt::format("{} tokens each", count_text(row.num_tokens)),
                when_text(row.added_unix_ms)});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models) {
@@ -197,20 +204,20 @@ std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelR
 }
 
 std::string segments_text(std::span<const msg::SegmentInfo> rows,
-                          std::span<const msg::ModelRow> models) {
+                          std::span<const msg::ModelRow> models, std::size_t columns) {
   if (rows.empty()) return "no prefixes are stored\n";
   Table table({{"ID"},
-               {"PARENT"},
-               {"MODEL"},
+               {"PARENT", false, 6},
+               {"MODEL", false, 1, 10},
                {"TOKENS", true},
-               {"RECIPE"},
+               {"RECIPE", false, 2, 12},
                {"KEEP", true},
                {"STORED", true},
-               {"OF", true},
+               {"OF", true, 5},
                {"HITS", true},
-               {"TIER"},
+               {"TIER", false, 3},
                {"USED"},
-               {"MADE"}});
+               {"MADE", false, 4}});
   for (const msg::SegmentInfo& row : rows) {
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
@@ -218,7 +225,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
                bytes_text(row.original_bytes), count_text(row.hits), tier_text(row), used_text(row),
                when_text(row.created_unix_ms)});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models) {
@@ -245,21 +252,29 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("tier", row.out_of_service ? "damaged, or has a damaged ancestor: see precisctl fsck"
                                        : tier_text(row));
   std::string text = facts.text();
-  if (row.plan) text += "\nentries kept, by layer and head\n" + plan_text(*row.plan);
+  if (row.plan) {
+    text += "\nentries kept, by layer and head\n" + plan_text(*row.plan) + "\n" +
+            heatmap_text(*row.plan, row.end - row.begin, 0);
+  }
   return text;
 }
 
-std::string sessions_text(std::span<const msg::SessionRow> rows) {
+std::string sessions_text(std::span<const msg::SessionRow> rows, std::size_t columns) {
   if (rows.empty()) return "no sessions\n";
-  Table table(
-      {{"NAME"}, {"TIP"}, {"TOKENS", true}, {"TURNS", true}, {"PINNED"}, {"EXPIRES"}, {"CHANGED"}});
+  Table table({{"NAME", false, 0, 16},
+               {"TIP"},
+               {"TOKENS", true},
+               {"TURNS", true, 1},
+               {"PINNED"},
+               {"EXPIRES", false, 2},
+               {"CHANGED"}});
   for (const msg::SessionRow& row : rows) {
     table.add({row.name, tip_text(row, kShortId), count_text(row.tip_end),
                std::to_string(row.turns), row.pinned ? "yes" : "no",
                row.expires_unix_ms == 0 ? "never" : when_text(row.expires_unix_ms),
                when_text(row.updated_unix_ms)});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 std::string session_text(const msg::SessionRow& row) {
@@ -277,10 +292,11 @@ std::string session_text(const msg::SessionRow& row) {
 }
 
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models) {
-  Table table({{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"VERSION", true}, {"SET"}});
+  Table table(
+      {{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"LIMIT", true}, {"REVISION", true}, {"SET"}});
   const auto add = [&](const std::string& scope, const msg::BudgetRow& row) {
-    table.add({scope, or_dash(row.recipe), keep_text(row.keep), std::to_string(row.version),
-               when_text(row.set_unix_ms)});
+    table.add({scope, or_dash(row.recipe), keep_text(row.keep), keep_text(row.limit),
+               std::to_string(row.version), when_text(row.set_unix_ms)});
   };
   for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row);
   add("in force", budgets.effective);
@@ -290,8 +306,8 @@ std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudge
   return table.text();
 }
 
-std::string stats_text(const msg::Stats& stats) {
-  Table table({{"NAME"}, {"VALUE", true}, {"MEANING"}});
+std::string stats_text(const msg::Stats& stats, std::size_t columns) {
+  Table table({{"NAME"}, {"VALUE", true}, {"MEANING", false, 0, 20}});
   for (const msg::Stat& row : stats.rows) {
     const bool bytes = row.name.find("_bytes") != std::string::npos;
     const bool whole = row.value >= 0 && row.value < 9e15 &&
@@ -303,7 +319,7 @@ std::string stats_text(const msg::Stats& stats) {
                        : count_text(count),
                row.help});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 }  // namespace precis::cli

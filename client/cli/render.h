@@ -1,4 +1,5 @@
-// Replies as text for people.
+// Replies as text for people. A table is at most `columns` wide, as far as its columns allow; 0: as
+// wide as its cells.
 #pragma once
 
 #include <span>
@@ -10,16 +11,16 @@
 namespace precis::cli {
 
 std::string status_text(const msg::ServerStatus& status);
-std::string models_text(std::span<const msg::ModelRow> rows);
+std::string models_text(std::span<const msg::ModelRow> rows, std::size_t columns = 0);
 // `models`: to find the name of a segment's model.
 std::string segments_text(std::span<const msg::SegmentInfo> rows,
-                          std::span<const msg::ModelRow> models);
+                          std::span<const msg::ModelRow> models, std::size_t columns = 0);
 // With the plan as a table of layers and heads, if the row has it.
 std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models);
 std::string profiles_text(std::span<const msg::ProfileRow> rows,
-                          std::span<const msg::ModelRow> models);
+                          std::span<const msg::ModelRow> models, std::size_t columns = 0);
 std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models);
-std::string sessions_text(std::span<const msg::SessionRow> rows);
+std::string sessions_text(std::span<const msg::SessionRow> rows, std::size_t columns = 0);
 std::string session_text(const msg::SessionRow& row);
 struct ModelBudgets {
   msg::ModelRow model;
@@ -27,6 +28,6 @@ struct ModelBudgets {
 };
 // `models`: the models for which another budget than the default is in force.
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models);
-std::string stats_text(const msg::Stats& stats);
+std::string stats_text(const msg::Stats& stats, std::size_t columns = 0);
 
 }  // namespace precis::cli

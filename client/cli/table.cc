@@ -18,6 +18,18 @@ std::size_t width(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
+constexpr std::size_t kGap = 2;  // blanks between columns
+
+// The first characters of `text`, and an ellipsis if it has more than `most`.
+std::string cut(const std::string& text, std::size_t most) {
+  if (width(text) <= most) return text;
+  std::size_t end = 0;
+  for (std::size_t characters = 0; end < text.size(); ++end) {
+    if ((text[end] & 0xC0) != 0x80 && characters++ + 1 == most) break;
+  }
+  return text.substr(0, end) + "\xe2\x80\xa6";
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> cells) {
@@ -26,19 +38,60 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::text() const {
+// The width of each column; 0 for one that is left out.
+std::vector<std::size_t> Table::fitted(std::size_t limit) const {
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t widest = width(columns_[c].name);
     for (const auto& row : rows_) widest = std::max(widest, width(row[c]));
     widths.push_back(widest);
   }
+  if (limit == 0) return widths;
+  const auto least = [&](std::size_t c) {
+    if (columns_[c].least == 0) return widths[c];
+    return std::min(widths[c], std::max(columns_[c].least, width(columns_[c].name)));
+  };
+  const auto total = [&](const auto& width_of) {
+    std::size_t sum = 0;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (widths[c] > 0) sum += (sum > 0 ? kGap : 0) + width_of(c);
+    }
+    return sum;
+  };
+  while (total(least) > limit) {
+    int highest = 0;
+    std::size_t out = 0;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (widths[c] == 0 || columns_[c].leave_out <= highest) continue;
+      highest = columns_[c].leave_out;
+      out = c;
+    }
+    if (highest == 0) break;
+    widths[out] = 0;
+  }
+  // Cut the widest of the cells that may be cut, as far as needed.
+  while (total([&](std::size_t c) { return widths[c]; }) > limit) {
+    std::size_t widest = columns_.size();
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (widths[c] > least(c) && (widest == columns_.size() || widths[c] > widths[widest]))
+        widest = c;
+    }
+    if (widest == columns_.size()) break;
+    --widths[widest];
+  }
+  return widths;
+}
+
+std::string Table::text(std::size_t limit) const {
+  const std::vector<std::size_t> widths = fitted(limit);
   std::string out;
   const auto write_row = [&](const auto& cell_of) {
+    const std::size_t begin = out.size();
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const std::string& cell = cell_of(c);
+      if (widths[c] == 0) continue;
+      const std::string cell = cut(cell_of(c), widths[c]);
       const std::string pad(widths[c] - width(cell), ' ');
-      if (c > 0) out += "  ";
+      if (out.size() > begin) out.append(kGap, ' ');
       out += columns_[c].right ? pad + cell : cell + pad;
     }
     out.erase(out.find_last_not_of(' ') + 1);
@@ -87,12 +140,15 @@ std::string percent_text(std::uint64_t part, std::uint64_t whole) {
   return fmt::format("{:.1f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
+std::uint64_t now_unix_ms() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
 std::string when_text(std::uint64_t unix_ms) {
   if (unix_ms == 0) return "-";
-  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
-  const double seconds = (static_cast<double>(now) - static_cast<double>(unix_ms)) / 1e3;
+  const double seconds = (static_cast<double>(now_unix_ms()) - static_cast<double>(unix_ms)) / 1e3;
   if (std::abs(seconds) < 1) return "now";
   return seconds > 0 ? duration_text(seconds) + " ago" : "in " + duration_text(-seconds);
 }

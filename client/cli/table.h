@@ -1,6 +1,7 @@
 // Tables with aligned columns, and numbers with units, for people.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@ namespace precis::cli {
 struct Column {
   std::string name;
   bool right = false;  // numbers are right-aligned
+  // If a table is wider than the terminal, columns with the highest number are left out first; 0:
+  // never. Cells may be cut to `least` characters; 0: never.
+  int leave_out = 0;
+  std::size_t least = 0;
 };
 
 class Table {
@@ -18,9 +23,12 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   // One cell for each column.
   void add(std::vector<std::string> cells);
-  std::string text() const;
+  // At most `width` characters wide, as far as the columns allow; 0: as wide as the cells.
+  std::string text(std::size_t width = 0) const;
 
  private:
+  std::vector<std::size_t> fitted(std::size_t width) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
@@ -32,5 +40,7 @@ std::string duration_text(double seconds);  // "3.2 ms", "5 min", "2.1 h", "3 d"
 std::string percent_text(std::uint64_t part, std::uint64_t whole);  // "29.8%"
 // "5 min ago", "in 2.1 h"; `unix_ms` 0 is "-".
 std::string when_text(std::uint64_t unix_ms);
+// Milliseconds since 1970, by this machine's clock.
+std::uint64_t now_unix_ms();
 
 }  // namespace precis::cli

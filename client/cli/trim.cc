@@ -1,62 +1,73 @@
-// precisctl prefix trim: trims one segment, or a whole prefix from the root on.
+// precisctl prefix trim: trims one segment, a whole prefix from the root on, or those that a filter
+// chooses.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "client/cli/bulk.h"
 #include "client/cli/commands.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
+#include "client/cli/terminal.h"
 #include "precis/keep.h"
-#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
 
 struct Done {
   std::vector<std::pair<SegmentId, msg::Trimmed>> trimmed;
-  std::vector<SegmentId> unchanged;                // of `trimmed`: stored no more than `keep`
-  std::vector<std::pair<SegmentId, Status>> left;  // refused: they store less than `keep`
+  std::vector<SegmentId> unchanged;  // of `trimmed`: stored no more than `keep`
+  std::vector<LeftSegment> left;     // refused: they store less than `keep`
   msg::Trimmed sum;
+  Status status;  // kCanceled after Ctrl-C; else the error that ended it early
 };
 
-Result<std::vector<msg::SegmentInfo>> segments_of(Client& client, const SegmentId& tip,
-                                                  bool whole) {
-  std::vector<msg::SegmentInfo> segments;
+Result<Chosen> chain_of(Client& client, const SegmentId& tip, bool whole) {
+  Chosen chosen;
   SegmentId id = tip;
   do {
-    PRECIS_ASSIGN(msg::SegmentInfo info, client.segment(id));
+    PRECIS_ASSIGN(const msg::SegmentInfo info, client.segment(id));
     id = info.parent;
-    segments.push_back(std::move(info));
+    chosen.segments.push_back(chosen_of(info));
+    chosen.stored_bytes += info.stored_bytes;
   } while (whole && !id.is_null());
-  std::ranges::reverse(segments);
-  return segments;
+  std::ranges::reverse(chosen.segments);
+  return chosen;
 }
 
-Result<Done> trim_all(Client& client, const std::vector<msg::SegmentInfo>& segments,
-                      const Budget& keep, Durability durability, bool dry_run) {
-  std::uint64_t total = 0, seen = 0;
-  for (const msg::SegmentInfo& segment : segments) total += segment.stored_bytes;
-  Progress progress("trimming", total);
+Done trim_all(Client& client, const Chosen& chosen, const Budget& keep, Durability durability,
+              bool dry_run) {
+  Progress progress("trimming", chosen.stored_bytes);
+  std::uint64_t seen = 0;
   Done done;
-  for (const msg::SegmentInfo& segment : segments) {
-    auto trimmed = client.trim_segment(segment.id, keep, durability, dry_run);
-    if (trimmed.status().code() == StatusCode::kInvalidArgument) {
-      done.left.emplace_back(segment.id, trimmed.status());
-    } else {
-      PRECIS_TRY(trimmed.status());
+  for (const ChosenSegment& segment : chosen.segments) {
+    if (interrupted()) {
+      done.status = Status::canceled("interrupted");
+      break;
+    }
+    const auto trimmed = client.trim_segment(segment.id, keep, durability, dry_run);
+    const StatusCode code = trimmed.status().code();
+    if (code == StatusCode::kConflict) {
+      done.left.push_back({segment.id, trimmed.status()});
+    } else if (trimmed.ok()) {
       done.trimmed.emplace_back(segment.id, *trimmed);
       if (trimmed->entries == segment.entries) done.unchanged.push_back(segment.id);
       done.sum.entries += trimmed->entries;
       done.sum.stored_bytes += trimmed->stored_bytes;
       done.sum.freed_bytes += trimmed->freed_bytes;
+    } else if (code != StatusCode::kNotFound || chosen.segments.size() == 1) {
+      done.status = trimmed.status();
+      break;
     }
     seen += segment.stored_bytes;
     progress.show(seen, fmt::format("{} freed", bytes_text(done.sum.freed_bytes)));
   }
-  if (done.trimmed.empty()) return done.left.front().second;
+  if (done.status.ok() && done.trimmed.empty() && !done.left.empty()) {
+    done.status = done.left.front().why;
+  }
   return done;
 }
 
@@ -66,6 +77,38 @@ Json numbers(const msg::Trimmed& trimmed) {
           {"freed_bytes", trimmed.freed_bytes}};
 }
 
+// Sums up the layers' kept score mass over the segments: each layer's mean, and the lowest.
+class Mass {
+ public:
+  void add(const msg::Trimmed& trimmed) {
+    layers_.resize(std::max(layers_.size(), trimmed.kept_mass.size()));
+    for (std::size_t l = 0; l < trimmed.kept_mass.size(); ++l) {
+      layers_[l].sum += trimmed.kept_mass[l];
+      ++layers_[l].count;
+    }
+  }
+  std::string text() const {
+    if (layers_.empty()) return {};
+    double sum = 0;
+    std::size_t lowest = 0;
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      sum += layers_[l].mean();
+      if (layers_[l].mean() < layers_[lowest].mean()) lowest = l;
+    }
+    return fmt::format("score mass kept: {:.1f}% on average, {:.1f}% in layer {}\n",
+                       100 * sum / static_cast<double>(layers_.size()),
+                       100 * layers_[lowest].mean(), lowest);
+  }
+
+ private:
+  struct Layer {
+    double sum = 0;
+    std::size_t count = 0;
+    double mean() const { return count == 0 ? 1 : sum / static_cast<double>(count); }
+  };
+  std::vector<Layer> layers_;
+};
+
 Json to_json(const Done& done, bool dry_run) {
   Json json = numbers(done.sum);
   json["dry_run"] = dry_run;
@@ -73,40 +116,64 @@ Json to_json(const Done& done, bool dry_run) {
   for (const auto& [id, trimmed] : done.trimmed) {
     Json row = {{"segment", id.hex()}};
     row.update(numbers(trimmed));
+    row["kept_mass"] = trimmed.kept_mass;
     json["segments"].push_back(std::move(row));
   }
-  json["left"] = Json::array();
-  for (const auto& [id, why] : done.left) {
-    json["left"].push_back({{"segment", id.hex()}, {"why", why.message()}});
-  }
+  json["left"] = left_json(done.left);
   return json;
+}
+
+std::string to_text(const Done& done, const PrefixTrim& how) {
+  std::string text = left_text(done.left, "trimmed");
+  if (!how.id.empty()) {
+    for (const SegmentId& id : done.unchanged) {
+      text += fmt::format("not trimmed: segment {} already keeps at most {}\n", id.hex(), how.keep);
+    }
+  } else if (!done.unchanged.empty()) {
+    text += fmt::format("not trimmed: {} at most {} already\n",
+                        counted(done.unchanged.size(), "segment"), how.keep);
+  }
+  Mass mass;
+  for (const auto& [id, trimmed] : done.trimmed) mass.add(trimmed);
+  text += mass.text();
+  return text + fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
+                            counted(done.trimmed.size() - done.unchanged.size(), "segment"),
+                            bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
+                            bytes_text(done.sum.stored_bytes));
 }
 
 }  // namespace
 
 Status trim_prefix(Context context, const PrefixTrim& how) {
+  PRECIS_TRY(check_choice(how.id, how.filter));
   PRECIS_ASSIGN(const Budget keep, parse_keep(how.keep));
   PRECIS_ASSIGN(const Durability durability, parse_durability(how.durability));
-  PRECIS_ASSIGN(const SegmentId tip, find_segment(context.client, how.id));
-  PRECIS_ASSIGN(const auto segments, segments_of(context.client, tip, how.whole));
-  PRECIS_ASSIGN(const Done done, trim_all(context.client, segments, keep, durability, how.dry_run));
-  if (context.json) {
-    context.out += json_text(to_json(done, how.dry_run));
-    return {};
+  Chosen chosen;
+  if (how.id.empty()) {
+    if (how.whole) return Status::invalid("--whole goes with the id of a prefix");
+    if (!how.dry_run) PRECIS_TRY(check_can_ask(how.yes));
+    catch_interrupts();
+    PRECIS_ASSIGN(chosen, choose(context.client, how.filter));
+    if (!how.dry_run && !chosen.segments.empty()) {
+      PRECIS_TRY(
+          confirm(fmt::format("Trim {} to {}?", chosen_text(chosen), keep.to_string()), how.yes));
+    }
+  } else {
+    PRECIS_ASSIGN(const SegmentId tip, find_segment(context.client, how.id));
+    PRECIS_ASSIGN(chosen, chain_of(context.client, tip, how.whole));
   }
-  for (const auto& [id, why] : done.left) {
-    context.out += fmt::format("not trimmed: {}\n", printable(why.message()));
-  }
-  for (const SegmentId& id : done.unchanged) {
-    context.out +=
-        fmt::format("not trimmed: segment {} already keeps at most {}\n", id.hex(), how.keep);
-  }
-  context.out +=
-      fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
-                  counted(done.trimmed.size() - done.unchanged.size(), "segment"),
-                  bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
-                  bytes_text(done.sum.stored_bytes));
-  return {};
+  return trim_chosen(context, chosen, keep, durability, how);
+}
+
+Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
+                   const PrefixTrim& how) {
+  const Done done = trim_all(context.client, chosen, keep, durability, how.dry_run);
+  // An error of the only segment is the whole outcome.
+  const bool nothing = chosen.segments.size() == 1 && done.trimmed.empty() && !done.status.ok();
+  if (nothing) return done.status;
+  context.out += context.json ? json_text(to_json(done, how.dry_run)) : to_text(done, how);
+  if (chosen.more && !context.json) context.out += "more segments match: run it again\n";
+  return done.status;
 }
 
 }  // namespace precis::cli

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "precis/limits.h"
+#include "precis/reader_budget.h"
 #include "precis/recipe.h"
 #include "precis/served_layout.h"
 
@@ -31,9 +32,11 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
   }
   const std::uint64_t all =
       std::uint64_t{segment.end - begin} * model.num_layers * model.num_kv_heads;
-  if (segment.entries == 0 || segment.entries > all) {
+  const std::uint64_t least = segment.budget_entries == 0 ? 1 : 0;  // a part may have none
+  if (segment.entries < least || segment.entries > all) {
     return Status::invalid(name + " stores " + std::to_string(segment.entries) +
-                           " entries, must be in [1, " + std::to_string(all) + "]");
+                           " entries, must be in [" + std::to_string(least) + ", " +
+                           std::to_string(all) + "]");
   }
   return {};
 }
@@ -41,12 +44,9 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
 Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo& segment,
                                  const Budget& keep) {
   if (keep.kind == Budget::Kind::kAll) return segment.entries;
-  if (keep.kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
-  }
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(segment.recipe));
   PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, segment.end - segment.begin, keep, segment.begin));
+                asked_entries(segment, segment.entries, recipe, model, keep));
   if (entries <= segment.entries) return entries;
   return Status::invalid("keep " + keep.to_string() + " asks for " + std::to_string(entries) +
                          " entries, it stores " + std::to_string(segment.entries) + " (keep " +

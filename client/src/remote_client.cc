@@ -123,6 +123,12 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
   return all_rows<msg::Models>(msg::ListModels{});
 }
 
+Status RemoteClient::remove_model(const Digest& fingerprint) {
+  return call<msg::Done>(msg::RemoveModel{fingerprint}, Patience::kOneTimeout,
+                         ReconnectingChannel::Repeat::kUnsafe)
+      .status();
+}
+
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
   if (json.size() > limits::kProfileBytesMax) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
@@ -166,6 +172,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.recipe = options.recipe;
   body.budget = options.keep;
   body.parent_read = options.parent_read;
+  body.parent_end = options.parent_end;
   body.writers = options.writers;
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
@@ -248,12 +255,15 @@ Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Diges
   while (rows.size() < limit) {
     const std::size_t wanted = limit - rows.size();
     request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
-    PRECIS_ASSIGN(msg::Segments page, call<msg::Segments>(request));
+    PRECIS_ASSIGN(msg::Segments page, segments_page(request));
     std::ranges::move(page.rows, std::back_inserter(rows));
     if (page.next.empty()) break;
     request.after = std::move(page.next);
   }
   return rows;
+}
+Result<msg::Segments> RemoteClient::segments_page(const msg::ListPrefixes& request) {
+  return call<msg::Segments>(request);
 }
 Result<msg::SegmentInfo> RemoteClient::find_segment(const std::string& id_beginning) {
   return call<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
@@ -278,6 +288,13 @@ Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
   return call<msg::Budgets>(change, Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
+}
+Result<msg::BudgetRevisions> RemoteClient::budget_revisions(const msg::ListBudgetRevisions& which) {
+  return call<msg::BudgetRevisions>(which);
+}
+Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBudget& change) {
+  return call<msg::BudgetRevision>(change, Patience::kOneTimeout,
+                                   ReconnectingChannel::Repeat::kUnsafe);
 }
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {

@@ -34,6 +34,7 @@ class RemoteClient final : public Client {
 
   Result<Model> register_model(const ModelSpec& spec, std::span<const HeadsView> o_proj) override;
   Result<std::vector<msg::ModelRow>> models() override;
+  Status remove_model(const Digest& fingerprint) override;
   Result<msg::ProfileRow> add_profile(const std::string& json) override;
   Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model) override;
   Result<msg::ProfileRow> profile(const Digest& model, const std::string& name) override;
@@ -58,6 +59,7 @@ class RemoteClient final : public Client {
 
   Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model,
                                                  std::uint32_t limit) override;
+  Result<msg::Segments> segments_page(const msg::ListPrefixes& request) override;
   Result<msg::SegmentInfo> segment(const SegmentId& id) override;
   Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) override;
   Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) override;
@@ -66,6 +68,8 @@ class RemoteClient final : public Client {
                                     bool dry_run) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
+  Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
+  Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) override;
   Result<msg::Stats> stats() override;
   Result<msg::ServerStatus> status() override;
 

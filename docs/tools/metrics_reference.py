@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-_TABLE = re.compile(r'PRECIS_(COUNTER|GAUGE)\(\w+, "(\w+)", "([^"]*)"\)')
+_TABLE = re.compile(r'PRECIS_(COUNTER|GAUGE|HISTOGRAM)\(\w+, "(\w+)", "([^"]*)"\)')
 # add("precis_...", value, "help" "more help");
 _ADDED = re.compile(r'add\(\s*"(precis_\w+)",[^;]*?,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\);', re.DOTALL)
 
@@ -48,7 +48,8 @@ def page(root: Path) -> str:
         "# Metrics\n\nMade from the code. `precisctl stats` prints the metrics of the service, "
         "`precisctl stats --json` as JSON, and `Cache.stats()` returns them. A counter only grows "
         "while the service runs. A metric marked (of this tenant) covers the tenant that asks; "
-        "all others cover the whole service.\n\n"
+        "all others cover the whole service. Histograms, and all the others with labels, are at "
+        "`/metrics` of the admin port.\n\n"
         f"## precisd\n\n| metric | kind | meaning |\n| --- | --- | --- |\n{service}\n"
         "## vLLM\n\nThe plug-in adds these counters to vLLM's own `/metrics`.\n\n"
         f"| metric | meaning |\n| --- | --- |\n{vllm}"

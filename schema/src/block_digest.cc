@@ -112,6 +112,10 @@ Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32
   return hash_path(root, tokens, block_tokens).tip(tokens.size());
 }
 
+Digest boundary_tip(const Digest& block) {
+  return Sha256().text("precis.tip.v1").digest(block).finish();
+}
+
 TokenPath hash_path(const Digest& root, std::span<const TokenId> tokens,
                     std::uint32_t block_tokens) {
   return {root, tokens, block_tokens, block_digests(root, tokens, block_tokens)};
@@ -143,6 +147,14 @@ SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budg
                            .integer(budget.value)
                            .finish();
   return id_of(whole);
+}
+
+SegmentId part_id(const SegmentId& segment, std::uint32_t end) {
+  return id_of(Sha256()
+                   .text("precis.part.v1")
+                   .raw(segment.bytes.data(), segment.bytes.size())
+                   .integer(end)
+                   .finish());
 }
 
 SegmentId projection_id(std::string_view tenant, const Digest& fingerprint, bool is_gram) {

@@ -1,6 +1,7 @@
 // The number of entries of a budget (policies/budgets.md, "Budget arithmetic"; D2, D3).
 #include <algorithm>
 
+#include "precis/reader_budget.h"
 #include "precis/recipe.h"
 #include "precis/record_format.h"
 
@@ -87,6 +88,18 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint64_t floor = heads * std::clamp<std::uint64_t>(recipe.min_entries, 1, num_tokens);
   return std::clamp(asked, floor, heads * num_tokens);
+}
+
+Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::uint32_t num_tokens,
+                            std::uint32_t begin, const Budget& asked, const Budget& limit) {
+  PRECIS_ASSIGN(const std::uint64_t wanted,
+                budget_entries(recipe, model, num_tokens, asked, begin));
+  PRECIS_ASSIGN(const std::uint64_t most, budget_entries(recipe, model, num_tokens, limit, begin));
+  if (wanted <= most) return asked;
+  if (asked.kind != Budget::Kind::kQuality || limit.kind != Budget::Kind::kRatio) return limit;
+  Budget capped = asked;
+  capped.value = asked.quality_share_ppm() | limit.value << 32;
+  return capped;
 }
 
 }  // namespace precis

@@ -24,7 +24,8 @@ enum class RowKind : std::uint16_t {
   kModel = 3,
   kBudget = 4,
   kProjection = 5,
-  kProfile = 6
+  kProfile = 6,
+  kRevision = 7
 };
 
 struct RowPrefix {
@@ -117,6 +118,10 @@ std::vector<std::byte> encode(const StoredProfile& row) {
   return encode_row<wire::StoredProfile>(RowKind::kProfile, kRowVersion, row);
 }
 
+std::vector<std::byte> encode(const StoredRevision& row) {
+  return encode_row<wire::StoredRevision>(RowKind::kRevision, kRowVersion, row);
+}
+
 Result<SegmentRow> decode_segment_row(Bytes bytes) {
   return decode_row<wire::SegmentRow, SegmentRow>("segment row", RowKind::kSegment, bytes);
 }
@@ -137,6 +142,11 @@ Result<StoredProfile> decode_stored_profile(Bytes bytes) {
   return decode_row<wire::StoredProfile, StoredProfile>("profile row", RowKind::kProfile, bytes);
 }
 
+Result<StoredRevision> decode_stored_revision(Bytes bytes) {
+  return decode_row<wire::StoredRevision, StoredRevision>("revision row", RowKind::kRevision,
+                                                          bytes);
+}
+
 bool same_put(const SegmentRow& row, const SegmentRow& other) {
   SegmentRow as_other = row;
   as_other.plan = other.plan;
@@ -145,6 +155,7 @@ bool same_put(const SegmentRow& row, const SegmentRow& other) {
   as_other.hits = other.hits;
   as_other.last_used_unix_ms = other.last_used_unix_ms;
   as_other.trimmed = other.trimmed;
+  as_other.budget_entries = other.budget_entries;
   return as_other == other;
 }
 

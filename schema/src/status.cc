@@ -20,6 +20,7 @@ std::string_view status_code_name(StatusCode code) {
     case StatusCode::kUnsupported: return "unsupported";
     case StatusCode::kCanceled: return "canceled";
     case StatusCode::kInternal: return "internal";
+    case StatusCode::kConflict: return "conflict";
   }
   return "unknown";
 }

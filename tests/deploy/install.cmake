@@ -23,6 +23,14 @@ if(NOT unit MATCHES "ExecStart=${prefix}/bin/precisd ")
   message(FATAL_ERROR "the unit does not start the installed precisd")
 endif()
 
+foreach(made bash-completion/completions/precisctl zsh/site-functions/_precisctl
+    fish/vendor_completions.d/precisctl.fish man/man1/precisctl.1 man/man8/precisd.8)
+  file(SIZE ${prefix}/share/${made} size)  # fails if it is missing
+  if(size LESS 1000)
+    message(FATAL_ERROR "${made} is too short")
+  endif()
+endforeach()
+
 # find_package
 file(MAKE_DIRECTORY ${DIR}/somebody)
 file(COPY ${ROOT}/client/examples/quickstart.cc DESTINATION ${DIR}/somebody)

@@ -172,9 +172,9 @@ TEST_CASE_METHOD(ChainFixture, "a session follows its turns, forks, and outlives
   CHECK(client->sessions().value().size() == 2);
 
   // A pinned tip and its ancestors stay; once unpinned they can be removed.
-  CHECK(client->remove_segment(root.id, true).status().code() == StatusCode::kInvalidArgument);
+  CHECK(client->remove_segment(root.id, true).status().code() == StatusCode::kConflict);
   REQUIRE(client->pin_session("chat-42", false).ok());
-  CHECK(client->remove_segment(root.id, false).status().code() == StatusCode::kInvalidArgument);
+  CHECK(client->remove_segment(root.id, false).status().code() == StatusCode::kConflict);
   CHECK(client->remove_segment(root.id, true).value().segments == 2);
   CHECK_FALSE(client->lookup(model, tokens).value());
   CHECK(client->session("chat-42").value().tip.is_null());

@@ -36,10 +36,16 @@ TEST_CASE("a budget for a model that is none, or several, lists what could be me
   CHECK(both.exit_code == 2);
   CHECK_THAT(both.err, Contains("'test/tiny' means 2 models: give the fingerprint of one"));
   for (const Ran& ran : {none, both}) {
-    CHECK_THAT(ran.err,
-               Contains(first + "  test/tiny") && Contains(second + "  test/tiny  second"));
+    CHECK_THAT(ran.err, Contains(first + "  test/tiny  revision \"\"\n") &&
+                            Contains(second + "  test/tiny  revision \"second\"\n"));
   }
   CHECK(set_for(second.substr(0, 12)).exit_code == 0);
+
+  spec.dtype = Dtype::kBf16;
+  spec.rope_theta = 500000;
+  REQUIRE(client->register_model(spec).ok());
+  CHECK_THAT(set_for("test/tiny").err,
+             Contains("revision \"second\"  dtype \"bf16\"  rope_theta 500000.0\n"));
 }
 
 }  // namespace

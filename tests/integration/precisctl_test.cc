@@ -20,7 +20,15 @@ using namespace precis;
 using namespace precis::testing;
 using nlohmann::json;
 
-enum : int { kOk = 0, kFailed = 1, kUsage = 2, kNotFound = 3, kUnreachable = 4, kDenied = 5 };
+enum : int {
+  kOk = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kNotFound = 3,
+  kUnreachable = 4,
+  kDenied = 5,
+  kConflict = 6
+};
 
 class PrecisctlFixture {
  protected:
@@ -147,7 +155,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
   REQUIRE(rest["left"].size() == 1);
   CHECK(rest["left"][0]["segment"] == tip.id.hex());
 
-  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "0.9"}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "0.9"}).exit_code == kConflict);
   CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "much"}).exit_code == kUsage);
   CHECK(ctl({"prefix", "trim", tip.id.hex()}).exit_code == kUsage);
   CHECK(ctl({"prefix", "trim", std::string(32, '0'), "--keep", "0.1"}).exit_code == kNotFound);
@@ -165,7 +173,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[i
     CHECK(nobody.err.find("`precisctl session ls` lists them") != std::string::npos);
   }
   CHECK(ctl_json({"session", "pin", "chat"})["pinned"] == true);
-  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kUsage);
+  CHECK(ctl({"prefix", "rm", segment.id.hex()}).exit_code == kConflict);
   CHECK(ctl_json({"session", "unpin", "chat"})["pinned"] == false);
 
   // A session that had a tip, and one that never had one.
@@ -242,7 +250,13 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(ctl_json({"profile", "ls"})["profiles"].empty());
   const std::vector<std::string> lukv{"budget", "set", "--model", "test/tiny", "--recipe", "lukv"};
   CHECK(ctl(lukv).exit_code == kNotFound);
-  CHECK(ctl_json({"profile", "add", file})["digest"] == profile_digest(profile).hex());
+  const json in_force = ctl_json({"budget", "show", "--model", "test/tiny"})["effective"];
+  const json added = ctl_json({"profile", "add", file});
+  CHECK(added["digest"] == profile_digest(profile).hex());
+  // The service may prefer a recipe for which there is a profile now, and that is said.
+  CHECK(added["recipe_in_force"]["before"] == in_force["recipe"]);
+  CHECK(added["recipe_in_force"]["after"] ==
+        ctl_json({"budget", "show", "--model", "test/tiny"})["effective"]["recipe"]);
   CHECK(ctl_json({"profile", "ls", "--model", "test/tiny"})["profiles"].size() == 1);
   CHECK(ctl(lukv).exit_code == kOk);
   const Ran for_all = ctl({"budget", "set", "--recipe", "lukv"});
@@ -254,6 +268,8 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(shown["scorer"]["scorer"] == "keydiff");
   CHECK(shown["profile"]["table"].size() == profile.table.size());
   CHECK(ctl({"profile", "add", copy}).exit_code == kOk);
+  CHECK(ctl({"profile", "show", "learnt"}).out.find("entries kept of each head") !=
+        std::string::npos);
   for (const auto& words :
        {std::vector<std::string>{"profile", "ls"}, {"profile", "show", "learnt"}}) {
     const Ran ran = ctl(words);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pydoc
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -142,11 +144,22 @@ def test_a_trimmed_segment_is_what_a_put_at_that_budget_stores(cache, model):
     kept = precis.compress(model.spec, layers, recipe="ada_keydiff", keep=0.2)
     assert same_entries(prefix, kept)
     assert cache.trim(segment.id, keep=precis.entries(4), durability="fsync").kept == 4 * 6
-    with pytest.raises(precis.InvalidArgument, match="stores 24"):
+    with pytest.raises(precis.Conflict, match="stores 24"):
         cache.trim(segment, keep=0.2)
     again = put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)
     assert again.id == segment.id and again.trimmed is None
     assert np.array_equal(again.plan, segment.plan)
+
+
+def test_a_model_is_removed_once_its_segments_are(cache, model):
+    segment = put_all(cache, model, range(40), random_layers(model.spec, 40), keep=0.5)
+    (row,) = [row for row in cache.models() if row.fingerprint == model.fingerprint]
+    assert (row.segments, row.bytes) == (1, segment.bytes)
+    with pytest.raises(precis.Conflict, match="has 1 segment"):
+        cache.remove_model(model.fingerprint)
+    cache.remove(segment.id)
+    cache.remove_model(model.fingerprint)
+    assert model.fingerprint not in [row.fingerprint for row in cache.models()]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
@@ -392,7 +405,7 @@ def test_lookups_are_counted(cache, model):
     [
         ("SegmentInfo", "Segment", {"budget": "keep", "entries": "kept", "stored_bytes": "bytes"}),
         ("Trimmed", "Trimmed", {"entries": "kept", "stored_bytes": "bytes"}),
-        ("ModelRow", "ModelRow", {"model": "spec"}),
+        ("ModelRow", "ModelRow", {"model": "spec", "stored_bytes": "bytes"}),
         ("ProfileRow", "ProfileRow", {"json": "content"}),
         *((name, name, {}) for name in ("MatchLink", "BudgetRow", "Budgets", "ServerStatus")),
     ],
@@ -440,6 +453,43 @@ def test_a_folder_may_be_named_as_an_address_is(tmp_path, monkeypatch):
 def test_a_folder_serves_one_process(tmp_path):
     with precis.open(tmp_path / "cache"), pytest.raises(precis.Unavailable):
         precis.open(tmp_path / "cache")
+
+
+def test_a_prefix_says_what_share_of_all_entries_came(cache, model):
+    layers = random_layers(model.spec, 200)
+    put_all(cache, model, range(200), layers, recipe="global_kvdiff(min_entries=64)", keep=1.0)
+    match = cache.lookup(model, range(200))
+    assert cache.get(match).share == 1
+    assert cache.get(match, keep=0.5).share == pytest.approx(0.5, abs=0.01)
+    few = cache.get(match, keep=0.05)
+    assert few.share == few.kept / (200 * 6) == 64 / 200  # a limit of the recipe
+    assert repr(few) == "Prefix(matched_tokens=200, layers=3, keep='0.05')"
+    one = cache.get(match, keep=0.5, heads=(0, 1))
+    assert one.share == one.kept / (200 * 3)
+
+
+def test_what_keeps_the_directory_of_a_closed_cache_open_is_named(tmp_path):
+    cache = precis.open(tmp_path / "cache")
+    model = cache.register_model(toy_spec())
+    put = cache.begin_put(model, range(40))
+    with pytest.raises(precis.Unavailable) as still_open:
+        precis.open(tmp_path / "cache")
+    assert "del put" not in str(still_open.value)  # that would not help
+    cache.close()
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    for place in (tmp_path / "cache", tmp_path / "link"):
+        with pytest.raises(precis.Unavailable, match=r"a Put, a Prefix or an array .* del put"):
+            precis.open(place)
+    del put
+    precis.open(tmp_path / "cache").close()
+
+
+def test_help_begins_with_where_to_start():
+    text = pydoc.plain(pydoc.render_doc(precis))
+    start = text[: text.index("PACKAGE CONTENTS")]
+    for name in re.findall(r":(?:class|func):`(\w+)`", start):
+        assert name in precis.__all__
+    assert "`Cache` has every call" in start
 
 
 def test_a_closed_cache_says_so(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -22,6 +23,7 @@ import configuration_reference  # noqa: E402
 import cpp_reference  # noqa: E402
 import extension_reference  # noqa: E402
 import links  # noqa: E402
+import man_pages  # noqa: E402
 import metrics_reference  # noqa: E402
 import python_reference  # noqa: E402
 
@@ -60,7 +62,8 @@ def test_links_in_code_are_left_alone():
 def test_every_metric_of_the_service_is_on_the_page(tmp_path):
     with precis.open(tmp_path / "cache") as cache:
         told = set(cache.stats())
-    assert set(metrics_reference.of_service(ROOT)) == told
+    of_service = metrics_reference.of_service(ROOT)
+    assert {name for name, (kind, _) in of_service.items() if kind != "histogram"} == told
     page = metrics_reference.page(ROOT)
     assert all(f"| `{name}` |" in page for name in told)
     assert "vllm:precis_hits_total" in page
@@ -160,6 +163,25 @@ def test_every_subcommand_is_on_the_page():
     assert "--dry-run" in page
     assert page.count("Exit codes: 0 done;") == 1
     assert str(folder) not in page
+
+
+@pytest.mark.skipif(not shutil.which("precisctl"), reason="precisctl is not built")
+def test_the_manual_pages_have_every_command_and_no_errors(tmp_path):
+    man_pages.main(Path(shutil.which("precisctl")).parent, tmp_path)
+    ctl = tmp_path / "man1/precisctl.1"
+    text = ctl.read_text()
+    for words in ("prefix ls", "prefix rm", "model rm", "top", "completion"):
+        assert f".SS precisctl {words}\n" in text
+    assert ".SH EXIT STATUS\n.TP\n.B 0\ndone\n" in text
+    assert ".TP\n.B 6\nrefused: " in text
+    assert "\n.B \\-\\-unused AGE\n" in text
+    for page in (ctl, tmp_path / "man8/precisd.8"):
+        assert str(tmp_path) not in page.read_text()
+        if shutil.which("groff"):
+            ran = subprocess.run(
+                ["groff", "-man", "-ww", "-z", page], capture_output=True, text=True, timeout=60
+            )
+            assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_without_programs_the_page_says_so(tmp_path):

@@ -10,7 +10,13 @@ import pytest
 import torch
 from conftest import SEED
 from dense_reference import full_cache, keep_positions
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    LogitsProcessorList,
+    RepetitionPenaltyLogitsProcessor,
+)
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from precis import hf
@@ -149,6 +155,56 @@ def test_generation_goes_as_over_transformers_own_cache(random_llama, options):
         cache = hf.RaggedCache(random_llama, restored(random_llama, tokens[:70], share=1))
         torch.manual_seed(SEED + 1)
         assert generate(random_llama, tokens, cache, **options) != expected
+
+
+SAMPLED = [
+    {"temperature": 0.8, "top_k": 20},
+    {"temperature": 1.0, "top_p": 0.9},
+    {"temperature": 1.7, "top_p": 0.8, "top_k": 30},
+]
+
+
+@pytest.mark.parametrize("options", SAMPLED, ids=lambda options: "-".join(options))
+def test_a_seed_samples_what_transformers_samples(random_llama, options):
+    before, after = some_tokens(60), some_tokens(5, 2)
+    prefix = restored(random_llama, before)
+
+    def ours(seed: int, **more) -> list[int]:
+        cache = hf.RaggedCache(random_llama, prefix)
+        return list(hf.generate(random_llama, after, cache, NEW, (), seed=seed, **options, **more))
+
+    state = torch.get_rng_state()
+    sampled = ours(SEED)
+    assert torch.equal(torch.get_rng_state(), state)  # a seed leaves other randomness alone
+    assert ours(SEED) == sampled
+    assert ours(SEED + 1) != sampled
+    torch.manual_seed(SEED)
+    cache = hf.RaggedCache(random_llama, prefix)
+    theirs = generate(random_llama, after, cache, do_sample=True, **{"top_k": 0, **options})
+    assert [sampled] == theirs
+
+
+def test_processors_of_transformers_see_the_tokens_and_the_answer(random_llama):
+    before, after = some_tokens(60), some_tokens(5, 2)
+    prefix = restored(random_llama, before)
+    cache = hf.RaggedCache(random_llama, prefix)
+    (expected,) = generate(random_llama, after, cache, repetition_penalty=0.1)  # rewards it
+    cache = hf.RaggedCache(random_llama, prefix)
+    processors = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(0.1)])
+    assert expected == list(
+        hf.generate(random_llama, after, cache, NEW, (), logits_processor=processors)
+    )
+    plain = list(hf.generate(random_llama, after, hf.RaggedCache(random_llama, prefix), NEW, ()))
+    assert plain != expected
+
+
+def test_limits_of_sampling_without_a_temperature_are_refused_at_the_call(random_llama):
+    cache = hf.RaggedCache(random_llama)
+    for limit in ({"top_p": 0.9}, {"top_k": 5}):
+        with pytest.raises(ValueError, match=f"{next(iter(limit))}: needs a temperature"):
+            hf.generate(random_llama, [7, 8], cache, **limit)
+    with pytest.raises(ValueError, match="temperature"):
+        hf.generate(random_llama, [7, 8], cache, temperature=-1.0)
 
 
 def test_sampling_of_what_follows_is_that_of_the_whole_prompt(random_llama):

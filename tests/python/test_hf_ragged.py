@@ -214,7 +214,7 @@ def test_what_a_ragged_cache_cannot_express_is_refused(random_llama):
     sliding.config.sliding_window = 16
     with pytest.raises(ValueError, match="layer 1: the model asks for a sliding window of None"):
         hf.prefill(sliding, range(20, 80))
-    with pytest.raises(ValueError, match="nothing to read"):
+    with pytest.raises(ValueError, match="there are none to read"):
         hf.prefill(random_llama, [])
 
 
@@ -227,3 +227,30 @@ def test_a_ragged_cache_is_freed_with_its_last_reference(random_llama):
         assert layer() is None
     finally:
         gc.enable()
+
+
+def test_a_fork_and_its_origin_go_on_independently(random_llama):
+    tokens = torch.randint(20, 1000, (120,), generator=torch.Generator().manual_seed(SEED)).tolist()
+    ragged = hf.RaggedCache(random_llama)
+    hf.forward(random_llama, tokens[:50], ragged)
+    forks = [ragged.fork(), ragged.fork()]
+    assert ragged.layers[0].keys.shape[2] == 64  # so that all that follows would fit
+    assert forks[0].layers[0].keys.data_ptr() == ragged.layers[0].keys.data_ptr()  # no copy yet
+    ragged.crop(30)  # and then over what the forks share
+    ways = [tokens[90:120], tokens[80:94], tokens[70:84]]
+    for cache, way in zip([ragged, *forks], ways, strict=True):
+        held = tokens[: cache.get_seq_length()]
+        logits = hf.forward(random_llama, way, cache)
+        alone = hf.forward(random_llama, held + way, hf.RaggedCache(random_llama))
+        assert (logits - alone[len(held) :]).abs().max() <= 1e-3
+    for cache, way in zip([ragged, *forks], ways, strict=True):  # and none has changed another
+        held = cache.tokens(1)[0].tolist()
+        assert held[-len(way) :] == way
+        logits = hf.forward(random_llama, tokens[:5], cache)
+        alone = hf.forward(random_llama, held + tokens[:5], hf.RaggedCache(random_llama))
+        assert (logits - alone[len(held) :]).abs().max() <= 1e-3
+    more = forks[0].layers[0].keys.shape[2]
+    for _ in range(5):
+        forks[0] = forks[0].fork()
+        hf.forward(random_llama, tokens[:1], forks[0])
+    assert forks[0].layers[0].keys.shape[2] == more  # forks do not grow the memory of a tail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import numpy as np
 import pytest
 import torch
 from conftest import SEED
@@ -159,12 +160,97 @@ def test_an_error_of_a_push_reaches_the_caller(cache, random_llama, tokens, requ
         hf.prefill(random_llama, tokens[:60], put)
 
 
-def test_a_prefill_must_begin_where_its_put_begins(cache, random_llama, tokens, request):
+def test_a_put_may_begin_anywhere_but_inside_the_prefix_of_its_cache(
+    cache, random_llama, tokens, request
+):
     model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
-    hf.store(cache, model, random_llama, tokens[:100], keep=0.5)
-    put = cache.begin_put(model, tokens[:140])
-    with pytest.raises(ValueError, match=r"put is of tokens \[100, 140\)"):
-        hf.prefill(random_llama, tokens[:140], put)
+    hf.store(cache, model, random_llama, tokens[:100], keep=1.0)
+    hf.store(cache, model, random_llama, tokens[:120], keep=1.0)
+    _, whole = read_back(cache, model, random_llama, tokens[:120])
+    first = cache.lookup(model, tokens[:100]).links[0].segment
+    with (
+        cache.begin_put(model, tokens[:140], parent=first) as put,
+        pytest.raises(ValueError, match=r"\[100, 140\), and this prefill can push \[120, 140\)"),
+    ):
+        hf.prefill(random_llama, tokens[:140], put, whole)
+    with cache.begin_put(model, tokens[:140], parent=first, keep=1.0) as put:
+        hf.prefill(random_llama, tokens[:140], put)  # reads all, pushes what the put lacks
+        assert put.commit().begin == 100
+    _, restored = read_back(cache, model, random_llama, tokens[:140])
+    own, _ = full_cache(random_llama, tokens[:140])
+    expected = continuation(random_llama, own, tokens[140:204], CHUNKS)
+    assert (over(random_llama, restored, tokens[140:204]) - expected).abs().max() <= BOUND
+
+
+# A recipe without queries, one with the last 16, one with the statistics of all, one that repeats.
+RECIPES = ["global_kvdiff", "snapkv(window=16)", "expected_attention", "kvzip"]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_cache_of_a_turn_serves_the_put_of_the_next(
+    cache, random_llama, tokens, request, recipe
+):
+    """Turn by turn over one live cache: the segments are those of a prefill of each turn."""
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    how = {"recipe": recipe, "keep": 1.0}
+    first, read = hf.store(cache, model, random_llama, tokens[:100], **how)
+    live = read.cache
+    told = list(hf.generate(random_llama, tokens[100:110], live, 6, stop=()))
+    path = tokens[:110] + told
+    assert live.get_seq_length() == len(path) - 1
+    second, _ = hf.store(cache, model, random_llama, path, past=live, **how)
+    assert (second.begin, second.end, second.parent) == (100, len(path), first.id)
+    assert second.parent_read is None
+    third, _ = hf.store(cache, model, random_llama, path + tokens[150:170], past=live, **how)
+    assert third.parent == second.id
+    again, _ = hf.store(cache, model, random_llama, path + tokens[150:170], past=live, **how)
+    assert again.id == third.id
+
+    spec = hf.model_spec(random_llama, name=f"plain {request.node.nodeid[-190:]}")
+    plain = cache.register_model(spec)
+    hf.store(cache, plain, random_llama, tokens[:100], **how)
+    past = hf.RaggedCache(random_llama, cache.get(cache.lookup(plain, tokens[:100])))
+    hf.store(cache, plain, random_llama, path, past=past, **how)
+    ours = cache.get(cache.lookup(model, path)).wait()
+    theirs = cache.get(cache.lookup(plain, path)).wait()
+    assert ours.matched_tokens == theirs.matched_tokens == len(path)
+    for one, other in zip(ours.layers, theirs.layers, strict=True):
+        for head, same in zip(one.heads, other.heads, strict=True):
+            order, its = head.positions.argsort(), same.positions.argsort()
+            assert abs(head.keys[order] - same.keys[its]).max() <= BOUND
+            assert np.allclose(head.scores[order], same.scores[its], rtol=0, atol=BOUND)
+
+
+def test_the_cache_of_a_prompt_that_was_not_stored_can_be_stored(
+    cache, random_llama, tokens, request
+):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    first, _ = hf.store(cache, model, random_llama, tokens[:80], keep=1.0)
+    live = hf.prefill(random_llama, tokens[:120]).cache
+    second, _ = hf.store(cache, model, random_llama, tokens[:140], past=live, keep=1.0)
+    assert (second.parent, second.begin, second.end) == (first.id, 80, 140)
+    _, restored = read_back(cache, model, random_llama, tokens[:140])
+    own, _ = full_cache(random_llama, tokens[:140])
+    expected = continuation(random_llama, own, tokens[140:204], CHUNKS)
+    assert (over(random_llama, restored, tokens[140:204]) - expected).abs().max() <= BOUND
+
+
+def test_a_cache_that_goes_another_way_stores_no_segment_of_the_first(
+    cache, random_llama, tokens, request
+):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    first, read = hf.store(cache, model, random_llama, tokens[:80], keep=1.0)
+    second, _ = hf.store(cache, model, random_llama, tokens[:120], past=read.cache, keep=1.0)
+    other = tokens[:100] + tokens[150:190]
+    with pytest.raises(ValueError, match=r"at 100, .*crop\(100\)"):
+        hf.store(cache, model, random_llama, other, past=read.cache)
+    read.cache.crop(100)
+    third, _ = hf.store(cache, model, random_llama, other, past=read.cache, keep=1.0)
+    assert (second.parent, third.parent, third.begin) == (first.id, first.id, 80)
+    _, restored = read_back(cache, model, random_llama, other)
+    own, _ = full_cache(random_llama, other)
+    expected = continuation(random_llama, own, tokens[:64], CHUNKS)
+    assert (over(random_llama, restored, tokens[:64]) - expected).abs().max() <= BOUND
 
 
 def test_a_turn_cannot_stand_on_a_part_of_a_segment(cache, random_llama, tokens, request):

@@ -88,8 +88,11 @@ def test_the_service_package_has_the_programs_unit_user_and_configuration(
         "/usr/bin/precisd",
         "/usr/lib/systemd/system/precisd.service",
         "/usr/lib/sysusers.d/precis.conf",
+        "/usr/share/bash-completion/completions/precisctl",
         "/usr/share/doc/precis/changelog.Debian.gz",
         "/usr/share/doc/precis/copyright",
+        "/usr/share/man/man1/precisctl.1.gz",
+        "/usr/share/man/man8/precisd.8.gz",
     }
     assert not [f for f in precis_package.files if f.endswith((".a", ".h", ".so", ".cmake"))]
     # An upgrade asks before it replaces a configuration that the operator has changed.

@@ -62,8 +62,9 @@ def test_the_lines_for_transformers_run(tmp_path, tiny_llama, capsys):
     assert capsys.readouterr().out.strip()
 
 
-def test_the_program_for_transformers_runs(tmp_path, tiny_llama, capsys, monkeypatch):
-    (program,) = re.findall(r"```py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/sessions.md"])
+def test_the_program_for_transformers_runs(page, tmp_path, tiny_llama, capsys, monkeypatch):
+    (program,) = re.findall(r"```py\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     name = '"HuggingFaceTB/SmolLM2-135M-Instruct"'
     assert program.count(name) == 1
     monkeypatch.chdir(tmp_path)

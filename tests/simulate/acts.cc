@@ -58,9 +58,11 @@ void Acts::trim(Client& client, Path& path) {
   const auto durability = static_cast<Durability>(machine_.random(3));
   const auto trimmed = client.trim_segment(*segment.id, keep, durability);
   // It may store less than that already.
-  if (trimmed.status().code() != StatusCode::kInvalidArgument) note(trimmed.status(), "trim");
+  if (trimmed.status().code() != StatusCode::kConflict) note(trimmed.status(), "trim");
   // A crash may undo it.
-  if (trimmed.ok() && host_->crashes() == since.crashes) segment.entries_max = trimmed->entries;
+  if (trimmed.ok() && host_->crashes() == since.crashes && !segment.split) {
+    segment.entries_max = trimmed->entries;
+  }
   path.changing = false;
 }
 
@@ -77,7 +79,7 @@ void Acts::remove(Client& client, Path& path) {
   }
   const bool held = path.pinned == true && path.tip && path.tip_segment >= n;
   const auto removed = client.remove_segment(*path.segments[n].id, /*recursive=*/true);
-  const bool refused = removed.status().code() == StatusCode::kInvalidArgument;
+  const bool refused = removed.status().code() == StatusCode::kConflict;
   if (refused && path.pinned != false) {
     for (std::size_t i = n; i < kSegments; ++i) path.segments[i].state = before[i - n];
     path.changing = false;
@@ -97,6 +99,56 @@ void Acts::remove(Client& client, Path& path) {
     path.segments[i].synced = false;
     path.segments[i].entries_max.reset();
     if (sure_gone) path.segments[i].state = State::kAbsent;
+  }
+  path.changing = false;
+}
+
+void Acts::branch(Client& client, const Model& model, Path& path) {
+  const std::size_t sure = sure_of(path);
+  if (sure == 0 || !begin_change(path)) return;
+  Segment& segment = path.segments[machine_.random(sure)];
+  const std::uint32_t first = segment.kv.begin / model_.block_tokens + 1;
+  const std::uint32_t blocks = (segment.end - 1) / model_.block_tokens + 1 - first;
+  if (blocks > 0) {
+    const std::uint32_t begin =
+        (first + static_cast<std::uint32_t>(machine_.random(blocks))) * model_.block_tokens;
+    segment.split = true;
+    segment.entries_max.reset();
+    path.left_at_most = std::max(path.left_at_most, begin);
+    std::vector<TokenId> tokens;
+    const Segment added = make_branch(machine_, kv_random_, model_, path, begin, tokens);
+    PutOptions options;
+    options.recipe = segment.recipe;
+    options.keep = segment.keep;
+    if (machine_.chance(0.7)) {
+      options.parent = segment.id;
+      options.parent_end = begin;
+    }
+    const auto stored = [&]() -> Status {
+      PRECIS_ASSIGN(Put put, client.begin_put(model, tokens, options));
+      if (options.parent && put.begun().begin != begin) breaks("a put begins at another token");
+      if (put.begun().begin != begin || machine_.chance(0.2)) return {};  // abandons it
+      for (std::uint32_t l = 0; l < added.kv.layers.size(); ++l) {
+        PRECIS_TRY(put.start_layer(l, added.kv.layers[l].push()));
+      }
+      return put.commit(static_cast<Durability>(machine_.random(3))).status();
+    }();
+    note(stored, "put of a branch");
+    trace("  branch at {}: {}", begin, stored.to_string());
+    const auto match = client.lookup(model, tokens);
+    note(match.status(), "lookup of a branch");
+    if (match.ok() && *match) {
+      const auto prefix = client.get(*match);
+      const Status status = prefix.ok() ? prefix->wait() : prefix.status();
+      note(status, "get of a branch");
+      // The last one that holds a position counts, and the branch holds those from `begin` on.
+      std::vector<const Kv*> kvs;
+      for (const Segment& each : path.segments) kvs.push_back(&each.kv);
+      kvs.push_back(&added.kv);
+      if (status.ok() && !testing::rows_are_of(testing::copy_of(*prefix), kvs)) {
+        breaks("a get of a branch served rows that were never put at their position");
+      }
+    }
   }
   path.changing = false;
 }
@@ -129,7 +181,8 @@ void Acts::get(Client& client, const Model& model, Path& path) {
   const std::uint32_t matched = match->matched_tokens;
   if (quiet && undisturbed(path, since)) {
     const std::uint32_t least = sure == 0 ? 0 : path.segments[sure - 1].end;
-    const std::uint32_t largest = most == 0 ? 0 : path.segments[most - 1].end;
+    const std::uint32_t largest =
+        std::max(most == 0 ? 0 : path.segments[most - 1].end, path.left_at_most);
     if (matched < least) {
       return breaks(fmt::format("{} tokens match, {} are stored for certain", matched, least));
     }

@@ -14,6 +14,8 @@ class Acts : public Scene {
   void put(Client& client, const Model& model, Path& path);
   void trim(Client& client, Path& path);
   void remove(Client& client, Path& path);
+  // Puts a path that leaves this one inside a stored segment, so that the segment is split.
+  void branch(Client& client, const Model& model, Path& path);
   // Moves the session to the last segment that is stored for certain; may pin it.
   void advance(Client& client, Path& path);
   // Begins a put and leaves it at some layer.

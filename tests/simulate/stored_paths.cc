@@ -50,6 +50,19 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
   return path;
 }
 
+Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
+                    const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens) {
+  tokens.assign(path.tokens.begin(), path.tokens.begin() + begin);
+  const auto count = 1 + static_cast<std::uint32_t>(machine.random(kTokensMin));
+  const auto more = testing::random_tokens(kv_random, count);
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  Segment segment;
+  segment.end = begin + count;
+  segment.kv = testing::random_kv(kv_random, model, begin, count);
+  place(segment, machine.chance(0.5));
+  return segment;
+}
+
 std::size_t sure_of(const Path& path) {
   std::size_t n = 0;
   while (n < kSegments && path.segments[n].state == State::kStored) ++n;

@@ -33,6 +33,8 @@ struct Segment {
   // At most this many entries are stored, because the last change was a trim; none if unknown.
   std::optional<std::uint64_t> entries_max;
   std::optional<SegmentId> id;
+  // Its id may name only its last part. Stays true: a removal may be lost.
+  bool split = false;
 };
 
 struct Path {
@@ -40,6 +42,9 @@ struct Path {
   std::vector<Segment> segments;
   std::uint64_t changes = 0;  // begun
   bool changing = false;      // one client at a time changes a path
+  // Other paths leave this one at block boundaries up to here: its tokens before them may stay
+  // stored after a removal.
+  std::uint32_t left_at_most = 0;
   std::string session;
   std::optional<SegmentId> tip;  // of the session; none if unknown
   std::size_t tip_segment = 0;   // its index, if known
@@ -49,6 +54,10 @@ struct Path {
 
 // A path of kSegments segments with random tokens, rows, recipes and budgets.
 Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model);
+
+// A segment of another path, which leaves `path` at token `begin`.
+Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
+                    const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens);
 
 // The number of segments from the root that are stored for certain, and of those that may be.
 std::size_t sure_of(const Path& path);

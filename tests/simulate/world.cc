@@ -92,7 +92,9 @@ class World final : public Acts {
         remove(*client, path);
       } else if (dice < 88) {
         advance(*client, path);
-      } else if (dice < 94) {
+      } else if (dice < 91) {
+        branch(*client, *model, path);
+      } else if (dice < 95) {
         list(*client, path);
       } else {
         abandon(*client, *model, path);
@@ -174,7 +176,14 @@ class World final : public Acts {
         }
       }
     }
-    const auto rows = client.segments();
+    auto rows = client.segments();
+    // The first part of a split segment stays when the segment is removed.
+    const bool split =
+        std::ranges::any_of(paths_, [](const Path& path) { return path.left_at_most > 0; });
+    for (std::size_t i = 0; split && rows.ok() && i < rows->size(); ++i) {
+      static_cast<void>(client.remove_segment((*rows)[i].id, /*recursive=*/true));
+    }
+    if (split) rows = client.segments();
     if (!rows.ok() || !rows->empty()) return breaks("segments are left after the last removal");
     pause(60);  // leases end
     machine_.clock().sleep(std::chrono::seconds(60));

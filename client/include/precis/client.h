@@ -23,8 +23,10 @@
 #include <string>
 #include <vector>
 
+#include "precis/host_buffer.h"
 #include "precis/match.h"
 #include "precis/messages.h"
+#include "precis/operator_client.h"
 #include "precis/options.h"
 #include "precis/recipe.h"
 #include "precis/status.h"
@@ -121,16 +123,7 @@ class Prefix {
   std::shared_ptr<Impl> impl_;
 };
 
-// The host memory from which pushes are fastest: a service on the same host reads it in place, and
-// for any service it is registered once instead of at every push. The HostBuffer owns the memory
-// and keeps its client's connection open.
-class HostBuffer {
- public:
-  virtual ~HostBuffer() = default;
-  virtual MutableBytes bytes() const = 0;  // starts on a page boundary; zeros at first
-};
-
-class Client {
+class Client : public OperatorClient {
  public:
   // Connects to a running precisd, "host:port". Errors: kUnavailable, kPermissionDenied,
   // kVersionMismatch.
@@ -140,8 +133,6 @@ class Client {
   // kUnavailable if another process has the directory open.
   static Result<std::shared_ptr<Client>> open(const std::string& directory,
                                               const OpenOptions& options = {});
-  virtual ~Client() = default;
-
   // The same client with `deadline_ms` for its calls, puts and prefixes; 0: no deadline.
   virtual std::shared_ptr<Client> with_deadline(std::uint32_t deadline_ms) = 0;
 
@@ -157,6 +148,9 @@ class Client {
   virtual Result<Model> register_model(const ModelSpec& spec,
                                        std::span<const HeadsView> o_proj = {}) = 0;
   virtual Result<std::vector<msg::ModelRow>> models() = 0;
+  // Removes a model with its projections, profiles and budgets. kConflict, with their number, while
+  // segments of it are stored.
+  virtual Status remove_model(const Digest& fingerprint) = 0;
 
   // Profiles (profile.h), for recipes that take head budgets from a profile (lukv, headkv). A new
   // profile replaces the profile with the same model and name.
@@ -192,29 +186,6 @@ class Client {
   virtual Result<msg::SessionRow> session(const std::string& name) = 0;
   virtual Result<std::vector<msg::SessionRow>> sessions() = 0;
   virtual Status remove_session(const std::string& name) = 0;
-
-  // The newest first, at most `limit`. The list is read in pages, so a segment that is stored or
-  // removed meanwhile may or may not be in it.
-  virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
-                                                         std::uint32_t limit = 1000) = 0;
-  virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
-  // The segment whose id begins with these hexadecimal digits, without its plan. kNotFound if there
-  // is none; kInvalidArgument names some if there are several.
-  virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
-  virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
-  // Reads all of a segment from the store and reports any damage.
-  virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
-  // Trims a segment to the entries of a put at `keep`; kInvalidArgument if it stores fewer. Its id
-  // and its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
-  virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
-                                            Durability durability = Durability::kWal,
-                                            bool dry_run = false) = 0;
-  virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
-  // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
-  // profile, kInvalidArgument if the change is for all models.
-  virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
-  virtual Result<msg::Stats> stats() = 0;
-  virtual Result<msg::ServerStatus> status() = 0;
 };
 
 }  // namespace precis

@@ -68,7 +68,8 @@ struct PutOptions {
   std::string recipe;          // empty: that of the budget in force
   std::optional<Budget> keep;  // none: that of the budget in force
   // The parent. Not set: the longest stored proper prefix that suits a reader at `parent_read`
-  // (LookupOptions::keep). A null SegmentId: the root. Otherwise: this segment.
+  // (LookupOptions::keep); the service may split a segment for it. A null SegmentId: the root.
+  // Otherwise: this segment.
   std::optional<SegmentId> parent;
   // Provenance: the budget at which the parent was read while this KV was computed. Not set: all
   // stored entries were read. If the parents store more, the segment is an approximation: only
@@ -80,6 +81,9 @@ struct PutOptions {
   // same outcome for all and the strongest durability that any of them asked for. If one aborts or
   // disconnects, the others get kUnavailable: put again.
   std::uint32_t writers = 1;
+  // The new segment begins at this token, if that is not the end of `parent`: a block boundary
+  // inside the parent or an ancestor, which the service splits there. 0: at the parent's end.
+  std::uint32_t parent_end = 0;
 };
 
 // Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no

@@ -12,7 +12,15 @@
     match = cache.lookup(model, tokens)
     prefix = cache.get(match, keep=0.2)           # prefix.layers[l].heads[h].keys
 
-``precis.hf`` does all of it for Hugging Face Transformers.
+* :func:`open` runs the service inside this process, :func:`connect` uses a running precisd.
+* :class:`Cache` has every call: register_model, begin_put, lookup, get, session, trim and more.
+* :class:`Put` is a put in progress, :class:`Segment` what it has stored.
+* :class:`Match` is what a lookup has found, :class:`Prefix` the entries that a get brings.
+* :class:`Session` is a name for the end of a conversation.
+* :func:`entries`, :func:`bytes_` and :func:`quality` are budgets in other units than a share.
+* :class:`Error` is the class of every error.
+
+``help(precis.Cache)`` has the calls. ``precis.hf`` does all of it for Hugging Face Transformers.
 """
 
 from . import errors
@@ -24,6 +32,7 @@ from .calls import Calls
 from .compress import Kept, compress
 from .errors import (
     Canceled,
+    Conflict,
     Corruption,
     Error,
     Internal,
@@ -65,6 +74,7 @@ __all__ = [
     "Cache",
     "Calls",
     "Canceled",
+    "Conflict",
     "Corruption",
     "Error",
     "Head",

@@ -23,6 +23,9 @@ from .put import Put
 from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus, Trimmed
 from .session import Session
 
+# Directories of embedded caches that this process has closed.
+_closed: set[str] = set()
+
 
 @names_arguments
 def open(
@@ -40,16 +43,26 @@ def open(
         device: for compression: "auto" (a GPU if there is one), "cpu" or "cuda:0".
 
     Raises:
-        Unavailable: another process has the directory open.
+        Unavailable: another process has the directory open, or an object of this process keeps it
+            open.
     """
-    return Cache(
-        _core.open(
+    place = os.path.realpath(os.fspath(directory))
+    try:
+        core = _core.open(
             os.fspath(directory),
             count_in(memory_bytes, "memory_bytes", 2**63 - 1),
             count_in(threads, "threads"),
             device,
         )
-    )
+    except Unavailable as error:
+        if place not in _closed:
+            raise
+        raise Unavailable(
+            f"{error}. This process has closed its cache, but a Put, a Prefix or an array that was "
+            "made from it keeps the directory open until it is gone: del put"
+        ) from None
+    _closed.discard(place)
+    return Cache(core, place)
 
 
 @names_arguments
@@ -127,8 +140,9 @@ class Cache:
     The objects that it returns keep the connection open; after close() it ends when they are gone.
     """
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, directory: str | None = None) -> None:
         self._core = core
+        self._directory = directory  # of an embedded cache
 
     @property
     def core(self) -> Any:
@@ -140,6 +154,8 @@ class Cache:
     def close(self) -> None:
         """Releases the connection, or the embedded service."""
         self._core = None
+        if self._directory is not None:
+            _closed.add(self._directory)
 
     def with_deadline(self, seconds: float | None) -> Cache:
         """The same cache, with calls that end within `seconds` or raise TimedOut::
@@ -241,6 +257,14 @@ class Cache:
         """One profile with its tables: `content` can be passed to add_profile."""
         return ProfileRow.from_core(self.core.profile(model.fingerprint, name))
 
+    def remove_model(self, fingerprint: str) -> None:
+        """Removes a model with its projections, profiles and budgets.
+
+        Raises:
+            Conflict: segments of the model are stored; the message has their number.
+        """
+        self.core.remove_model(fingerprint)
+
     def remove_profile(self, model: Model, name: str) -> None:
         """Removes a profile; segments that were put with it stay."""
         self.core.remove_profile(model.fingerprint, name)
@@ -254,7 +278,7 @@ class Cache:
         recipe: str | None = None,
         keep: Keep | None = None,
         *,
-        parent: Segment | str | Literal["auto"] | None = "auto",
+        parent: Match | Segment | str | Literal["auto"] | None = "auto",
         parent_read: Keep | None = None,
         writers: int = 1,
     ) -> Put:
@@ -271,6 +295,9 @@ class Cache:
                 or text as for precisctl: "128 entries", "64 MiB"; by default the budget in force.
             parent: the segment at whose end the new tokens begin: the longest stored proper prefix
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
+                With a match, they begin at its end; if that is inside a segment, the service
+                splits the segment there. With "auto", it does so if the match is a large part of
+                the segment.
             parent_read: the budget at which the parent was read while this KV was computed; by
                 default all stored entries were read. If the parents store more, the segment is an
                 approximation: only lookups with such a `keep`, or without one, find it.
@@ -279,6 +306,10 @@ class Cache:
                 heads (`head_begin`), and commit. A commit returns once all of them have called it,
                 so use a deadline. If one aborts or disconnects, the others get Unavailable.
         """
+        parent_end = 0
+        if isinstance(parent, Match):
+            parent_end = parent.matched_tokens
+            parent = parent.links[-1].segment if parent else None
         if isinstance(parent, Segment):
             parent = parent.id
         core = self.core.begin_put(
@@ -289,6 +320,7 @@ class Cache:
             None if parent == "auto" else parent or "",
             to_pair(parent_read, "parent_read"),
             count_in(writers, "writers", 2**32 - 1),
+            parent_end,
         )
         return Put(core, model)
 
@@ -342,8 +374,10 @@ class Cache:
         """Starts to stream a matched prefix, at a budget of at most what is stored.
 
         Args:
-            keep: as in begin_put; by default all stored entries. A match that was looked up with
-                `keep` or `align` is read as it was counted, and takes no other budget.
+            keep: as in begin_put; by default all stored entries. A recipe's `min_entries` is a
+                lower limit: ``prefix.share`` says what share of all entries came. A match that was
+                looked up with `keep` or `align` is read as it was counted, and takes no other
+                budget.
             heads: the KV heads to read, transfer and check, from the first up to, not including,
                 the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]`` then has
                 only these heads, the first of them as ``heads[0]``.
@@ -425,7 +459,7 @@ class Cache:
             dry_run: reports the effect, and changes nothing.
 
         Raises:
-            InvalidArgument: the segment stores less than that.
+            Conflict: the segment stores less than that.
         """
         id = segment.id if isinstance(segment, Segment) else segment
         return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))
@@ -435,14 +469,26 @@ class Cache:
         return Budgets.from_core(self.core.budgets(None if model is None else model.fingerprint))
 
     def set_budget(
-        self, recipe: str | None = None, keep: Keep | None = None, model: Model | None = None
+        self,
+        recipe: str | None = None,
+        keep: Keep | None = None,
+        model: Model | None = None,
+        *,
+        limit: Keep | None = None,
+        user: str = "",
+        comment: str = "",
     ) -> Budgets:
         """Changes the defaults of later puts. None leaves a value; "" and precis.ALL unset it.
 
         A recipe that needs a profile can only be set for one model, which must have the profile.
+
+        Args:
+            limit: the largest budget that a put gets, whatever it names; no quality target.
+            user, comment: kept with the revision (``precisctl budget log``).
         """
         scope = None if model is None else model.fingerprint
-        return Budgets.from_core(self.core.set_budget(scope, recipe, to_pair(keep)))
+        change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment)
+        return Budgets.from_core(self.core.set_budget(scope, *change))
 
     def stats(self) -> dict[str, float]:
         """The service's counters and gauges by name."""

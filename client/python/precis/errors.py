@@ -99,6 +99,12 @@ class Internal(Error):
     code = "internal"
 
 
+class Conflict(InvalidArgument):
+    """Stored objects prevent it, for example the children of a segment: change those first."""
+
+    code = "conflict"
+
+
 _CLASSES = {
     cls.code: cls
     for cls in (
@@ -114,6 +120,7 @@ _CLASSES = {
         Unsupported,
         Canceled,
         Internal,
+        Conflict,
     )
 }
 

@@ -89,7 +89,10 @@ class Prefix:
         self.heads = heads
 
     def __repr__(self) -> str:
-        return f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)})"
+        return (
+            f"Prefix(matched_tokens={self.matched_tokens}, layers={len(self.layers)}, "
+            f"keep={str(self.keep)!r})"
+        )
 
     @property
     def core(self) -> Any:
@@ -125,6 +128,15 @@ class Prefix:
     def kept(self) -> int:
         """The number of entries, over all layers and heads. Waits."""
         return int(self.plan.sum(dtype=np.uint64))
+
+    @property
+    def share(self) -> float:
+        """The share of all entries of its tokens that came, in (0, 1]. Waits.
+
+        It can be more than `keep`: a recipe with ``min_entries=128``, as the default one, keeps 128
+        entries per head of each segment even at a smaller budget.
+        """
+        return self.kept / (self.matched_tokens * self.plan.size)
 
     @property
     def bytes(self) -> int:

@@ -72,6 +72,16 @@ class Put:
         """The number of entries that will be kept, over all layers and heads."""
         return self._core.entries
 
+    @property
+    def keep(self) -> Budget:
+        """The budget of the put."""
+        return from_pair(self._core.keep)
+
+    @property
+    def limited(self) -> bool:
+        """Whether an operator's limit lowered the budget to `keep` (Cache.set_budget)."""
+        return self._core.limited
+
     def layer(
         self,
         index: int,

@@ -26,6 +26,8 @@ class Segment:
         trimmed: the budget that it was trimmed to since, or None.
         parent_read: the budget at which the parent was read while this KV was computed, or None.
         kept: number of entries, over all layers and heads.
+        budget_entries: only for a part of a split segment, else 0: the entries that its budget
+            gives a segment of its tokens.
         bytes: size of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time, summed over the stages of all layers; layers overlap.
@@ -47,6 +49,7 @@ class Segment:
     trimmed: Budget | None
     parent_read: Budget | None
     kept: int
+    budget_entries: int
     bytes: int
     original_bytes: int
     compress_seconds: float
@@ -80,11 +83,14 @@ class Trimmed:
     kept: int
     bytes: int
     freed_bytes: int
+    kept_mass: tuple[float, ...]
+    """Each layer's share of the stored score mass that is left."""
 
     @classmethod
     def from_core(cls, trimmed: Any) -> Trimmed:
         """Made from the extension module's struct."""
-        return cls(trimmed.entries, trimmed.stored_bytes, trimmed.freed_bytes)
+        mass = tuple(trimmed.kept_mass)
+        return cls(trimmed.entries, trimmed.stored_bytes, trimmed.freed_bytes, mass)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,17 +182,30 @@ class Match:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A registered model, with the counts of its segments and of the layers with a projection."""
+    """A registered model, with the counts of its segments and of the layers with a projection.
+
+    Attributes:
+        bytes, original_bytes: of its segments: as stored, and of their uncompressed K and V.
+    """
 
     spec: ModelSpec
     fingerprint: str
     segments: int
     projections: int
+    bytes: int
+    original_bytes: int
 
     @classmethod
     def from_core(cls, row: Any) -> ModelRow:
         """Made from the extension module's struct."""
-        return cls(ModelSpec.from_core(row.model), row.fingerprint, row.segments, row.projections)
+        return cls(
+            ModelSpec.from_core(row.model),
+            row.fingerprint,
+            row.segments,
+            row.projections,
+            row.stored_bytes,
+            row.original_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -229,11 +248,14 @@ class BudgetRow:
     version: int
     set_unix_ms: int
     """The time of the last change; 0 for the configuration's defaults."""
+    limit: Budget | None
+    """The largest budget that a put gets."""
 
     @classmethod
     def from_core(cls, row: Any) -> BudgetRow:
         """Made from the extension module's struct."""
-        return _row(cls, row, recipe=row.recipe or None, keep=_budget(row.keep))
+        budgets = {"keep": _budget(row.keep), "limit": _budget(row.limit)}
+        return _row(cls, row, recipe=row.recipe or None, **budgets)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ void bind_put(nb::module_& module) {
       .def_prop_ro("already_stored", [](const PutHandle& p) { return p.begun().already_stored; })
       .def_prop_ro("recipe", [](const PutHandle& p) { return p.begun().recipe; })
       .def_prop_ro("entries", [](const PutHandle& p) { return p.begun().entries; })
+      .def_prop_ro("keep", [](const PutHandle& p) { return from_budget(p.begun().budget); })
+      .def_prop_ro("limited", [](const PutHandle& p) { return p.begun().limited; })
       .def(
           "layer",
           [](PutHandle& p, std::uint32_t layer, AnyArray keys, AnyArray values,
@@ -142,15 +144,16 @@ void bind_paths(ClientClass& client) {
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
              const std::string& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
-             std::uint32_t writers) {
-            const PutOptions options{recipe, to_budget(keep), to_parent(parent),
-                                     to_budget(parent_read), writers};
+             std::uint32_t writers, std::uint32_t parent_end) {
+            const PutOptions options{
+                recipe,  to_budget(keep), to_parent(parent), to_budget(parent_read),
+                writers, parent_end};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
-          nb::arg("writers"))
+          nb::arg("writers"), nb::arg("parent_end"))
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
@@ -194,6 +197,11 @@ void bind_profiles(ClientClass& client) {
            [](OwnedClient& owned, const std::string& model, const std::string& name) {
              const Digest fingerprint = unwrap(parse_digest(model));
              return answer([&, &c = owned.get()] { return c.profile(fingerprint, name); });
+           })
+      .def("remove_model",
+           [](OwnedClient& owned, const std::string& model) {
+             const Digest fingerprint = unwrap(parse_digest(model));
+             check(without_gil([&, &c = owned.get()] { return c.remove_model(fingerprint); }));
            })
       .def("remove_profile", [](OwnedClient& owned, const std::string& model,
                                 const std::string& name) {
@@ -270,18 +278,21 @@ void bind_operations(ClientClass& client) {
       .def(
           "budgets",
           [](OwnedClient& owned, const std::optional<std::string>& model) {
-            const std::optional<Digest> scope = to_scope(model);
-            return answer([&, &c = owned.get()] { return c.budgets(scope); });
+            return answer([&c = owned.get(), scope = to_scope(model)] { return c.budgets(scope); });
           },
           nb::arg("model").none())
       .def(
           "set_budget",
           [](OwnedClient& owned, const std::optional<std::string>& model,
-             const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep) {
-            const msg::SetBudget change{{to_scope(model)}, recipe, to_budget(keep)};
+             const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep,
+             const std::optional<BudgetPair>& limit, const std::string& user,
+             const std::string& comment) {
+            const msg::SetBudget change{
+                {to_scope(model)}, recipe, to_budget(keep), to_budget(limit), user, comment, {}};
             return answer([&, &c = owned.get()] { return c.set_budget(change); });
           },
-          nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none())
+          nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none(),
+          nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"))
       .def("stats",
            [](OwnedClient& owned) { return answer([&c = owned.get()] { return c.stats(); }).rows; })
       .def("status",

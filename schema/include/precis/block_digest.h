@@ -37,6 +37,9 @@ std::vector<Digest> block_digests(const Digest& previous, std::span<const TokenI
 // Names a whole path, including its tail.
 Digest path_tip(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
 
+// path_tip() of a path that ends with this whole block.
+Digest boundary_tip(const Digest& block);
+
 // A path with the digests of its whole blocks. Hashing takes longer than the rest of a lookup, so
 // callers hash a path once and reuse this. Borrows the tokens.
 struct TokenPath {
@@ -63,6 +66,10 @@ struct SegmentPlace {
 };
 // Pushed scores are not part of the id: a repeated put with other scores has the same id.
 SegmentId segment_id(const SegmentPlace& place, const Recipe& recipe, const Budget& budget);
+
+// The id of the first part of a segment that is split at token `end`. The second part keeps the
+// segment's id.
+SegmentId part_id(const SegmentId& segment, std::uint32_t end);
 
 // The id under which the store keeps a model's output projections (is_gram: their Gram matrices),
 // like a segment id for a segment's layers.

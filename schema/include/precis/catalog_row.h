@@ -23,6 +23,7 @@ std::vector<std::byte> encode(const StoredModel&);
 std::vector<std::byte> encode(const StoredBudget&);
 std::vector<std::byte> encode(const StoredProjection&);
 std::vector<std::byte> encode(const StoredProfile&);
+std::vector<std::byte> encode(const StoredRevision&);
 // Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the
 // field. The bytes contain their own XXH3-128, so damage is detected before the content is read.
 Result<SegmentRow> decode_segment_row(Bytes);
@@ -31,5 +32,6 @@ Result<StoredModel> decode_stored_model(Bytes);
 Result<StoredBudget> decode_stored_budget(Bytes);
 Result<StoredProjection> decode_stored_projection(Bytes);
 Result<StoredProfile> decode_stored_profile(Bytes);
+Result<StoredRevision> decode_stored_revision(Bytes);
 
 }  // namespace precis

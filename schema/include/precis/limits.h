@@ -18,6 +18,8 @@ inline constexpr std::uint32_t kBlockTokensMax = 4096;
 inline constexpr std::size_t kNameBytesMax = 256;  // model, tenant, session, adapter, salt
 inline constexpr std::size_t kRopeScalingBytesMax = 64 * 1024;  // room for per-channel factors
 inline constexpr std::size_t kRecipeBytesMax = 16 * 1024;
+inline constexpr std::size_t kCommentBytesMax = 1024;      // of a revision of the budgets
+inline constexpr std::size_t kBudgetRevisionsMax = 1000;   // kept per tenant
 inline constexpr std::size_t kProfileBytesMax = 8u << 20;  // 80 layers of 8 heads take 0.6 MB
 inline constexpr std::size_t kProfilesPerTenantMax = 64;
 inline constexpr std::uint32_t kPoolKernelMax = 1023;  // pooling width of window attention
@@ -121,6 +123,17 @@ inline constexpr std::uint32_t kListPageScanMax = 20000;
 inline constexpr std::uint32_t kTenantWeightMax = 1000;
 inline constexpr std::size_t kModelsPerTenantMax = 1024;
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
+
+// The admin port. Bodies of all requests together take at most kAdminBodiesBytesMax.
+inline constexpr std::uint32_t kAdminConnectionsMax = 64;
+inline constexpr std::uint32_t kAdminCallsMax = 64;  // requests that the loop is answering
+inline constexpr std::size_t kAdminHeaderBytesMax = 16 * 1024;
+inline constexpr std::size_t kAdminBodyBytesMax = kProfileBytesMax + 4096;
+inline constexpr std::size_t kAdminBodiesBytesMax = 2 * kAdminBodyBytesMax;
+inline constexpr std::uint32_t kAdminHeaderSeconds = 15;  // until a whole header has arrived
+inline constexpr std::uint32_t kAdminBodySeconds = 30;
+inline constexpr std::uint32_t kAdminAnswerSeconds = 60;  // until the loop has answered
+inline constexpr std::uint32_t kAdminSendSeconds = 60;    // until the client has read the answer
 
 // The store's disk. A share of N is 1/N of the file system.
 inline constexpr std::uint64_t kReserveShare = 16, kPayloadFileShare = 64;

@@ -26,8 +26,9 @@ enum class StatusCode : std::uint8_t {
   kUnsupported = 10,      // valid, but not supported by this build or machine
   kCanceled = 11,         // the caller gave up
   kInternal = 12,         // a bug in this project
+  kConflict = 13,         // stored objects prevent it: change those first
 };
-inline constexpr std::uint8_t kStatusCodeMax = 12;
+inline constexpr std::uint8_t kStatusCodeMax = 13;
 
 constexpr bool may_have_retry_after(StatusCode code) {
   return code == StatusCode::kRejected || code == StatusCode::kPermissionDenied;
@@ -60,6 +61,7 @@ class [[nodiscard]] Status {
   static Status unsupported(std::string m) { return {StatusCode::kUnsupported, std::move(m)}; }
   static Status canceled(std::string m) { return {StatusCode::kCanceled, std::move(m)}; }
   static Status internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
+  static Status conflict(std::string m) { return {StatusCode::kConflict, std::move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }

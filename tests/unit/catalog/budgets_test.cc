@@ -71,8 +71,8 @@ TEST_CASE("a recipe that needs a profile is set for a model that has one, and fo
   CatalogFixture f;
   const msg::SetBudget for_all{{}, "lukv(keydiff)", {}}, named{{}, "lukv(profile=learnt)", {}};
   const msg::SetBudget for_model{{f.fingerprint}, "lukv(keydiff)", {}};
-  CHECK(f.catalog->set_budget(f.tenant, for_all).code() == StatusCode::kInvalidArgument);
-  const Status none = f.catalog->set_budget(f.tenant, for_model);
+  CHECK(f.catalog->set_budget(f.tenant, for_all).status().code() == StatusCode::kInvalidArgument);
+  const Status none = f.catalog->set_budget(f.tenant, for_model).status();
   CHECK(none.code() == StatusCode::kNotFound);
   CHECK_THAT(none.message(), Catch::Contains("has no profile over the scores of lukv(keydiff); ") &&
                                  Catch::Contains("profile build --recipe 'lukv(keydiff)'") &&
@@ -81,12 +81,13 @@ TEST_CASE("a recipe that needs a profile is set for a model that has one, and fo
 
   REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("learnt"))).ok());
   CHECK(f.catalog->set_budget(f.tenant, for_model).ok());
-  const Status other = f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(knorm)", {}});
+  const Status other =
+      f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(knorm)", {}}).status();
   CHECK(other.code() == StatusCode::kNotFound);
   CHECK(of_model(f).effective.recipe == "lukv(keydiff)");
   // A profile belongs to one model, so a recipe that needs one cannot be set for all models.
-  CHECK(f.catalog->set_budget(f.tenant, for_all).code() == StatusCode::kInvalidArgument);
-  CHECK(f.catalog->set_budget(f.tenant, named).code() == StatusCode::kInvalidArgument);
+  CHECK(f.catalog->set_budget(f.tenant, for_all).status().code() == StatusCode::kInvalidArgument);
+  CHECK(f.catalog->set_budget(f.tenant, named).status().code() == StatusCode::kInvalidArgument);
 
   // Other changes of a budget do not check the profile again.
   REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt").ok());
@@ -124,7 +125,7 @@ TEST_CASE("a recipe that does not parse, a keep that cannot be, or no change at 
           "[unit][catalog]") {
   CatalogFixture f;
   const auto refused = [&](const msg::SetBudget& request) {
-    CHECK(f.catalog->set_budget(f.tenant, request).code() == StatusCode::kInvalidArgument);
+    CHECK(f.catalog->set_budget(f.tenant, request).status().code() == StatusCode::kInvalidArgument);
     CHECK(global(f).effective.version == 0);
   };
   refused({{}, "no_such_preset", {}});
@@ -142,9 +143,9 @@ TEST_CASE("a recipe that does not parse, a keep that cannot be, or no change at 
 
 TEST_CASE("a budget for a model that is not registered is kNotFound", "[unit][catalog]") {
   CatalogFixture f;
-  CHECK(f.catalog->set_budget(f.tenant, {{Digest{}}, "keydiff", {}}).code() ==
+  CHECK(f.catalog->set_budget(f.tenant, {{Digest{}}, "keydiff", {}}).status().code() ==
         StatusCode::kNotFound);
-  CHECK(f.catalog->set_budget("foreign", {{f.fingerprint}, "keydiff", {}}).code() ==
+  CHECK(f.catalog->set_budget("foreign", {{f.fingerprint}, "keydiff", {}}).status().code() ==
         StatusCode::kNotFound);
 }
 
@@ -162,6 +163,7 @@ TEST_CASE("budgets are the same after a crash, versions go on", "[unit][catalog]
 TEST_CASE("a change of a budget that the store refuses is not made", "[unit][catalog]") {
   CatalogFixture f;
   f.store.fail_next_write(Status::unavailable("gone"));
-  CHECK(f.catalog->set_budget(f.tenant, {{}, "keydiff", {}}).code() == StatusCode::kUnavailable);
+  CHECK(f.catalog->set_budget(f.tenant, {{}, "keydiff", {}}).status().code() ==
+        StatusCode::kUnavailable);
   CHECK(global(f).effective.recipe == kBuiltInRecipe);
 }

@@ -243,7 +243,7 @@ TEST_CASE("a commit and the removal of its parent come one after the other", "[u
   SECTION("the commit first") {
     crowd.begin_first(child);
     crowd.others.push_back(crowd.begin(remove));
-    CHECK(crowd.release() == std::vector{StatusCode::kOk, StatusCode::kInvalidArgument});
+    CHECK(crowd.release() == std::vector{StatusCode::kOk, StatusCode::kConflict});
     CHECK(crowd.catalog->chain(crowd.f.tenant, child.row.id)->size() == 2);
   }
 }

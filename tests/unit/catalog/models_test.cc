@@ -149,3 +149,39 @@ TEST_CASE("a projection that the store refuses, or whose model is unknown, is no
   w.row.model = Digest{};
   CHECK(add(f, w).code() == StatusCode::kNotFound);
 }
+
+TEST_CASE("a model without segments is removed with all that belongs to it, for good",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment segment = f.put(tokens(6));
+  const auto row = models_of(*f.catalog, f.tenant).front();
+  CHECK(row.stored_bytes == segment.row.stored_bytes);
+  CHECK(row.original_bytes == segment.row.original_bytes);
+  REQUIRE(add(f, weights_of(f, 1, std::byte{7})).ok());
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("one"))).ok());
+  msg::SetBudget budget{{f.fingerprint}, "knorm", {}};
+  REQUIRE(f.catalog->set_budget(f.tenant, budget).ok());
+
+  const Status refused = f.catalog->remove_model(f.tenant, f.fingerprint);
+  CHECK(refused.code() == StatusCode::kConflict);
+  CHECK_THAT(refused.message(), Catch::Contains("has 1 segment"));
+  REQUIRE(f.catalog->remove(f.tenant, segment.row.id, false, nullptr).ok());
+  CHECK(f.catalog->remove_model("foreign", f.fingerprint).code() == StatusCode::kNotFound);
+  f.store.fail_next_write(Status::unavailable("gone"));
+  CHECK(f.catalog->remove_model(f.tenant, f.fingerprint).code() == StatusCode::kUnavailable);
+  CHECK(models_of(*f.catalog, f.tenant).size() == 1);
+
+  const NewSegment late = f.segment(tokens(6));  // of a put in progress
+  REQUIRE(f.catalog->remove_model(f.tenant, f.fingerprint).ok());
+  CHECK(f.commit(late).code() == StatusCode::kNotFound);
+  f.crash_and_reopen();
+  CHECK(models_of(*f.catalog, f.tenant).empty());
+  CHECK(f.store.stats().payload_bytes == 0);
+  // The model starts anew: nothing of the removed one applies to it.
+  REQUIRE(f.catalog->register_model(f.tenant, f.model).ok());
+  const auto again = models_of(*f.catalog, f.tenant).front();
+  CHECK(again.projections == 0);
+  CHECK(again.stored_bytes == 0);
+  CHECK(f.catalog->profiles(f.tenant, {}).empty());
+  CHECK(f.catalog->budgets(f.tenant, {f.fingerprint}, {}).layers.back().recipe.empty());
+}

@@ -58,7 +58,7 @@ TEST_CASE("a segment on which others stand goes only with them", "[unit][catalog
   const NewSegment root = f.put(tokens(6)), a = f.put(tokens(9), &root), b = f.put(tokens(12), &a),
                    other = f.put(tokens(4, 900));
   const auto refused = f.catalog->remove(f.tenant, root.row.id, false, nullptr);
-  CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+  CHECK(refused.status().code() == StatusCode::kConflict);
   CHECK(refused.status().message().find(a.row.id.hex()) != std::string::npos);
   CHECK(f.matched(b.path) == 12);
 
@@ -82,7 +82,7 @@ TEST_CASE("a pinned session keeps its whole chain from being removed, an unpinne
 
   for (const SegmentId& id : {a.row.id, b.row.id}) {
     const auto refused = f.catalog->remove(f.tenant, id, true, nullptr);
-    CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+    CHECK(refused.status().code() == StatusCode::kConflict);
     CHECK(refused.status().message().find("chat") != std::string::npos);
   }
   CHECK(f.catalog->remove(f.tenant, c.row.id, true, nullptr).ok());  // its pinned ancestors stay

@@ -1,7 +1,9 @@
 // precisctl's parsing of words, and printing of numbers.
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "client/cli/json.h"
+#include "client/cli/outcome.h"
 #include "client/cli/render.h"
 #include "client/cli/table.h"
 
@@ -87,6 +89,22 @@ TEST_CASE("status says how a service is exposed, and nothing where it is not", "
   status.exposed = "K and V travel in the clear";
   CHECK_THAT(status_text(status), Catch::Contains("exposed         " + status.exposed + "\n"));
   CHECK(to_json(status)["exposed"] == status.exposed);
+}
+
+TEST_CASE("every outcome has an exit code, and the help names it", "[client]") {
+  const std::map<StatusCode, int> codes = {
+      {StatusCode::kOk, 0},          {StatusCode::kCorruption, 1},
+      {StatusCode::kOutOfSpace, 1},  {StatusCode::kVersionMismatch, 1},
+      {StatusCode::kUnsupported, 1}, {StatusCode::kInternal, 1},
+      {StatusCode::kNotFound, 3},    {StatusCode::kInvalidArgument, 2},
+      {StatusCode::kUnavailable, 4}, {StatusCode::kTimedOut, 4},
+      {StatusCode::kConflict, 6},    {StatusCode::kPermissionDenied, 5},
+      {StatusCode::kRejected, 7},    {StatusCode::kCanceled, 130}};
+  CHECK(codes.size() == kStatusCodeMax + 1u);
+  for (const auto& [status, code] : codes) {
+    CHECK(exit_code(Status(status, "")) == code);
+    CHECK_THAT(kExitCodes, Catch::Contains(std::to_string(code)));
+  }
 }
 
 TEST_CASE("numbers have units a person reads", "[client]") {

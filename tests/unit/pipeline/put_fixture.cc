@@ -127,8 +127,9 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
       compute("compute", with->compressors()),
       backend(std::move(with)),
       projections({loop, compute, storage, reads, memory, registration, *catalog, hot_tier, log}),
-      path({loop, compute, storage, memory, registration, kArenaBytes, *backend, *catalog, paths,
-            hot_tier, projections, room, disk_quota, prefill, metrics, f.clock, BudgetDefaults{}}) {
+      path({loop, compute, storage, reads, cold, memory, registration, kArenaBytes, *backend,
+            *catalog, paths, hot_tier, projections, room, disk_quota, prefill, metrics, f.clock,
+            BudgetDefaults{}}) {
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) layers.emplace_back(f.model, layer);
 }
 

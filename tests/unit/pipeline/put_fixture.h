@@ -155,6 +155,8 @@ class PutFixture {
   Log log{Log::Level::kOff};
   const std::unique_ptr<kernels::Backend> backend;
   Projections projections;
+  RestoreRate rate{f.clock};
+  ColdReads cold{{loop, reads, storage, memory, *catalog, hot_tier, rate, metrics, log, f.clock}};
   PutPath path;
   const Tenant tenant{f.tenant, ""};
   NearWriter one{loop}, other{loop};

@@ -20,6 +20,7 @@ struct Filler {
   void operator()(std::uint32_t& x) { x = static_cast<std::uint32_t>(r.random_()); }
   void operator()(std::uint64_t& x) { x = r.random_(); }
   void operator()(double& x) { x = static_cast<double>(r.number(1u << 30)) / 1024.0; }
+  void operator()(float& x) { x = static_cast<float>(r.number(1u << 20)) / 1024.0f; }
   void operator()(std::string& x) {
     static constexpr std::array<std::string_view, 5> kPieces = {"a", "Z9", "/", "\u00e9",
                                                                 "\U0001f512"};
@@ -97,7 +98,10 @@ struct Filler {
   template <typename T>
   void narrow(T&) {}
   void narrow(RemoteRegion& x) { x.size_bytes = r.number(~x.address); }
-  void narrow(msg::BeginPut& x) { x.writers = 1 + up_to(limits::kWritersMax - 1); }
+  void narrow(msg::BeginPut& x) {
+    x.writers = 1 + up_to(limits::kWritersMax - 1);
+    x.parent_end = up_to(limits::kPathTokensMax);
+  }
   void narrow(msg::PushLayer& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     heads(x.head_begin, x.head_count);

@@ -22,6 +22,8 @@ const std::map<std::string, std::string> kOtherValues = {
     {"tls_cert", "'cert.pem'"},
     {"tls_key", "'key.pem'"},
     {"tls_client_ca", "'ca.pem'"},
+    {"admin", "'127.0.0.1:7471'"},
+    {"admin_token_file", "'admin.token'"},
     {"rdma", "'off'"},
     {"tidy_after_ms", "1"},
     {"min_free_bytes", "'64MiB'"},

@@ -178,6 +178,7 @@ def _tell(options: argparse.Namespace, view: View, scratch: Path) -> Story:
     view.step(f"{SMOLLM2.name}: the model, and a document with four needles")
     if not SMOLLM2.is_converted():
         view.say("first run: converting the model's GGUF file, about 15 seconds")
+    view.say(f"the model is kept in {SMOLLM2.converted()}")
     tokens, questions = _document(options, view)
     story = Story(view)
     with Precisd(options.precisd or find_precisd(), scratch / "data") as service:

@@ -1,6 +1,7 @@
 """Precis for Hugging Face Transformers.
 
 * :func:`model_spec` describes a model to the store.
+* :class:`Conversation` holds a conversation turn by turn, and resumes it from the store.
 * :func:`prefill` reads a prompt and pushes its KV layer by layer; :func:`store` does a whole put.
 * :class:`RaggedCache` is a cache over restored prefixes, with exact attention;
   ``hf_model.generate(prompt, past_key_values=ragged)`` works as with any cache.
@@ -12,6 +13,7 @@ Needs PyTorch and Transformers: ``pip install './client/python[hf]'`` from the r
 """
 
 from .attention import ATTENTION_NAME
+from .conversation import Conversation, Turn
 from .decode import Answer, answer_nll, answer_nlls, forward, generate
 from .generation import over_ragged_caches
 from .modules import Rotation, attention_modules, output_projections
@@ -27,6 +29,7 @@ over_ragged_caches()
 __all__ = [
     "ATTENTION_NAME",
     "Answer",
+    "Conversation",
     "Needs",
     "Prefilled",
     "QueryStatistics",
@@ -34,6 +37,7 @@ __all__ = [
     "Repetition",
     "Rotation",
     "Scorers",
+    "Turn",
     "answer_nll",
     "answer_nlls",
     "attention_modules",

@@ -1,15 +1,21 @@
-"""Continuing from a cache: forward, greedy generation, and the likelihood of a given answer.
+"""Continuing from a cache: forward, generation, and the likelihood of a given answer.
 
 Every function works with a :class:`RaggedCache` and with any cache of Transformers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from transformers import (
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
 from .ragged import RaggedCache
 
@@ -54,21 +60,90 @@ def generate(
     cache: Cache,
     max_new_tokens: int = 64,
     stop: Sequence[int] | None = None,
+    *,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    seed: int | None = None,
+    logits_processor: LogitsProcessorList | None = None,
 ) -> Iterator[int]:
-    """Continues `tokens` greedily, yielding each new token as soon as it is known.
+    """Continues `tokens`, yielding each new token as soon as it is known.
+
+    By default it takes the most likely token. With a temperature it samples, as ``generate()`` of
+    Transformers does: the same seed gives the same tokens.
 
     Args:
         tokens: the tokens that follow those in `cache`. If empty, generation continues the cached
             tokens: the last cached token is removed from the cache and fed again.
         stop: tokens that end the text and are not yielded; by default the model's end-of-text
             tokens.
+        temperature: above 0 to sample.
+        top_p, top_k: sample from the most likely tokens whose probabilities sum to `top_p`, and
+            from at most `top_k`; 1.0 and 0 are no limits.
+        seed: of the samples; by default PyTorch's own state of randomness decides.
+        logits_processor: processors of Transformers, for example penalties, which run first. They
+            see `tokens` and the yielded tokens.
 
     The cache grows by `tokens` and by every yielded token but the last.
 
     Raises:
-        ValueError: no tokens, and `cache` is empty or does not know its last token.
+        ValueError: no tokens, and `cache` is empty or does not know its last token; or `top_p` or
+            `top_k` without a temperature.
     """
-    tokens = token_list(tokens)
+    choose = _chooser(hf_model, temperature, top_p, top_k, seed, logits_processor)
+    return _continue(hf_model, token_list(tokens), cache, max_new_tokens, stop, choose)
+
+
+def refuse_limits(temperature: float, top_p: float, top_k: int) -> None:
+    """Raises ValueError if samples are limited, but nothing is sampled."""
+    for name, given in (("top_p", top_p != 1), ("top_k", top_k != 0)):
+        if given and temperature == 0:
+            raise ValueError(
+                f"{name}: needs a temperature above 0; without one, the most likely token is chosen"
+            )
+
+
+# Chooses the next token; called with all tokens [1, n] and the logits [1, vocabulary].
+_Choose = Callable[[torch.Tensor, torch.Tensor], int]
+
+
+def _chooser(
+    hf_model: PreTrainedModel,
+    temperature: float,
+    top_p: float,
+    top_k: int,
+    seed: int | None,
+    first: LogitsProcessorList | None,
+) -> _Choose:
+    refuse_limits(temperature, top_p, top_k)
+    processors = LogitsProcessorList(first or [])
+    if temperature == 0:
+        return lambda ids, logits: int(processors(ids, logits)[0].argmax())
+    if temperature != 1:
+        processors.append(TemperatureLogitsWarper(float(temperature)))
+    if top_k != 0:
+        processors.append(TopKLogitsWarper(top_k))
+    if top_p != 1:
+        processors.append(TopPLogitsWarper(top_p))
+    random = None
+    if seed is not None:
+        random = torch.Generator(hf_model.device).manual_seed(seed)
+
+    def sample(ids: torch.Tensor, logits: torch.Tensor) -> int:
+        shares = torch.softmax(processors(ids, logits), dim=-1)
+        return int(torch.multinomial(shares, 1, generator=random))
+
+    return sample
+
+
+def _continue(
+    hf_model: PreTrainedModel,
+    tokens: list[int],
+    cache: Cache,
+    max_new_tokens: int,
+    stop: Sequence[int] | None,
+    choose: _Choose,
+) -> Iterator[int]:
     if not tokens:
         if not isinstance(cache, RaggedCache):
             raise ValueError(
@@ -79,12 +154,14 @@ def generate(
     if stop is None:
         eos = hf_model.generation_config.eos_token_id
         stop = eos if isinstance(eos, list) else [] if eos is None else [eos]
+    seen = torch.tensor([tokens], dtype=torch.long, device=hf_model.device)
     for _ in range(max_new_tokens):
-        token = int(forward(hf_model, tokens, cache, logits_to_keep=1)[-1].argmax())
+        token = choose(seen, forward(hf_model, tokens, cache, logits_to_keep=1))
         if token in stop:
             return
         yield token
         tokens = [token]
+        seen = torch.cat([seen, seen.new_tensor([tokens])], dim=1)
 
 
 @dataclass(frozen=True)

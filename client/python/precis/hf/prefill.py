@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -56,10 +56,14 @@ def prefill(
     """Reads a prompt; with a `put`, pushes each layer while the next one is computed.
 
     Args:
-        tokens: the whole path from its root, as in begin_put. Tokens in `past` are not read again.
-        put: begun on the same tokens; it must begin where `past` ends. Commit it afterwards.
-        past: a cache over a restored prefix, for a later turn; the new tokens are added to it. If
-            it holds all of `tokens` and there is no put, its last token is removed and read again.
+        tokens: the whole path from its root, as in begin_put. Tokens in `past` are not read again,
+            except the last one if `past` holds all of them, and the last ones of the put whose
+            queries its recipe needs.
+        put: begun on the same tokens. It may begin before the first token that is read, but not
+            inside the prefix of `past`, which holds only a part of the entries there. Commit it
+            afterwards.
+        past: a cache over a restored prefix, or the cache of the turn before; the new tokens are
+            added to it.
         queries: number of observation queries to push, of the segment's last tokens; by default as
             many as the put's recipe needs.
         lse: whether to push the queries' exact log-sum-exp over the segment, too.
@@ -68,38 +72,80 @@ def prefill(
         progress: called with each layer's index once its push has started, on the pushing thread.
 
     Raises:
-        ValueError: nothing is left to read, or the put covers other tokens.
+        ValueError: `past` holds other tokens, or the put covers other tokens.
         precis.Error: from a push; the put has then ended.
     """
     tokens = token_list(tokens)
     cache = RaggedCache(hf_model) if past is None else past
-    if put is None and cache.get_seq_length() == len(tokens) > 0:
-        cache.crop(len(tokens) - 1)
-    begin = cache.get_seq_length()
-    if begin >= len(tokens):
-        raise ValueError(f"nothing to read: {len(tokens)} tokens, and the cache holds {begin}")
-    if put is not None and (put.begin, put.end) != (begin, len(tokens)):
-        raise ValueError(
-            f"the put is of tokens [{put.begin}, {put.end}), "
-            f"the prefill of [{begin}, {len(tokens)})"
-        )
+    _check_held(cache, tokens)
+    needs, pushed = None, len(tokens)
+    if put is not None:
+        if put.end != len(tokens) or put.begin < cache.prefix_tokens:
+            raise ValueError(
+                f"the put is of tokens [{put.begin}, {put.end}), and this prefill can push "
+                f"[{cache.prefix_tokens}, {len(tokens)})"
+            )
+        pushed = put.begin
+        if not put.already_stored:
+            needs = Needs.of(put.recipe)
+            if queries is not None:
+                needs = dataclasses.replace(needs, queries=queries)
+    begin = _first_read(needs, cache.get_seq_length(), pushed, len(tokens))
+    if begin < cache.get_seq_length():
+        cache.crop(begin)
     pusher = None
-    if put is not None and not put.already_stored:
-        needs = Needs.of(put.recipe)
-        if queries is not None:
-            needs = dataclasses.replace(needs, queries=queries)
-        scorers = Scorers(hf_model, needs, put.model.spec.dtype, begin)
+    if needs is not None:
+        scorers = Scorers(hf_model, needs, put.model.spec.dtype, max(begin, pushed))
         pusher = Pusher(put, needs, scorers, lse, progress)
     start = time.perf_counter()
     with contextlib.nullcontext() if pusher is None else pusher:
         with contextlib.ExitStack() as watched:
             if pusher is not None and not needs.repetition:
-                watched.enter_context(cache.observed(pusher.offer))
+                count = len(tokens) - pushed
+
+                def offer(layer: int, _keys: object, _values: object, asked: torch.Tensor) -> None:
+                    pusher.offer(layer, *cache.layers[layer].last(count), asked[:, -count:])
+
+                watched.enter_context(cache.observed(offer))
             logits = forward(hf_model, tokens[begin:], cache, logits_to_keep=1)[-1]
         if pusher is not None and needs.repetition:
-            _offer_repeated(hf_model, tokens[begin:], cache, repeat, pusher)
+            _offer_repeated(hf_model, tokens[pushed:], cache, repeat, pusher)
         computed = time.perf_counter()
     return Prefilled(cache, logits, computed - start, time.perf_counter() - computed)
+
+
+def _check_held(cache: RaggedCache, tokens: list[int]) -> None:
+    """Raises ValueError if the path does not begin with the tokens that the cache holds."""
+    held = cache.get_seq_length()
+    if not tokens:
+        raise ValueError("tokens: there are none to read")
+    known = cache.tokens(1)[0]
+    same = held if known is None else _same(known.tolist(), tokens)
+    if same < min(held, len(tokens)):
+        raise ValueError(
+            f"tokens: the cache holds token {int(known[same])} at {same}, the path has "
+            f"{tokens[same]} there; after crop({same}) the cache can go on with this path"
+        )
+    if held > len(tokens):
+        raise ValueError(
+            f"tokens: there are {len(tokens)}, and the cache holds {held}: crop() it first"
+        )
+
+
+def _first_read(needs: Needs | None, held: int, pushed: int, end: int) -> int:
+    """The first token to read, so that the last token's logits and the put's queries are there."""
+    first = min(held, end - 1)
+    if needs is None or (needs.queries == 0 and not needs.statistics):
+        return first
+    if needs.statistics or needs.queries is None:
+        return min(first, pushed)
+    return min(first, max(pushed, end - needs.queries))
+
+
+def _same(some: Sequence[int], others: Sequence[int]) -> int:
+    """The number of tokens that two paths begin with in common."""
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(some), len(others)))
 
 
 def _offer_repeated(
@@ -133,36 +179,49 @@ def store(
 
     Args:
         recipe, keep: how to compress; by default the recipe and budget in force.
-        past: the cache over a restored prefix, if this turn follows one. Only the tokens after the
-            prefix are read and pushed. The segment records its parent and the budget at which that
-            was read.
+        past: the cache over a restored prefix, if this turn follows one, or the cache of the turn
+            before. The new segment holds the tokens after the last stored segment of this path that
+            the cache knows, from its prefix or from earlier calls of store() with it; a cache that
+            knows none takes the longest that is stored. The segment records its parent and the
+            budget at which the prefix was read. Without `past`, the segment holds all tokens.
         repeat: as in prefill.
 
     Raises:
-        ValueError: `past` holds more than its prefix, or ends inside a segment.
+        ValueError: `past` holds other tokens, or its prefix ends inside a segment.
     """
     tokens = token_list(tokens)
-    parent, parent_read = (None, None) if past is None else _stands_on(past)
+    parent, parent_read = (None, None) if past is None else _stands_on(past, tokens)
     with cache.begin_put(
         model, tokens, recipe=recipe, keep=keep, parent=parent, parent_read=parent_read
     ) as put:
         prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
-        return put.commit(durability), prefilled
+        segment = put.commit(durability)
+    prefilled.cache.add_stored(segment, tokens)
+    return segment, prefilled
 
 
-def _stands_on(past: RaggedCache) -> tuple[Segment | None, Keep | None]:
-    """The segment that `past` ends with, and the budget at which it was read."""
+def _stands_on(
+    past: RaggedCache, tokens: list[int]
+) -> tuple[Segment | Literal["auto"], Keep | None]:
+    """The segment that a put of `tokens` continues, and the budget at which the prefix was read.
+
+    Without a prefix, the tail holds all of the path, so any stored segment may be the parent.
+    """
     if len(past.prefixes) > 1:
         raise ValueError(
             f"past: the cache has {len(past.prefixes)} prefixes, must have one, for the parent"
         )
-    if past.prefix is None:
-        return None, None
-    end = past.prefix_tokens
-    link = next(link for link in past.prefix.match.links if end <= link.matched_end)
-    if end != link.segment.end:
+    known = past.stored_path or tokens  # a match can come without its tokens
+    same = min(_same(known, tokens), len(tokens) - 1)
+    whole = (s for s in reversed(past.stored) if past.prefix_tokens <= s.end <= same)
+    parent = next(whole, None)
+    if past.prefix_tokens == 0:
+        return parent or "auto", None
+    if parent is None:
+        end = past.prefix_tokens
+        link = next(link for link in past.prefix.match.links if end <= link.matched_end)
         raise ValueError(
-            f"past: it ends at token {end}, inside segment {link.segment.id} of tokens "
+            f"past: its prefix ends at token {end}, inside segment {link.segment.id} of tokens "
             f"[{link.segment.begin}, {link.segment.end}); a parent must end where a segment ends"
         )
-    return link.segment, past.prefix.keep
+    return parent, past.prefix.keep

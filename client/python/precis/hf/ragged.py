@@ -9,6 +9,7 @@ uses that attention during each call that passes such a cache.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from .ragged_layer import Observer, Prefix, RaggedLayer, Source
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from ..rows import Segment
 
 
 class RaggedCache(AttendedCache):
@@ -60,6 +63,10 @@ class RaggedCache(AttendedCache):
         if not self.prefixes:
             raise ValueError("no prefixes: give a prefix, or None, for each row of the batch")
         self._source = Source(hf_model, self.prefixes)
+        match = getattr(self.prefix, "match", None)
+        links = getattr(match, "links", ())
+        self.stored = [link.segment for link in links if link.matched_end == link.segment.end]
+        self.stored_path: list[int] = match.tokens.tolist() if self.stored else []
         # The token ids of each call (None: unknown), with the column of the first token.
         self._fed: list[tuple[int, torch.Tensor | None]] = []
         layers = [RaggedLayer(self._source, i) for i in range(self._source.num_layers)]
@@ -78,6 +85,29 @@ class RaggedCache(AttendedCache):
         With several prefixes, the longest of their lengths.
         """
         return self._source.prefix_tokens
+
+    # ---- its segments ---------------------------------------------------------------------------
+
+    def add_stored(self, segment: Segment, path: Sequence[int]) -> None:
+        """Records that `segment` holds the last tokens of `path`; a next store() continues it.
+
+        ``stored`` lists the known segments from the root on, and ``stored_path`` their tokens.
+        """
+        before = [known for known in self.stored if known.end <= segment.begin]
+        ends_before = before[-1].id if before else None
+        self.stored = [*before, segment] if ends_before == segment.parent else [segment]
+        self.stored_path = list(path)
+
+    def fork(self) -> RaggedCache:
+        """A cache with the same tokens. Both go on independently.
+
+        Copies no entries: either cache copies its tail when it next adds tokens.
+        """
+        other = copy.copy(self)
+        other._source = self._source.copy()
+        other._fed, other.stored = list(self._fed), list(self.stored)
+        other.layers = [layer.fork(other._source) for layer in self.layers]
+        return other
 
     # ---- its length -----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ a layer with a sliding window, and which a crop into the prefix hides.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -92,6 +93,13 @@ class Source:
                     f"the prefix has {len(prefix.layers)} layers, the model {self.num_layers}"
                 )
 
+    def copy(self) -> Source:
+        """The same state for another cache, which no observer watches."""
+        other = copy.copy(self)
+        other.lengths, other.observer = list(self.lengths), None
+        other.seen = None if self.seen is None else self.seen.clone()
+        return other
+
     @property
     def prefix_tokens(self) -> int:
         """The number of columns before the tail: the length of the longest prefix."""
@@ -176,6 +184,7 @@ class RaggedLayer(CacheLayerMixin):
         self._window = source.windows[index]
         self._kept: dict[int, list[Kept]] = {}  # by prefix
         self._tail = 0  # tokens in the tail; keys and values have room for more
+        self._shared = False  # another layer may use the memory of the tail
 
     # ---- calls from Transformers ----------------------------------------------------------------
 
@@ -242,6 +251,13 @@ class RaggedLayer(CacheLayerMixin):
 
     def reset(self) -> None:
         self._tail = 0
+
+    def fork(self, source: Source) -> RaggedLayer:
+        """A layer with the same entries, for the cache of `source`."""
+        self._shared = True
+        other = copy.copy(self)
+        other._source, other._kept = source, dict(self._kept)
+        return other
 
     # ---- the attention --------------------------------------------------------------------------
 
@@ -404,12 +420,13 @@ class RaggedLayer(CacheLayerMixin):
         """Makes room for `tokens` in the tail; doubles, so that a row is copied O(1) times."""
         fits = self.keys is not None and self.keys.shape[0] == like.shape[0]
         capacity = self.keys.shape[2] if fits else 0
-        if tokens <= capacity:
+        if tokens <= capacity and not self._shared:
             return
-        room = max(tokens, 2 * capacity, _TAIL_TOKENS_MIN)
+        room = capacity if fits and tokens <= capacity else max(tokens, 2 * capacity)
+        room = max(room, _TAIL_TOKENS_MIN)
         shape = (*like.shape[:2], room, like.shape[3])
         keys, values = like.new_empty(shape), like.new_empty(shape)
         if self._tail:
             keys[:, :, : self._tail] = self.keys[:, :, : self._tail]
             values[:, :, : self._tail] = self.values[:, :, : self._tail]
-        self.keys, self.values = keys, values
+        self.keys, self.values, self._shared = keys, values, False

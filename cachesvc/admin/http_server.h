@@ -1,0 +1,45 @@
+// The HTTP server of the admin port, on its own thread. It bounds what clients can use up: their
+// number, the sizes of headers and bodies, and the time that each step of a request takes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cachesvc/admin/http_message.h"
+#include "cachesvc/base/runtime.h"
+
+namespace precis::admin {
+
+class HttpServer {
+ public:
+  using Reply = std::function<void(HttpResponse)>;  // any thread; call it once
+  // Both are called on the server's thread.
+  struct Handlers {
+    // Called before the body is read. A response refuses the request and closes the connection.
+    std::function<std::optional<HttpResponse>(const HttpRequest&)> check;
+    // A Reply may come at any time, also after the server was destroyed. Then nobody reads it.
+    std::function<void(HttpRequest, Reply)> handle;
+  };
+  // `address`: IP:PORT, [IPv6]:PORT or localhost:PORT; port 0 picks one. kInvalidArgument if it is
+  // of another form, kUnavailable if it cannot be bound.
+  static Result<std::unique_ptr<HttpServer>> listen(const std::string& address, Runtime& runtime,
+                                                    Handlers handlers);
+  // Closes all connections and ends the thread.
+  ~HttpServer();
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  const std::string& address() const;  // the bound address
+  // Returns a function that runs functions on the server's thread. It may be called on any thread
+  // and at any time; functions that come too late do not run.
+  std::function<void(std::function<void()>)> poster() const;
+
+ private:
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace precis::admin

@@ -1,0 +1,223 @@
+#include "cachesvc/admin/http_session.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "cachesvc/admin/beast.h"
+#include "precis/limits.h"
+
+namespace precis::admin {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using std::chrono::seconds;
+
+// After a refusal, this much of the body is read, so that the client reads the refusal before it
+// notices that the connection is closed.
+constexpr std::size_t kDrainBytesMax = 1u << 20;
+constexpr seconds kDrainTime{2};
+
+std::string text(boost::string_view view) { return {view.data(), view.size()}; }
+
+std::optional<Method> method_of(http::verb verb) {
+  switch (verb) {
+    case http::verb::get: return Method::kGet;
+    case http::verb::post: return Method::kPost;
+    case http::verb::put: return Method::kPut;
+    case http::verb::delete_: return Method::kDelete;
+    default: return {};
+  }
+}
+
+HttpResponse unreadable(const error_code& error) {
+  if (error == http::error::header_limit) {
+    return error_response(
+        431, Status::invalid("the header is larger than " +
+                             std::to_string(limits::kAdminHeaderBytesMax) + " B, the limit"));
+  }
+  if (error == http::error::body_limit) {
+    return error_response(
+        413, Status::invalid("the body is larger than " +
+                             std::to_string(limits::kAdminBodyBytesMax) + " B, the limit"));
+  }
+  return error_response(400, Status::invalid("not an HTTP request: " + error.message()));
+}
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  Session(HttpSocket socket, std::shared_ptr<HttpShared> shared)
+      : io_(std::move(socket.io)),
+        from_(std::move(socket.from)),
+        stream_(std::move(socket.socket)),
+        deadline_(stream_.get_executor()),
+        shared_(std::move(shared)) {
+    ++shared_->connections;
+  }
+  ~Session() {
+    shared_->body_bytes -= body_bytes_;
+    --shared_->connections;
+  }
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  void read() {
+    shared_->body_bytes -= std::exchange(body_bytes_, 0);
+    parser_.emplace();
+    parser_->header_limit(limits::kAdminHeaderBytesMax);
+    parser_->body_limit(limits::kAdminBodyBytesMax);
+    stream_.expires_after(seconds(limits::kAdminHeaderSeconds));
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = shared_from_this()](const error_code& error, std::size_t) {
+                              self->on_header(error);
+                            });
+  }
+
+ private:
+  // True if the connection ended or was too slow: nobody reads an answer.
+  static bool is_gone(const error_code& error) {
+    return error == http::error::end_of_stream || error == http::error::partial_message ||
+           error == beast::error::timeout || error.category() == asio::error::get_system_category();
+  }
+
+  void on_header(const error_code& error) {
+    if (error && is_gone(error)) return;
+    if (error) return refuse(unreadable(error));
+    const auto& header = parser_->get();
+    const auto method = method_of(header.method());
+    if (!method) {
+      return refuse(error_response(405, Status::unsupported("use GET, POST, PUT or DELETE")));
+    }
+    if (header.target().size() > limits::kAdminHeaderBytesMax || parser_->chunked()) {
+      return refuse(error_response(411, Status::invalid("a body needs a Content-Length")));
+    }
+    auto target = parse_target({header.target().data(), header.target().size()});
+    if (!target.ok()) return refuse(error_response(target.status()));
+    request_ = {};
+    request_.method = *method;
+    request_.target = std::move(*target);
+    request_.from = from_;
+    request_.host = text(header[http::field::host]);
+    request_.origin = text(header[http::field::origin]);
+    request_.authorization = text(header[http::field::authorization]);
+    request_.content_type = text(header[http::field::content_type]);
+    if (auto refusal = shared_->handlers.check(request_)) return refuse(std::move(*refusal));
+    read_body();
+  }
+
+  void read_body() {
+    const std::size_t size = parser_->content_length().value_or(0);
+    if (shared_->body_bytes + size > limits::kAdminBodiesBytesMax) {
+      return refuse(error_response(
+          Status::rejected("too many large requests are being answered; the limit is " +
+                               std::to_string(limits::kAdminBodiesBytesMax) + " B of bodies",
+                           limits::kRetryAfterMemoryMs)));
+    }
+    body_bytes_ = size;
+    shared_->body_bytes += size;
+    stream_.expires_after(seconds(limits::kAdminBodySeconds));
+    http::async_read(stream_, buffer_, *parser_,
+                     [self = shared_from_this()](const error_code& error, std::size_t) {
+                       self->on_body(error);
+                     });
+  }
+
+  void on_body(const error_code& error) {
+    if (error && is_gone(error)) return;
+    if (error) return refuse(unreadable(error));
+    request_.body = std::move(parser_->get().body());
+    stream_.expires_never();
+    // The timer keeps this object alive until the answer.
+    deadline_.expires_after(seconds(limits::kAdminAnswerSeconds));
+    deadline_.async_wait([self = shared_from_this(), turn = ++turn_](const error_code& ended) {
+      if (ended) return;
+      self->answer(
+          turn,
+          error_response(Status::timed_out("the service has not answered within " +
+                                           std::to_string(limits::kAdminAnswerSeconds) +
+                                           " s; a change that was asked for may still be made")));
+    });
+    shared_->handlers.handle(std::move(request_), reply());
+  }
+
+  HttpServer::Reply reply() {
+    // A weak reference: what waits in the io_context must not keep it alive.
+    return [weak_io = io_, weak = weak_from_this(), turn = turn_](HttpResponse response) {
+      const auto io = weak_io.lock();
+      if (io == nullptr) return;
+      asio::post(*io, [weak, turn, response = std::move(response)]() mutable {
+        if (const auto self = weak.lock()) self->answer(turn, std::move(response));
+      });
+    };
+  }
+
+  void answer(std::uint64_t turn, HttpResponse response) {
+    if (turn != turn_) return;  // answered already
+    ++turn_;
+    deadline_.cancel();
+    send(std::move(response), parser_->get().keep_alive());
+  }
+
+  // The connection ends after a refusal, because the request's body was not read.
+  void refuse(HttpResponse response) { send(std::move(response), /*keep_alive=*/false); }
+
+  void send(HttpResponse from, bool keep_alive) {
+    response_ = {http::status::ok, 11};
+    response_.result(from.status);
+    response_.set(http::field::content_type, from.content_type);
+    response_.set(http::field::cache_control, "no-store");
+    response_.set("X-Content-Type-Options", "nosniff");
+    for (const auto& [name, value] : from.headers) response_.set(name, value);
+    response_.body() = std::move(from.body);
+    response_.keep_alive(keep_alive);
+    response_.prepare_payload();
+    stream_.expires_after(seconds(limits::kAdminSendSeconds));
+    http::async_write(
+        stream_, response_,
+        [self = shared_from_this(), keep_alive](const error_code& error, std::size_t) {
+          if (error) return;
+          if (keep_alive) return self->read();
+          self->end();
+        });
+  }
+
+  void end() {
+    error_code ignored;
+    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(kDrainTime);
+    drain();
+  }
+
+  void drain() {
+    stream_.async_read_some(asio::buffer(drained_into_),
+                            [self = shared_from_this()](const error_code& error, std::size_t size) {
+                              if (error || (self->drained_ += size) > kDrainBytesMax) return;
+                              self->drain();
+                            });
+  }
+
+  const std::weak_ptr<asio::io_context> io_;
+  const std::string from_;
+  beast::tcp_stream stream_;
+  asio::steady_timer deadline_;
+  const std::shared_ptr<HttpShared> shared_;
+  beast::flat_buffer buffer_{limits::kAdminHeaderBytesMax + (64u << 10)};
+  std::optional<http::request_parser<http::string_body>> parser_;
+  HttpRequest request_;
+  http::response<http::string_body> response_;
+  std::size_t body_bytes_ = 0;  // counted in shared_
+  std::uint64_t turn_ = 0;      // of the request that is being answered
+  std::array<char, 4096> drained_into_{};
+  std::size_t drained_ = 0;
+};
+
+}  // namespace
+
+void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared) {
+  std::make_shared<Session>(std::move(socket), std::move(shared))->read();
+}
+
+}  // namespace precis::admin

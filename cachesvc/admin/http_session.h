@@ -1,0 +1,25 @@
+// One connection of the admin port: reads a request, has it answered, and reads the next. Private
+// to http_server.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "cachesvc/admin/http_server.h"
+
+namespace precis::admin {
+
+// Shared by the sessions of a server. Server's thread only.
+struct HttpShared {
+  HttpServer::Handlers handlers;
+  std::uint32_t connections = 0;
+  std::size_t body_bytes = 0;  // of bodies being read or handled
+};
+
+struct HttpSocket;  // beast.h
+
+// Serves the connection until it ends. It keeps itself alive.
+void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared);
+
+}  // namespace precis::admin

@@ -1,0 +1,73 @@
+#include "cachesvc/server/operator_access.h"
+
+namespace precis {
+namespace {
+
+constexpr const char* kClient = "admin port";
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list;
+}
+
+}  // namespace
+
+Status OperatorAccess::may_connect(const std::string& tenant) const {
+  if (parts_.stopping) return Status::unavailable("the service is stopping");
+  const std::string name = Tenants::name_of(tenant);
+  if (!parts_.tenants.has(name)) {
+    return Status::not_found("there is no tenant '" + name +
+                             "'; name one with ?tenant=: " + listed(parts_.tenants.names()));
+  }
+  // Checks the quota that the Peer takes.
+  Quota::Part part(parts_.handlers.admission.connections,
+                   parts_.tenants.named(name).owner(nullptr));
+  return Quota::take(part, 1).status();
+}
+
+void OperatorAccess::connect(const std::string& tenant, std::unique_ptr<Connection> connection) {
+  parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.handlers.log,
+                                          parts_.tenants.named(tenant), kClient,
+                                          std::move(connection)));
+}
+
+void OperatorAccess::note_refused(const std::string& from, const Status& why) {
+  parts_.greeter.note_refused({"", kClient, from}, why);
+}
+
+Status OperatorAccess::ready() const {
+  if (parts_.stopping) return Status::unavailable("the service is stopping");
+  return parts_.report.serves();
+}
+
+OperatorAccess::Monitored OperatorAccess::monitored() const {
+  return {parts_.report.process_stats().rows, parts_.handlers.metrics.histograms(),
+          parts_.report.waits(), parts_.tenants.names()};
+}
+
+OperatorAccess::Stored OperatorAccess::stored(const std::string& tenant) const {
+  const Catalog& catalog = parts_.handlers.catalog;
+  Stored stored{tenant, {}, {}};
+  msg::Stats stats;
+  add_totals(stats, catalog.totals(tenant));
+  stored.rows = std::move(stats.rows);
+  msg::ListModels next;
+  msg::ModelRow others;
+  do {
+    auto page = catalog.models_page(tenant, next);
+    if (!page.ok()) break;
+    for (msg::ModelRow& row : page->rows) {
+      if (stored.models.size() < kModelsMax) {
+        stored.models.push_back(std::move(row));
+      } else {
+        others.segments += row.segments;
+      }
+    }
+    next.after = std::move(page->next);
+  } while (!next.after.empty());
+  if (others.segments > 0) stored.models.push_back(std::move(others));
+  return stored;
+}
+
+}  // namespace precis

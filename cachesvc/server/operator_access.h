@@ -1,0 +1,65 @@
+// The service's side of the admin port (cachesvc/admin): operators as clients, and the metrics.
+// Loop thread only, except where a comment says otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/server/greeter.h"
+#include "cachesvc/server/handler_parts.h"
+#include "cachesvc/server/peers.h"
+#include "cachesvc/server/service_report.h"
+#include "cachesvc/server/tenants.h"
+
+namespace precis {
+
+class OperatorAccess {
+ public:
+  // All outlive it.
+  struct Parts {
+    Tenants& tenants;
+    Peers& peers;
+    const HandlerParts& handlers;
+    Greeter& greeter;
+    const ServiceReport& report;
+    const bool& stopping;
+  };
+  explicit OperatorAccess(const Parts& parts) : parts_(parts) {}
+
+  // Whether a client may act for `tenant`, by default "default". kNotFound, naming the tenants, if
+  // that tenant does not exist; kRejected if there are too many connections; kUnavailable while the
+  // service stops.
+  Status may_connect(const std::string& tenant) const;
+  // Adds a client that the caller has authenticated and that may connect.
+  void connect(const std::string& tenant, std::unique_ptr<Connection> connection);
+  // Counts, logs and audits a refused operator.
+  void note_refused(const std::string& from, const Status& why);
+  // OK if the service serves gets and puts. kUnavailable with the reason if not.
+  Status ready() const;
+
+  // The metrics of the whole process.
+  struct Monitored {
+    std::vector<msg::Stat> rows;
+    std::vector<Metrics::HistogramRow> histograms;  // by tenant
+    ServiceReport::Waits waits;
+    std::vector<std::string> tenants;
+  };
+  Monitored monitored() const;
+
+  // The metrics of a tenant's stored data. The models after the first kModelsMax are added up in
+  // one row without a name, so that a tenant with many models does not make the answer long.
+  struct Stored {
+    std::string tenant;
+    std::vector<msg::Stat> rows;
+    std::vector<msg::ModelRow> models;
+  };
+  static constexpr std::size_t kModelsMax = 64;
+  Stored stored(const std::string& tenant) const;  // any thread
+
+ private:
+  const Parts parts_;
+};
+
+}  // namespace precis

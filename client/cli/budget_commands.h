@@ -1,0 +1,33 @@
+// precisctl budget: defaults and limits of puts, their revisions, and what a change would do.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/cli/commands.h"
+
+namespace precis::cli {
+
+struct BudgetChange {
+  std::optional<std::string> recipe, keep, limit;
+  bool unset = false;
+  std::string layers;              // "0-3=0.5,4-31=0.15"; empty for none
+  std::vector<std::string> heads;  // "12.3=0.6": layer 12, KV head 3
+  std::string user, comment;
+  std::optional<std::uint64_t> if_revision;
+  bool dry_run = false;          // changes nothing, and tells what the change would do
+  bool apply_to_stored = false;  // trims the stored segments of the scope to the new budget
+};
+
+// With `revision`: what was set after that revision.
+Status show_budget(Context context, const std::string& model,
+                   std::optional<std::uint64_t> revision);
+Status set_budget(Context context, const std::string& model, const BudgetChange& change);
+Status list_revisions(Context context, std::uint32_t limit);
+// The scopes that two revisions set differently. 0: nothing is set; none: the newest revision.
+Status diff_revisions(Context context, std::uint64_t from, std::optional<std::uint64_t> to);
+Status roll_back_budget(Context context, std::uint64_t revision, const BudgetChange& how);
+
+}  // namespace precis::cli

@@ -1,0 +1,15 @@
+// A plan as a map of layers and heads: the darker, the larger the share of a head's tokens is kept.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "precis/types.h"
+
+namespace precis::cli {
+
+// One row per layer, one character pair per KV head. `tokens`: of the segment. `columns`: the
+// widest line; heads that do not fit are left out, and a line says how many. 0: any.
+std::string heatmap_text(const Plan& plan, std::uint32_t tokens, std::size_t columns);
+
+}  // namespace precis::cli

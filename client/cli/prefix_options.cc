@@ -1,0 +1,111 @@
+// The commands and options of `precisctl prefix`.
+#include <limits>
+#include <string>
+
+#include "client/cli/command_parts.h"
+
+namespace precis::cli {
+namespace {
+
+// Parses with `parse`, whose error is one of usage.
+template <typename Parse, typename Value>
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, std::optional<Value>& into,
+                        Parse parse, const std::string& help) {
+  return command.add_option_function<std::string>(
+      name,
+      [&into, parse, name](const std::string& text) {
+        const auto value = parse(text, name);
+        if (!value.ok()) throw CLI::ValidationError(value.status().message());
+        into = *value;
+      },
+      help);
+}
+
+void add_filter(CLI::App& command, SegmentFilter& filter) {
+  command.add_option("--model", filter.model,
+                     "Only segments of this model, by name or fingerprint");
+  command.add_option("--session", filter.session, "Only the segments of this session's prefix");
+  add_parsed(command, "--unused", filter.unused_ms, parse_age,
+             "Only segments that were not used for so long, such as 7d, 12h or 30m; one that was "
+             "never used counts from its commit")
+      ->type_name("AGE");
+  add_parsed(command, "--larger", filter.larger_bytes, parse_bytes,
+             "Only segments stored in more bytes, such as 1GiB")
+      ->type_name("SIZE");
+}
+
+void add_ls(CLI::App& group, Arguments& a) {
+  CLI::App* ls = add_watch(add_command(group, "ls", "List the segments, the newest first", a,
+                                       [&a](Context c) { return list_prefixes(c, a.list); }),
+                           a);
+  add_filter(*ls, a.list.filter);
+  ls->add_option_function<std::string>(
+        "--sort", [&a](const std::string& name) { a.list.order = parse_order(name); },
+        "The order, largest first: newest, last used, most bytes, tokens or hits, or largest "
+        "stored share of the original; all but created read the whole list")
+      ->check(CLI::IsMember(kSegmentOrders))
+      ->default_str("created");
+  ls->add_flag("--reverse", a.list.reverse, "The smallest or oldest first");
+  CLI::Option* limit =
+      ls->add_option("--limit", a.list.limit, "The most segments to list")
+          ->capture_default_str()
+          ->type_name("N")
+          ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()).description(""));
+  ls->add_flag("--all", a.list.all, "List all that match; precisctl holds them in memory")
+      ->excludes(limit);
+  ls->footer(
+      "The last line has the totals. On a terminal, columns that do not fit are left out; --json "
+      "has all of them.");
+}
+
+void add_rm(CLI::App& group, Arguments& a) {
+  CLI::App* rm = add_command(group, "rm", "Remove a segment, or all that match", a,
+                             [&a](Context c) { return remove_prefix(c, a.removal); });
+  rm->add_option("id", a.removal.id, "The id, or an unambiguous beginning of it");
+  add_filter(*rm, a.removal.filter);
+  rm->add_flag("--recursive", a.removal.recursive, "Also remove the descendants");
+  rm->add_flag("--dry-run", a.removal.dry_run, "Show how many match, and change nothing");
+  add_yes(*rm, a.removal.yes);
+  rm->footer(
+      "Without an id, the filters choose, and all of them must match. Segments with children that "
+      "do not match are left. Ctrl-C ends it after the segment in progress and says what was "
+      "done. A session whose tip is removed stays, without a tip; session ls shows that. The disk "
+      "gets the space back a little later: see the guide to operations, Disk space.");
+}
+
+void add_trim(CLI::App& group, Arguments& a) {
+  CLI::App* trim = add_command(
+      group, "trim", "Keep fewer entries of a segment, or of all that match, as a put would", a,
+      [&a](Context c) { return trim_prefix(c, a.trim); });
+  trim->add_option("id", a.trim.id, "The id, or an unambiguous beginning of it");
+  add_filter(*trim, a.trim.filter);
+  trim->add_option("--keep", a.trim.keep,
+                   "A ratio such as 0.2, '128 entries' per head, or '64 MiB' per segment; at most "
+                   "the stored budget")
+      ->required();
+  trim->add_flag("--whole", a.trim.whole,
+                 "With an id: also trim its ancestors, except those that store less");
+  trim->add_flag("--dry-run", a.trim.dry_run, "Show how much would be freed, and change nothing");
+  add_yes(*trim, a.trim.yes);
+  trim->add_option("--durability", a.trim.durability, "How durable the trimmed segment is")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"memory", "wal", "fsync"}));
+  trim->footer(
+      "Without an id, the filters choose, and all of them must match. Freed bytes are those of "
+      "records: the disk may first grow, because trimmed segments are written anew, and gets the "
+      "space back a little later: see the guide to operations, Disk space.");
+}
+
+}  // namespace
+
+void add_prefix_commands(CLI::App& app, Arguments& a) {
+  CLI::App& group = add_group(app, "prefix", "Stored prefixes, segment by segment");
+  add_ls(group, a);
+  CLI::App* show = add_command(group, "show", "Show a segment's recipe, budget, sizes and plan", a,
+                               [&a](Context c) { return show_prefix(c, a.name); });
+  show->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
+  add_rm(group, a);
+  add_trim(group, a);
+}
+
+}  // namespace precis::cli

@@ -1,0 +1,53 @@
+// The calls of a client that operators and their tools use: listings, removals, trims, budgets and
+// counters. Programs include client.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "precis/messages.h"
+#include "precis/status.h"
+#include "precis/types.h"
+
+namespace precis {
+
+class OperatorClient {
+ public:
+  virtual ~OperatorClient() = default;
+
+  // The newest first, at most `limit`. The list is read in pages, so a segment that is stored or
+  // removed meanwhile may or may not be in it.
+  virtual Result<std::vector<msg::SegmentInfo>> segments(std::optional<Digest> model = {},
+                                                         std::uint32_t limit = 1000) = 0;
+  // One page of the same list, for lists that are too long for memory. The first has an empty
+  // `after`; `next` of a page is the `after` of the following one, empty after the last.
+  virtual Result<msg::Segments> segments_page(const msg::ListPrefixes& request) = 0;
+  virtual Result<msg::SegmentInfo> segment(const SegmentId& id) = 0;
+  // The segment whose id begins with these hexadecimal digits, without its plan. kNotFound if there
+  // is none; kInvalidArgument names some if there are several.
+  virtual Result<msg::SegmentInfo> find_segment(const std::string& id_beginning) = 0;
+  // kConflict if its children, unless `recursive`, or a pinned session prevent it.
+  virtual Result<msg::Removed> remove_segment(const SegmentId& id, bool recursive) = 0;
+  // Reads all of a segment from the store and reports any damage.
+  virtual Result<msg::Checked> check_segment(const SegmentId& id) = 0;
+  // Trims a segment to the entries of a put at `keep`; kConflict if it stores fewer. Its id
+  // and its children stay; putting it again restores the rest. `dry_run`: only reports the effect.
+  virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
+                                            Durability durability = Durability::kWal,
+                                            bool dry_run = false) = 0;
+  virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
+  // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
+  // profile, kInvalidArgument if the change is for all models.
+  virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
+  // The revisions of what was set, the newest first. A rollback makes a new revision, which sets
+  // every scope to what it was after an earlier one; `dry_run` of it: only reports what would
+  // change.
+  virtual Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) = 0;
+  virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
+  virtual Result<msg::Stats> stats() = 0;
+  virtual Result<msg::ServerStatus> status() = 0;
+};
+
+}  // namespace precis

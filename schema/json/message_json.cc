@@ -1,0 +1,127 @@
+#include "schema/json/message_json.h"
+
+#include "precis/printable.h"
+
+namespace precis::message_json {
+namespace {
+
+constexpr int kDepthMax = 16;
+
+// A canonical recipe is JSON itself; any other form is printed as a string.
+Json recipe_json(const std::string& recipe) {
+  Json parsed = parse_json(recipe);
+  return parsed.is_discarded() ? Json(recipe) : parsed;
+}
+
+Json plan_json(const Plan& plan) {
+  Json layers = Json::array();
+  for (std::uint32_t l = 0; l < plan.num_layers; ++l) {
+    Json heads = Json::array();
+    for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) heads.push_back(plan.at(l, h));
+    layers.push_back(std::move(heads));
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::string json_text(const Json& json) {
+  // The library does not escape DEL, C1 and bidirectional control characters. They occur only
+  // within strings, where \uXXXX is valid JSON.
+  return printable_lines(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
+
+Json parse_json(const std::string& text) {
+  bool deep = false;
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > kDepthMax;
+    return !deep;
+  };
+  Json parsed = Json::parse(text, shallow, /*allow_exceptions=*/false);
+  return deep ? Json(Json::value_t::discarded) : parsed;
+}
+
+Json to_json(const std::optional<Budget>& budget) {
+  if (!budget) return {};
+  switch (budget->kind) {
+    case Budget::Kind::kAll: return {{"kind", "all"}, {"value", nullptr}};
+    case Budget::Kind::kRatio:
+      return {{"kind", "ratio"}, {"value", static_cast<double>(budget->value) / 1e6}};
+    case Budget::Kind::kEntries: return {{"kind", "entries"}, {"value", budget->value}};
+    case Budget::Kind::kBytes: return {{"kind", "bytes"}, {"value", budget->value}};
+    case Budget::Kind::kQuality:
+      return {{"kind", "quality"},
+              {"value", budget->quality_share_ppm() / 1e6},
+              {"cap", budget->quality_cap_ppm() / 1e6}};
+  }
+  return {};
+}
+
+Json to_json(const ModelSpec& model) {
+  return {{"name", model.name},
+          {"revision", model.revision},
+          {"num_layers", model.num_layers},
+          {"num_q_heads", model.num_q_heads},
+          {"num_kv_heads", model.num_kv_heads},
+          {"head_dim", model.head_dim},
+          {"dtype", dtype_name(model.dtype)},
+          {"rope_theta", model.rope_theta},
+          {"block_tokens", model.block_tokens},
+          {"token_bytes", model.token_bytes()}};
+}
+
+Json field_json(std::string_view name, const std::string& text) {
+  if (name == "json") return text.empty() ? Json(Json::value_t::discarded) : recipe_json(text);
+  return name == "recipe" || name == "scorer" ? recipe_json(text) : Json(text);
+}
+
+Json field_json(std::string_view, const SegmentId& id) {
+  return id.is_null() ? Json() : Json(id.hex());
+}
+
+Json field_json(std::string_view, const Digest& digest) { return digest.hex(); }
+Json field_json(std::string_view, const Budget& budget) { return to_json(std::optional(budget)); }
+Json field_json(std::string_view, const std::optional<Budget>& budget) { return to_json(budget); }
+
+Json field_json(std::string_view, const std::optional<Plan>& plan) {
+  return plan ? plan_json(*plan) : Json(Json::value_t::discarded);
+}
+
+Json field_json(std::string_view, const std::optional<Digest>& digest) {
+  return digest ? Json(digest->hex()) : Json();
+}
+
+Json to_json(const msg::ModelRow& row) {
+  Json json = {{"fingerprint", row.fingerprint.hex()}};
+  json.update(to_json(row.model));
+  json["segments"] = row.segments;
+  json["stored_bytes"] = row.stored_bytes;
+  json["original_bytes"] = row.original_bytes;
+  json["projections"] = row.projections;
+  return json;
+}
+
+Json to_json(const msg::BudgetRow& row) {
+  return {{"scope", row.scope},
+          {"recipe", row.recipe.empty() ? Json() : Json(row.recipe)},  // as the user wrote it
+          {"keep", to_json(row.keep)},
+          {"limit", to_json(row.limit)},
+          {"version", row.version},
+          {"set_unix_ms", row.set_unix_ms}};
+}
+
+Json to_json(const msg::Budgets& budgets) {
+  return {{"layers", rows_json(budgets.layers)}, {"effective", to_json(budgets.effective)}};
+}
+
+Json to_json(const msg::Stats& stats) {
+  Json json = Json::object();
+  for (const msg::Stat& row : stats.rows) {
+    const bool whole = row.value >= 0 && row.value < 9e15 &&
+                       row.value == static_cast<double>(static_cast<std::uint64_t>(row.value));
+    json[row.name] = whole ? Json(static_cast<std::uint64_t>(row.value)) : Json(row.value);
+  }
+  return json;
+}
+
+}  // namespace precis::message_json

@@ -1,0 +1,176 @@
+// precisctl in a shell and on a screen: completion, --watch and top.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/integration/pseudo_terminal.h"
+#include "tests/integration/random_kv.h"
+#include "tests/integration/service_process.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+// The words that bash offers for the last of `words`, one a line.
+std::string offered(const std::string& words) {
+  const Ran ran = run({"/bin/bash", "--norc", "-c",
+                       "source <(\"$0\" completion bash) && COMP_WORDS=(" + words +
+                           ") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _precisctl && "
+                           "printf '%s\\n' \"${COMPREPLY[@]}\" && complete -p precisctl >&2",
+                       PRECISCTL_PATH});
+  CHECK_THAT(ran.err, Contains("-F _precisctl precisctl"));
+  CHECK(ran.exit_code == 0);
+  return ran.out;
+}
+
+TEST_CASE("bash completes commands, options and values", "[integration]") {
+  CHECK(offered("precisctl pre") == "prefix\n");
+  CHECK(offered("precisctl prefix ''").starts_with("ls\nshow\nrm\ntrim\n"));
+  CHECK(offered("precisctl prefix ls --so") == "--sort\n");
+  CHECK(offered("precisctl prefix ls --sort h") == "hits\n");
+  CHECK(offered("precisctl --tenant prefix mod") == "model\n");  // that prefix is a value
+  CHECK(offered("precisctl prefix ls --add") == "--address\n");  // an option of precisctl
+  CHECK(offered("precisctl completion z") == "zsh\n");
+  CHECK(offered("precisctl prefix ls --model x") == "\n");  // bash then offers files
+}
+
+TEST_CASE("zsh and fish can read their completions, if they are installed", "[integration]") {
+  for (const std::string shell : {"zsh", "fish"}) {
+    CAPTURE(shell);
+    const Ran script = run({PRECISCTL_PATH, "completion", shell});
+    CHECK(script.exit_code == 0);
+    CHECK_THAT(script.out, Contains("--sort") || Contains("-l sort"));
+    CHECK_THAT(script.out, Contains("List the models"));
+    const Ran read = run({"/bin/sh", "-c",
+                          "command -v " + shell + " >/dev/null || exit 0; \"$0\" completion " +
+                              shell + " | " + shell + " -n /dev/stdin",
+                          PRECISCTL_PATH});
+    CHECK(read.exit_code == 0);
+    CHECK(read.err == "");
+  }
+  CHECK(run({PRECISCTL_PATH, "completion", "tcsh"}).exit_code == 2);
+}
+
+class ShellFixture {
+ protected:
+  TempDir dir;
+  ServiceProcess service{dir};
+  std::shared_ptr<Client> client = service.connect();
+
+  std::vector<std::string> command(std::vector<std::string> words) const {
+    words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
+    return words;
+  }
+  void store() {
+    const Model model = client->register_model(tiny_model()).value();
+    std::mt19937 random{7};
+    const auto tokens = random_tokens(random, 100);
+    REQUIRE(
+        put_all(*client, model, tokens, random_kv(random, model.spec, 0, 100), PutOptions()).ok());
+    CHECK(client->lookup(model, tokens).value().matched_tokens > 0);
+  }
+};
+
+TEST_CASE_METHOD(ShellFixture, "a list is shown again and again, until Ctrl-C", "[integration]") {
+  Process watch(command({"model", "ls", "--watch", "0.1"}));
+  const auto until = [&](const std::string& wanted) {
+    for (auto line = watch.read_line(); line; line = watch.read_line()) {
+      if (line->find(wanted) != std::string::npos) return true;
+    }
+    return false;
+  };
+  REQUIRE(until("no models"));
+  store();
+  REQUIRE(until("test/tiny"));
+  watch.signal(SIGINT);
+  while (watch.read_line()) {
+  }
+  CHECK(watch.wait() == 0);
+  CHECK(run(command({"status", "--watch", "0"})).exit_code == 2);
+  CHECK(run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "status", "--watch", "0.1"}).exit_code ==
+        4);
+}
+
+TEST_CASE_METHOD(ShellFixture, "on a terminal, a watched list has the screen until q",
+                 "[integration]") {
+  TerminalProgram watch(command({"status", "--watch"}), 80, 12);
+  REQUIRE(watch.shows("every 2 s; q ends it"));
+  REQUIRE(watch.shows("tenant"));
+  watch.type("q");
+  CHECK(watch.wait() == 0);
+  CHECK_THAT(watch.shown(), Contains("\x1b[?1049h") && Contains("\x1b[?1049l"));
+}
+
+TEST_CASE_METHOD(ShellFixture, "top shows rates, shares, memory, disk and the newest segments",
+                 "[integration]") {
+  store();
+  const Ran once = run(command({"top", "--once", "--interval", "0.1", "--json"}));
+  REQUIRE(once.exit_code == 0);
+  const json top = json::parse(once.out);
+  CHECK(top["seconds"] > 0.0);
+  CHECK(top["totals"]["puts"] == 1);
+  CHECK(top["totals"]["hits"] == 1);
+  CHECK(top["rates"]["puts"] == 0.0);
+  CHECK(top["hit_share"].is_null());
+  CHECK(top["clients"] >= 1);
+  CHECK(top["status"]["memory_limit_bytes"] > 0);
+  REQUIRE(top["newest"].size() == 1);
+  const Ran text = run(command({"top", "--once", "--interval", "0.1"}));
+  CHECK_THAT(text.out, Contains("PER SECOND") && Contains("newest segments"));
+  CHECK(text.out.find('\x1b') == std::string::npos);
+
+  TerminalProgram live(command({"top", "--interval", "0.2"}), 80, 40);
+  REQUIRE(live.shows("newest segments"));
+  live.type("q");
+  CHECK(live.wait() == 0);
+  std::istringstream lines(live.shown());
+  for (std::string line; std::getline(lines, line);) {
+    CHECK(line.size() <= 80 + 40u);  // escape sequences, and ellipses of three bytes
+  }
+}
+
+TEST_CASE_METHOD(ShellFixture, "every key that a command adds to its JSON is in the guide",
+                 "[integration]") {
+  store();
+  std::ostringstream guide;
+  guide << std::ifstream(PRECIS_SOURCE_DIR "/docs/guides/operations.md").rdbuf();
+  std::set<std::string> keys;
+  const auto add_keys = [&](const json& of) {
+    for (const auto& [key, value] : of.items()) keys.insert(key);
+  };
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"top", "--once", "--interval", "0.1"},
+        {"prefix", "ls"},
+        {"prefix", "trim", "--model", "test/tiny", "--keep", "0.1", "--dry-run"},
+        {"prefix", "rm", "--model", "test/tiny", "--dry-run"},
+        {"session", "ls"},
+        {"profile", "ls"},
+        {"budget", "show"},
+        {"fsck"},
+        {"model", "ls"},
+        {"model", "rm", "test/tiny", "--recursive", "--yes"}}) {
+    auto all = command(words);
+    all.push_back("--json");
+    const Ran ran = run(all);
+    INFO(ran.err);
+    REQUIRE(ran.exit_code == 0);
+    const json printed = json::parse(ran.out);
+    add_keys(printed);
+    for (const char* nested : {"rates", "listed"}) {
+      if (printed.contains(nested)) add_keys(printed[nested]);
+    }
+  }
+  CHECK(keys.size() > 40);
+  for (const std::string& key : keys) {
+    CHECK_THAT(guide.str(), Contains("`" + key + "`"));
+  }
+}
+
+}  // namespace

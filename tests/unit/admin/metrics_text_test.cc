@@ -1,0 +1,40 @@
+#include "cachesvc/admin/metrics_text.h"
+
+#include <catch2/catch.hpp>
+
+namespace precis::admin {
+namespace {
+
+using Catch::Matchers::Contains;
+
+TEST_CASE("metrics have their kind, their help and the labels of their tenant", "[unit][admin]") {
+  OperatorAccess::Monitored process;
+  process.rows = {{"precis_gets_total", 3, "Gets begun"}, {"precis_open_gets", 2, "Gets"}};
+  TenantHistograms waits;
+  waits.observe("red", 0.0002);
+  waits.observe("red", 100);
+  process.histograms = {{"precis_get_seconds", "Time", waits.rows()}};
+  OperatorAccess::Stored red{"red", {{"precis_segments", 5, "Segments"}}, {}};
+  red.models.resize(2);
+  red.models[0].model.name = "a \"model\"\n";
+  red.models[0].segments = 4;
+  red.models[1].segments = 1;
+  const OperatorAccess::Stored tenants[] = {red,
+                                            {"blue", {{"precis_segments", 6, "Segments"}}, {}}};
+  const std::string text = metrics_text(process, tenants);
+  CHECK_THAT(text, Contains("# TYPE precis_gets_total counter\nprecis_gets_total 3\n"));
+  CHECK_THAT(text, Contains("# TYPE precis_open_gets gauge\nprecis_open_gets 2\n"));
+  CHECK_THAT(text, Contains("# HELP precis_gets_total Gets begun\n"));
+  CHECK_THAT(text, Contains("precis_segments{tenant=\"red\"} 5\n"
+                            "precis_segments{tenant=\"blue\"} 6\n"));
+  CHECK_THAT(text, Contains("precis_get_seconds_count{tenant=\"red\"} 2\n"));
+  CHECK_THAT(text, Contains("precis_get_seconds_bucket{tenant=\"red\",le=\"0.00025\"} 1\n"));
+  CHECK_THAT(text, Contains("precis_get_seconds_bucket{tenant=\"red\",le=\"60\"} 1\n"));
+  CHECK_THAT(text, Contains("precis_get_seconds_bucket{tenant=\"red\",le=\"+Inf\"} 2\n"));
+  CHECK_THAT(text,
+             Contains("model=\"a \\\"model\\\"\\\\u000a\",fingerprint=\"000000000000\"} 4\n"));
+  CHECK_THAT(text, Contains("model=\"other models\",fingerprint=\"\"} 1\n"));
+}
+
+}  // namespace
+}  // namespace precis::admin
