@@ -1,7 +1,10 @@
 # Everything that `cmake --install` installs: the programs, the libraries and their headers,
-# find_package(precis), the pkg-config files, the systemd unit and an example configuration.
+# find_package(precis), the pkg-config files, the systemd unit and an example configuration. The
+# component `client` is what other programs are compiled with, `service` is the rest; each is a
+# Debian package, too (PrecisPackage.cmake).
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME service)
 
 # Sets `result` to `target` and all libraries of this project that it links, each before those that
 # it depends on, as linkers need them.
@@ -38,7 +41,8 @@ function(precis_pkg_config name)
   list(JOIN pc_REQUIRES " " pc_REQUIRES)
   file(RELATIVE_PATH pc_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/precis.pc.in ${name}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    COMPONENT client)
 endfunction()
 
 precis_closure(precis_embedded libraries)
@@ -50,22 +54,26 @@ else()
 endif()
 install(TARGETS precisd precisctl)
 install(TARGETS ${libraries} precis_compress precis_c EXPORT precis
+  LIBRARY COMPONENT client NAMELINK_COMPONENT client
+  ARCHIVE COMPONENT client
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+add_custom_target(installed DEPENDS precisd precisctl ${libraries} precis_compress precis_c)
 foreach(folder schema/include client/include kernels/include)
   install(DIRECTORY ${folder}/precis DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-    FILES_MATCHING PATTERN *.h)
+    COMPONENT client FILES_MATCHING PATTERN *.h)
 endforeach()
 install(DIRECTORY ${PROJECT_BINARY_DIR}/schema/generated/precis
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT client FILES_MATCHING PATTERN *.h)
 
 # find_package(precis)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/precis)
-install(EXPORT precis NAMESPACE precis:: FILE precisTargets.cmake DESTINATION ${package})
+install(EXPORT precis NAMESPACE precis:: FILE precisTargets.cmake DESTINATION ${package}
+  COMPONENT client)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/precisConfig.cmake.in precisConfig.cmake
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(precisConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/precisConfig.cmake
-  ${PROJECT_BINARY_DIR}/precisConfigVersion.cmake DESTINATION ${package})
+  ${PROJECT_BINARY_DIR}/precisConfigVersion.cmake DESTINATION ${package} COMPONENT client)
 
 # pkg-config
 set(client_packages capnp libssl libcrypto spdlog tomlplusplus)
@@ -98,5 +106,8 @@ install(CODE "
   file(READ \"${PROJECT_SOURCE_DIR}/deploy/precisd.service\" unit)
   string(REPLACE /usr/local/ \"\${CMAKE_INSTALL_PREFIX}/\" unit \"\${unit}\")
   file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/systemd/system/precisd.service\"
-    \"\${unit}\")")
+    \"\${unit}\")" COMPONENT service)
+install(FILES deploy/precis.sysusers DESTINATION lib/sysusers.d RENAME precis.conf)
 install(FILES deploy/precisd.toml README.md LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/precis)
+
+include(PrecisPackage)

@@ -27,7 +27,7 @@ BUILD = ROOT / "build/release"  # its programs are asked for their --help
 _LEXERS = {
     **dict.fromkeys((".h", ".cc", ".cu", ".cuh", ".def"), "cpp"),
     **{".py": "python", ".toml": "toml", ".yaml": "yaml", ".json": "json", ".cmake": "cmake"},
-    **{".sh": "bash", "dev": "bash", "Dockerfile": "docker", ".service": "ini"},
+    **{".sh": "bash", "dev": "bash", "Containerfile": "docker", ".service": "ini"},
     "CMakeLists.txt": "cmake",
 }
 

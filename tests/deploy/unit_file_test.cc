@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kUnit[] = PRECIS_SOURCE_DIR "/deploy/precisd.service";
 
-constexpr char kImage[] = PRECIS_SOURCE_DIR "/deploy/Dockerfile";
+constexpr char kImage[] = PRECIS_SOURCE_DIR "/deploy/container/Containerfile";
 
 std::set<std::string> lines(const char* file = kUnit) {
   std::set<std::string> lines;
@@ -31,10 +31,11 @@ std::string printed(const std::string& command) {
 
 TEST_CASE("the unit gives no capability and keeps what is stored to itself", "[deploy]") {
   const auto unit = lines();
-  for (const char* line : {"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "DynamicUser=yes",
-                           "CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes",
-                           "StateDirectory=precis", "StateDirectoryMode=0700", "UMask=0077",
-                           "LoadCredential=default.token"}) {
+  for (const char* line :
+       {"Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "User=precis", "ProtectSystem=strict",
+        "CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes",
+        "StateDirectory=precis", "StateDirectoryMode=0700", "UMask=0077",
+        "LoadCredential=default.token"}) {
     CAPTURE(line);
     CHECK(unit.contains(line));
   }
