@@ -125,12 +125,13 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
       (chain.back()->tip != path.tip(row.begin) || chain.back()->root != row.root)) {
     return does_not_hold(request.parent, row.begin);
   }
-  // The second part of a split segment has the id of the whole.
+  // The second part of a split segment has the id of the whole, so a put of it would not find it.
   const std::vector<Catalog::Link> links = catalog_.match(tenant.name, path, 0);
-  if (!links.empty()) {
+  if (!links.empty() && links.back().matched_end == row.end) {
     const SegmentRow& same = *links.back().row;
-    if (same.end == row.end && links.back().matched_end == row.end && same.begin == row.begin &&
-        same.parent == row.parent && same.recipe == row.recipe && same.budget == row.budget) {
+    const bool is_part = same.budget_entries != 0 && same.end == row.end;
+    if (is_part && same.begin == row.begin && same.parent == row.parent &&
+        same.recipe == row.recipe && same.budget == row.budget && is_as_good(same, row)) {
       row.id = same.id;
     }
   }

@@ -187,10 +187,12 @@ def store(
         repeat: as in prefill.
 
     Raises:
-        ValueError: `past` holds other tokens.
+        ValueError: `past` holds other tokens, or was cropped inside a block of the service.
     """
     tokens = token_list(tokens)
-    parent, parent_read = (None, None) if past is None else _stands_on(past, tokens)
+    parent, parent_read = (
+        (None, None) if past is None else _stands_on(past, tokens, model.spec.block_tokens)
+    )
     with cache.begin_put(
         model, tokens, recipe=recipe, keep=keep, parent=parent, parent_read=parent_read
     ) as put:
@@ -201,7 +203,7 @@ def store(
 
 
 def _stands_on(
-    past: RaggedCache, tokens: list[int]
+    past: RaggedCache, tokens: list[int], block: int
 ) -> tuple[Segment | Match | Literal["auto"], Keep | None]:
     """The segment or match that a put of `tokens` continues, and the budget of the prefix's read.
 
@@ -217,5 +219,18 @@ def _stands_on(
     parent = next(whole, None)
     if past.prefix_tokens == 0:
         return parent or "auto", None
-    # A prefix that ends inside a segment: the service splits the segment there.
-    return parent or past.prefix.match, past.prefix.keep
+    return parent or _cut(past.prefix.match, past.prefix_tokens, block), past.prefix.keep
+
+
+def _cut(match: Match, end: int, block: int) -> Match:
+    """The match up to a token inside a segment, where the service can split the segment."""
+    links = match.links
+    last = next(i for i, link in enumerate(links) if end <= link.matched_end)
+    segment = links[last].segment
+    if end % block:
+        raise ValueError(
+            f"past: it ends at token {end}, inside segment {segment.id} of tokens "
+            f"[{segment.begin}, {segment.end}); a turn can begin there only at a multiple of "
+            f"{block} tokens: crop({end // block * block})"
+        )
+    return dataclasses.replace(match, matched_tokens=end, links=links[: last + 1])
