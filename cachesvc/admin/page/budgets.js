@@ -90,7 +90,8 @@ export class Budgets {
       ...["keep", "limit", "recipe"].map((field) => el("td", {}, shown(field, layer[field]))),
       el("td", { class: "number" }, layer.version > 0 ? layer.version : "–"));
     $("budget-table").tHead.replaceChildren(el("tr", {},
-      ...names.map((name) => el("th", { scope: "col" }, name))));
+      ...names.map((name) => el("th", { scope: "col",
+                                        class: name === "Revision" ? "number" : null }, name))));
     $("budget-table").tBodies[0].replaceChildren(row(effective, "in force"),
       ...[...layers].reverse().map((layer) => row(layer)));
   }
@@ -104,7 +105,7 @@ export class Budgets {
       el("div", { class: "revision-head" },
         el("b", {}, `${each.number}`),
         el("span", {}, time(each.set_unix_ms)),
-        el("span", { class: "hint" }, each.user || "unnamed"),
+        el("span", { class: "hint" }, each.user ? `by ${each.user}` : ""),
         each.number === this.newest ? el("span", { class: "tag" }, "newest")
           : el("button", { type: "button", "aria-label": `Roll back to revision ${each.number}`,
                            onclick: () => this.#askRollback(each.number) }, "Roll back to this")),
@@ -123,7 +124,8 @@ export class Budgets {
     return revision.changes.flatMap(({ scope, before, after }) => kFields
       .filter((field) => shown(field, before[field]) !== shown(field, after[field]))
       .map((field) => ({ scope: this.#scopeName(scope.model), field,
-                         before: shown(field, before[field]), after: shown(field, after[field]) })));
+                         before: shown(field, before[field]),
+                         after: shown(field, after[field]) })));
   }
 
   #scopeName(model) {

@@ -69,7 +69,7 @@ export class Chart {
       parts.push(svg("line", { class: "grid", x1: kMargin.left, x2: right, y1: y(tick),
                                y2: y(tick) }),
         svg("text", { class: "tick", x: kMargin.left - 8, y: y(tick) + 4, "text-anchor": "end" },
-          this.format(tick)));
+          this.format(tick).replace(/\.0+ /, " ")));
     }
     for (const tick of timeTicks(seconds)) {
       const at = this.x(end - tick * 1000);

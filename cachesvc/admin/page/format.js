@@ -20,6 +20,9 @@ function digits(value, whole = false) {
 
 export const count = (value) => Math.round(value).toLocaleString("en");
 
+// "1 segment", "2 segments"
+export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+
 export function percent(share) {
   const value = share * 100;
   return `${value.toFixed(value > 0 && value < 10 ? 1 : 0)}%`;

@@ -13,7 +13,8 @@ function facts(segment, model) {
     ["Keep", budget(segment.keep) + (segment.trimmed ? `, trimmed to ${budget(segment.trimmed)}`
       : "")],
     ["Recipe", el("code", {}, segment.preset || recipe(segment.recipe))],
-    ["Used", `${count(segment.hits)} hits, last ${ago(segment.last_used_unix_ms)}`],
+    ["Used", segment.hits > 0
+      ? `${count(segment.hits)} hits, the last ${ago(segment.last_used_unix_ms)}` : "never"],
     ["Created", time(segment.created_unix_ms)],
     ["Place", segment.out_of_service ? "damaged, not served"
       : segment.in_memory ? "memory and disk" : "disk"],

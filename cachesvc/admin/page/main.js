@@ -31,7 +31,7 @@ $("charts").append(...charts.map((chart) => chart.node));
 let stored = { rows: [], modelName: new Map() };
 let loadedAt = 0, loadedFor = "", loading = false;
 
-// ---- the state, every 2 seconds -------------------------------------------------------------------
+// ---- the state, every 2 seconds -----------------------------------------------------------------
 
 async function poll() {
   const of = api.tenant();
@@ -58,7 +58,7 @@ async function pollAgain() {
   setTimeout(pollAgain, kPollMs);
 }
 
-// ---- models, sessions and segments ----------------------------------------------------------------
+// ---- models, sessions and segments --------------------------------------------------------------
 
 // Names of models are not unique: those that are not get the beginning of their fingerprint.
 function modelLabels(models) {
@@ -139,7 +139,7 @@ async function choose(id) {
   }
 }
 
-// ---- token and tenant -----------------------------------------------------------------------------
+// ---- token and tenant ---------------------------------------------------------------------------
 
 api.onTokenNeeded((reason) => new Promise((resolve) => {
   const dialog = $("token-dialog");

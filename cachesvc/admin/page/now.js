@@ -1,6 +1,6 @@
 // The state of the service in one line, and tiles with the newest numbers.
 import { $, el, say, svg } from "./dom.js";
-import { bytes, count, duration, percent } from "./format.js";
+import { bytes, count, duration, percent, plural } from "./format.js";
 
 const kSparkPoints = 60;
 
@@ -77,20 +77,22 @@ export class Now {
     const urgent = faults(status);
     $("health").dataset.state = urgent.length > 0 ? "warn" : "up";
     say($("health"), urgent.length > 0 ? "Up, needs attention" : "Up");
-    say($("about"), `${status.server} · ${status.device} · up ${duration(status.uptime_seconds)}`);
+    say($("about"),
+      `${status.server} · ${status.device} · up ${duration(status.uptime_seconds)}`);
     this.#alert(urgent.join(" "));
     const { memory, disk, stored, puts, gets, waiting } = this.tiles;
     memory.set(bytes(status.memory_bytes), `of ${bytes(status.memory_limit_bytes)}`,
       status.memory_bytes / status.memory_limit_bytes);
     this.#disk(disk, status, stats);
     const original = stats.precis_original_bytes;
-    stored.set(bytes(status.stored_bytes), `${count(status.segments)} segments, ` +
-      `${count(status.models)} models, ${count(status.sessions)} sessions` +
+    stored.set(bytes(status.stored_bytes), `${plural(status.segments, "segment")}, ` +
+      `${plural(status.models, "model")}, ${plural(status.sessions, "session")}` +
       (original > 0 ? `; ${percent(status.stored_bytes / original)} of the full KV` : ""));
-    puts.set(count(stats.precis_open_puts), `${count(stats.precis_puts_committed_total)} committed`);
+    puts.set(count(stats.precis_open_puts),
+      `${count(stats.precis_puts_committed_total)} committed`);
     gets.set(count(stats.precis_open_gets), `${count(stats.precis_gets_total)} in all`);
     waiting.set(count(stats.precis_waiting_requests),
-      `${count(stats.precis_connected_clients)} clients`);
+      plural(stats.precis_connected_clients, "client"));
     for (const tile of Object.values(this.tiles)) tile.spark(points);
   }
 

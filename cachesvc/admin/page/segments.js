@@ -108,7 +108,7 @@ export class SegmentTable {
     if (focused) body.querySelector(`tr[data-id="${CSS.escape(focused)}"] button`)?.focus();
     $("first-page").disabled = $("previous-page").disabled = this.page === 0;
     $("last-page").disabled = $("next-page").disabled = this.page === pages - 1;
-    say($("page-place"), this.shown.length === 0 ? "0 segments"
+    say($("page-place"), this.shown.length === 0 ? "No segments"
       : `${count(begin + 1)}–${count(begin + part.length)} of ${count(this.shown.length)}`);
     say($("segments-note"), this.note);
   }

@@ -1,9 +1,10 @@
 // A map of stored bytes: groups of segments, and in a group its segments. A rectangle's area is its
 // share of the bytes. What is drawn is bounded; the smallest are drawn together.
 import { $, el, rove } from "./dom.js";
-import { bytes, count, percent } from "./format.js";
+import { bytes, count, percent, plural } from "./format.js";
 
-const kGroupsMax = 40, kSegmentsMax = 120, kListMax = 8, kHues = 8;
+const kGroupsMax = 40, kSegmentsMax = 120, kPartsMax = 60, kListMax = 8, kHues = 8;
+const kLabelHeight = 60;
 
 // Rectangles for `sizes`, the largest first, that fill the box: rows along its shorter side, each
 // as long as its rectangles get more square.
@@ -20,7 +21,8 @@ export function squarify(sizes, box) {
       const next = sizes[at + row.length] * scale;
       const sum = area + next;
       const most = Math.max(...row, next), least = Math.min(...row, next);
-      const ratio = Math.max((side * side * most) / (sum * sum), (sum * sum) / (side * side * least));
+      const square = (side * side) / (sum * sum);
+      const ratio = Math.max(square * most, 1 / (square * least));
       if (row.length > 0 && ratio > worst) break;
       row.push(next);
       area = sum;
@@ -89,11 +91,11 @@ export class Treemap {
     $("crumbs").replaceChildren(...(group === undefined
       ? [el("span", {}, `All: ${bytes(total)}`)]
       : [el("button", { type: "button", onclick: () => this.#enter(null) }, "All"),
-         el("span", {}, `${group.name}: ${bytes(group.stored)} in ${count(group.rows.length)}` +
-           ` segment${group.rows.length === 1 ? "" : "s"}`)]));
+         el("span", {}, `${group.name}: ${bytes(group.stored)} in ` +
+           plural(group.rows.length, "segment"))]));
     this.items = group === undefined
       ? bounded(this.groups.map((each, index) => ({ ...each, hue: index % kHues,
-          detail: `${count(each.rows.length)} segments`, go: () => this.#enter(each.name) })),
+          detail: plural(each.rows.length, "segment"), go: () => this.#enter(each.name) })),
         kGroupsMax, (n) => `${count(n)} other groups`)
       : bounded([...group.rows].sort((a, b) => b.stored_bytes - a.stored_bytes).map((row) => ({
           name: row.id.slice(0, 8), stored: row.stored_bytes, hue: at % kHues,
@@ -139,7 +141,25 @@ export class Treemap {
       style.height = `${Math.max(0, place.h - 2)}px`;
       dataset.fits = place.w > 84 && place.h > 62 ? "all"
         : place.w > 60 && place.h > 24 ? "name" : "none";
+      this.#parts(index, place);
     });
+  }
+
+  // Faint outlines of a group's segments, below its label.
+  #parts(index, place) {
+    const tile = this.tiles[index], { rows } = this.items[index];
+    for (const part of tile.querySelectorAll(".part")) part.remove();
+    if (rows === undefined || place.h < 2 * kLabelHeight || tile.dataset.fits !== "all") return;
+    const list = rows.map((row) => ({ stored: row.stored_bytes })).sort(
+      (a, b) => b.stored - a.stored);
+    const sizes = bounded(list, kPartsMax, () => "").map((each) => each.stored);
+    const box = { x: 0, y: kLabelHeight, w: place.w - 2, h: place.h - kLabelHeight - 2 };
+    tile.append(...squarify(sizes.sort((a, b) => b - a), box).map((part) => {
+      const node = el("span", { class: "part", "aria-hidden": "true" });
+      Object.assign(node.style, { left: `${part.x}px`, top: `${part.y}px`, width: `${part.w}px`,
+                                  height: `${part.h}px` });
+      return node;
+    }));
   }
 
   #list(total) {
@@ -149,7 +169,7 @@ export class Treemap {
       return el("li", {}, el("span", { class: "label", title: group.name }, group.name),
         el("span", { class: "number" }, bytes(group.stored)),
         el("span", { class: "track", "aria-hidden": "true" }, bar),
-        el("span", { class: "hint" }, `${count(group.rows.length)} segments, ` +
+        el("span", { class: "hint" }, `${plural(group.rows.length, "segment")}, ` +
           `${percent(group.original > 0 ? group.stored / group.original : 0)} of the full KV`));
     });
     const more = this.groups.length - rows.length;
