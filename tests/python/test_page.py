@@ -293,6 +293,8 @@ def test_what_the_service_refuses_is_said(browser, operator):
     tab.click("#apply")
     has_text(tab, "#budget-result .error", "Somebody else has changed the budgets")
     assert operator.api("budgets")["effective"] == other["effective"]
+    has_text(tab, "#revisions", "another administrator")
+    assert tab.input_value("#keep") == "11%" and tab.locator("#apply").is_disabled()
     operator.api("budgets", "PUT", {"keep": None})
     shown.close(expected="status of 4")
 
@@ -393,7 +395,8 @@ def test_the_token_is_asked_for_once(browser, tmp_path):
     token.write_text("a long random word\n")
     token.chmod(0o600)
     config = tmp_path / "precisd.toml"
-    config.write_text(f'admin_token_file = "{token}"\n')
+    tenants = '[[tenant]]\nname = "red"\n[[tenant]]\nname = "blue"\n'
+    config.write_text(f'admin_token_file = "{token}"\n{tenants}')
     with start(tmp_path, "--config", str(config)) as service:
         shown = Shown(browser, Operator(service, tmp_path / "data.log").address)
         tab = shown.open()
@@ -402,13 +405,16 @@ def test_the_token_is_asked_for_once(browser, tmp_path):
         has_text(tab, "#token-error", "is not that of admin_token_file")
         tab.fill("#token", "a long random word")
         tab.keyboard.press("Enter")
+        has_text(tab, "#alerts", "red, blue")  # there is no tenant "default"
+        tab.fill("#tenant", "blue")
+        tab.keyboard.press("Enter")
         has_text(tab, "#health", "^Up$")
         has_text(tab, "#segment-table", "No segments are stored")
         tab.reload()
         has_text(tab, "#health", "^Up$")
         assert not tab.locator("#token-dialog").is_visible()
         assert tab.evaluate("[localStorage.length, document.cookie]") == [0, ""]
-        shown.close(expected="status of 401")
+        shown.close(expected="status of 40[14]")
         service.stop()
 
 

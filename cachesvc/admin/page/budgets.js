@@ -187,9 +187,15 @@ export class Budgets {
     $("keep").focus();
   }
 
-  #refused(node, error) {
-    const again = error.code === "conflict"
-      ? " Somebody else has changed the budgets: reload this page." : "";
+  // After a conflict, the page shows what others have set, and the form what was typed.
+  async #refused(node, error) {
+    let again = "";
+    if (error.code === "conflict") {
+      const typed = kFields.map((field) => $(field).value);
+      await this.load();
+      kFields.forEach((field, index) => { $(field).value = typed[index]; });
+      again = " Somebody else has changed the budgets. Look at what is in force now and try again.";
+    }
     node.replaceChildren(el("p", { class: "error" }, error.message + again));
   }
 

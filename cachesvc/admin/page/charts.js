@@ -35,12 +35,13 @@ export class Chart {
     Object.assign(this, { title, series, format, most, base, least, points: [], cursor: null });
     this.values = series.map(() => el("b"));
     this.when = el("span", { class: "when" });
+    this.live = el("output", { class: "hidden" });  // says where the arrow keys went
     this.plot = svg("svg", { height: kHeight, role: "img", tabindex: 0, class: "plot" });
     this.node = el("figure", { class: "card chart" },
       el("figcaption", {}, el("h3", {}, title), el("div", { class: "legend" },
         ...series.map((each, index) => el("span", { class: `key s${index}` },
           el("i", { "aria-hidden": "true" }), `${each.name} `, this.values[index])), this.when)),
-      this.plot);
+      this.plot, this.live);
     this.plot.addEventListener("pointermove", (event) => this.#point(event));
     this.plot.addEventListener("pointerleave", () => this.#moveTo(null));
     this.plot.addEventListener("blur", () => this.#moveTo(null));
@@ -144,5 +145,6 @@ export class Chart {
     if (to === undefined) return;
     event.preventDefault();
     this.#moveTo(Math.max(0, Math.min(last, to)));
+    say(this.live, this.plot.getAttribute("aria-label"));
   }
 }

@@ -68,6 +68,7 @@ export class Treemap {
   constructor(onSegment) {
     this.onSegment = onSegment;
     this.groups = [];
+    this.tiles = [];
     this.open = null;  // the name of the group that is shown
     new ResizeObserver(() => this.#place()).observe($("treemap"));
   }
@@ -108,7 +109,8 @@ export class Treemap {
 
   #tiles(total) {
     const map = $("treemap");
-    const had = map.contains(document.activeElement);
+    const focused = map.contains(document.activeElement)
+      ? this.tiles.indexOf(document.activeElement) : -1;
     if (total === 0) {
       map.replaceChildren(el("p", { class: "empty" }, "Nothing is stored."));
       this.tiles = [];
@@ -126,11 +128,11 @@ export class Treemap {
     this.#place();
     const stops = this.tiles.filter((tile) => tile.localName === "button");
     rove(stops, 1);
-    if (had) stops[0]?.focus();
+    if (focused >= 0) (stops[focused] ?? stops[0])?.focus();
   }
 
   #place() {
-    if (!this.tiles || this.tiles.length === 0) return;
+    if (this.tiles.length === 0) return;
     const map = $("treemap");
     const box = { x: 0, y: 0, w: map.clientWidth, h: map.clientHeight };
     squarify(this.items.map((item) => item.stored), box).forEach((place, index) => {
