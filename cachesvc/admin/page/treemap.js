@@ -112,7 +112,7 @@ export class Treemap {
     const focused = map.contains(document.activeElement)
       ? this.tiles.indexOf(document.activeElement) : -1;
     if (total === 0) {
-      map.replaceChildren(el("p", { class: "empty" }, "Nothing is stored."));
+      map.replaceChildren(el("p", { class: "empty" }, "Nothing is stored. The map shows what clients put."));
       this.tiles = [];
       return;
     }
