@@ -8,6 +8,7 @@
 #include "cachesvc/admin/http_server.h"
 #include "cachesvc/admin/metrics_text.h"
 #include "cachesvc/admin/openapi.h"
+#include "cachesvc/admin/page.h"
 #include "cachesvc/admin/routes.h"
 #include "cachesvc/net/address.h"
 #include "precis/limits.h"
@@ -48,6 +49,9 @@ void Admin::Impl::handle(HttpRequest request, Reply reply) {
   if (is_get && parts.size() == 1 && first == "healthz") return reply(plain("ok\n"));
   if (is_get && request.target.parts == std::vector<std::string>{"api", "v1", "openapi.json"}) {
     return reply({200, openapi_json()});
+  }
+  if (const PageFile* const file = is_get ? find_page_file(request.target) : nullptr) {
+    return reply(page_response(*file, request));
   }
   Service* const serving = service.load();
   if (serving == nullptr) {

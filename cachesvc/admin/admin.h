@@ -1,5 +1,5 @@
-// The admin port of precisd: metrics, probes and the API for operators, over HTTP on a thread of
-// its own. docs/design/admin.md describes it.
+// The admin port of precisd: metrics, probes, the API and the page for operators, over HTTP on a
+// thread of its own. docs/design/admin.md describes it.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ Status check_config(const Config& config);
 
 class Admin {
  public:
-  // Listens on config.admin. Until serve(), only /healthz is answered with success.
+  // Listens on config.admin. Until serve(), only /healthz, the description of the API
+  // and the files of the page are answered with success.
   static Result<std::unique_ptr<Admin>> start(const Config& config, Runtime& runtime);
   // Destroy it before the service and before the runtime.
   ~Admin();

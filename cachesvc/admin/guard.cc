@@ -3,6 +3,7 @@
 #include <span>
 #include <string_view>
 
+#include "cachesvc/admin/page.h"
 #include "cachesvc/net/address.h"
 #include "precis/greeting.h"
 
@@ -33,6 +34,7 @@ bool is_probe(const Target& target) {
 std::optional<HttpResponse> Guard::check(const HttpRequest& request) {
   if (const Status site = check_site(request); !site.ok()) return error_response(site);
   if (token_.empty() || is_probe(request.target)) return {};
+  if (find_page_file(request.target) != nullptr) return {};
   const Status status = check_token(request);
   if (status.ok()) return {};
   const bool must_wait = status.retry_after_ms() > 0;

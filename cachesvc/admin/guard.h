@@ -26,8 +26,8 @@ class Guard {
   // - A page of another site that the operator's browser shows must not act in the operator's name.
   //   A request with another Origin than the port's own is refused. On a loopback port, a Host that
   //   is no loopback is refused too, because another site's name may point there (DNS rebinding).
-  // - Without the token, only probes (/healthz and /readyz) are answered. After a few wrong tokens,
-  //   an address must wait.
+  // - Without the token, only probes (/healthz and /readyz) and the files of the page are answered.
+  //   The files have no data of the service. After a few wrong tokens, an address must wait.
   std::optional<HttpResponse> check(const HttpRequest& request);
 
  private:

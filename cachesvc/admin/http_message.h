@@ -28,7 +28,7 @@ struct HttpRequest {
   Target target;
   std::string from;  // the client's address: "127.0.0.1"
   // Headers; empty if the request has none.
-  std::string host, origin, authorization, content_type;
+  std::string host, origin, authorization, content_type, if_none_match;
   std::string body;
 };
 

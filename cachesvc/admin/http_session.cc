@@ -104,6 +104,7 @@ class Session : public std::enable_shared_from_this<Session> {
     request_.origin = text(header[http::field::origin]);
     request_.authorization = text(header[http::field::authorization]);
     request_.content_type = text(header[http::field::content_type]);
+    request_.if_none_match = text(header[http::field::if_none_match]);
     if (auto refusal = shared_->handlers.check(request_)) return refuse(std::move(*refusal));
     read_body();
   }

@@ -103,6 +103,7 @@ bool is_source(const std::string& path) {
   return extension(path) == ".cc" || extension(path) == ".cu" || extension(path) == ".c";
 }
 bool is_cxx(const std::string& path) { return is_header(path) || is_source(path); }
+bool is_page(const std::string& path) { return begins(path, "cachesvc/admin/page/"); }
 bool is_test(const std::string& path) { return begins(path, "tests/"); }
 bool is_tidy(const std::string& path) { return begins(path, "tests/tidy/"); }
 
@@ -253,11 +254,11 @@ Findings check_foreign_headers(const Tree& tree) {
 }
 
 Findings check_sizes(const Tree& tree) {
-  static const std::set<std::string> kWidthKinds = {".h",  ".cc",    ".cu", ".cuh",
-                                                    ".py", ".capnp", ".sh", ".cmake"};
+  static const std::set<std::string> kWidthKinds = {".h",     ".cc", ".cu",    ".cuh", ".py",
+                                                    ".capnp", ".sh", ".cmake", ".js",  ".css"};
   Findings findings;
   for (const auto& [path, content] : tree) {
-    const bool sized = is_cxx(path);
+    const bool sized = is_cxx(path) || is_page(path);
     if (!sized && kWidthKinds.count(extension(path)) == 0) continue;
     std::size_t lines = 0;
     each_line(content, [&](std::size_t number, const std::string& line) {

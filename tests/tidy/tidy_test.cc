@@ -27,8 +27,8 @@ Tree read_tree() {
       "LICENSE",         "CMakeLists.txt",  "CMakePresets.json", "README.md",
       "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md",      "dev"};
   static const std::vector<std::string> kKinds = {
-      ".h",     ".def", ".c",    ".cc",   ".cu", ".cuh", ".capnp", ".py",      ".pyi",  ".txt",
-      ".cmake", ".md",  ".toml", ".yaml", ".sh", ".in",  ".json",  ".service", ".html", ""};
+      ".h",  ".def",  ".c",    ".cc", ".cu", ".cuh",  ".capnp",   ".py",   ".pyi", ".txt", ".cmake",
+      ".md", ".toml", ".yaml", ".sh", ".in", ".json", ".service", ".html", ".js",  ".css", ""};
   const fs::path root = PRECIS_SOURCE_DIR;
   Tree tree;
   for (const std::string& name : kTop) tree[name] = read(root / name);

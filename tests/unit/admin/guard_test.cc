@@ -36,10 +36,13 @@ struct Fixture {
   }
 };
 
-TEST_CASE_METHOD(Fixture, "without the token only probes are answered", "[unit][admin]") {
+TEST_CASE_METHOD(Fixture, "without the token only probes and the page's files are answered",
+                 "[unit][admin]") {
   CHECK(status(guard.check(request("/healthz"))) == 200);
   CHECK(status(guard.check(request("/readyz"))) == 200);
-  for (const char* path : {"/metrics", "/api/v1/status", "/", "/healthz/x"}) {
+  CHECK(status(guard.check(request("/"))) == 200);
+  CHECK(status(guard.check(request("/page/main.js"))) == 200);
+  for (const char* path : {"/metrics", "/api/v1/status", "/page", "/page/none.js", "/healthz/x"}) {
     CAPTURE(path);
     CHECK(status(guard.check(request(path))) == 401);
     CHECK(status(guard.check(request(path, "Bearer secret"))) == 200);

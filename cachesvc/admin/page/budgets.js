@@ -1,0 +1,244 @@
+// The budgets of puts: what is in force, changes with a dry run first, and revisions.
+import { call } from "./api.js";
+import { $, el, say } from "./dom.js";
+import { budget, recipe, time } from "./format.js";
+
+const kUser = "admin page";
+const kRevisions = 50;
+const kFields = ["keep", "limit", "recipe"];
+
+const shown = (field, value) =>
+  (value === null || value === "" || value === undefined ? "–"
+    : field === "recipe" ? recipe(value) : budget(value));
+
+// `changes`: [{scope, field, before, after}] as text.
+function changeTable(changes) {
+  if (changes.length === 0) return el("p", { class: "hint" }, "Nothing changes.");
+  return el("div", { class: "scroll" }, el("table", { class: "changes" },
+    el("thead", {}, el("tr", {}, ...["Scope", "Setting", "Now", "Then"].map(
+      (name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...changes.map((each) => el("tr", {},
+      el("td", {}, each.scope), el("td", {}, each.field), el("td", { class: "old" }, each.before),
+      el("td", { class: "new" }, each.after))))));
+}
+
+export class Budgets {
+  constructor(onError) {
+    this.onError = onError;
+    this.models = [];
+    this.newest = 0;
+    this.tried = null;     // the change of the last dry run that succeeded
+    this.rollback = null;  // {revision, newest} that the dialog asks about
+    $("scope").addEventListener("change", () => this.load());
+    $("budget-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#dryRun();
+    });
+    $("budget-form").addEventListener("input", () => this.#untry());
+    $("apply").addEventListener("click", () => this.#apply());
+    $("rollback-cancel").addEventListener("click", () => $("rollback-dialog").close());
+    $("rollback-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#rollBack();
+    });
+    this.setModels([]);
+  }
+
+  setModels(models) {
+    this.models = models;
+    const chosen = $("scope").value;
+    $("scope").replaceChildren(el("option", { value: "" }, "all models"),
+      ...models.map((model) => el("option", { value: model.fingerprint }, model.label)));
+    $("scope").value = models.some((model) => model.fingerprint === chosen) ? chosen : "";
+  }
+
+  // Clears the form, too.
+  async load() {
+    const scope = $("scope").value;
+    const query = scope === "" ? {} : { model: scope };
+    const [budgets, revisions] = await Promise.all([
+      call("budgets", { query }),
+      call("budgets/revisions", { query: { limit: kRevisions } }),
+    ]).catch((error) => {
+      this.onError(error);
+      return [];
+    });
+    if (budgets === undefined || scope !== $("scope").value) return;
+    this.newest = revisions.newest;
+    this.layers = budgets.layers;
+    this.own = budgets.layers[budgets.layers.length - 1];
+    this.#showLayers(budgets);
+    this.#showRevisions(revisions);
+    for (const field of kFields) {
+      $(field).value = shown(field, this.own[field]) === "–" ? "" : shown(field, this.own[field]);
+      const wider = shown(field, this.#wider(field));
+      $(field).placeholder = wider === "–" ? "none" : wider;
+    }
+    this.#untry();
+  }
+
+  // What applies if this scope sets nothing.
+  #wider(field) {
+    return this.layers.slice(0, -1).map((layer) => layer[field])
+      .filter((value) => value !== null).pop() ?? null;
+  }
+
+  #showLayers({ layers, effective }) {
+    const names = ["Scope", "Keep", "Limit", "Recipe", "Revision"];
+    const row = (layer, name) => el("tr", { class: name ? "effective" : null },
+      el("th", { scope: "row" }, name ?? layer.scope),
+      ...["keep", "limit", "recipe"].map((field) => el("td", {}, shown(field, layer[field]))),
+      el("td", { class: "number" }, layer.version > 0 ? layer.version : "–"));
+    $("budget-table").tHead.replaceChildren(el("tr", {},
+      ...names.map((name) => el("th", { scope: "col",
+                                        class: name === "Revision" ? "number" : null }, name))));
+    $("budget-table").tBodies[0].replaceChildren(row(effective, "in force"),
+      ...[...layers].reverse().map((layer) => row(layer)));
+  }
+
+  #showRevisions({ revisions }) {
+    if (revisions.length === 0) {
+      $("revisions").replaceChildren(el("li", { class: "empty" }, "Nobody has changed a budget."));
+      return;
+    }
+    $("revisions").replaceChildren(...revisions.map((each) => el("li", {},
+      el("div", { class: "revision-head" },
+        el("b", {}, `${each.number}`),
+        el("span", {}, time(each.set_unix_ms)),
+        el("span", { class: "hint" }, each.user ? `by ${each.user}` : ""),
+        each.number === this.newest ? el("span", { class: "tag" }, "newest")
+          : el("button", { type: "button", "aria-label": `Roll back to revision ${each.number}`,
+                           onclick: () => this.#askRollback(each.number) }, "Roll back to this")),
+      each.rollback_to > 0 || each.changes.length === 0
+        ? el("p", { class: "hint" }, `Back to revision ${each.rollback_to}`) : null,
+      each.comment ? el("p", {}, each.comment) : null,
+      el("ul", { class: "lines" }, ...this.#changesOf(each).map(
+        (change) => el("li", {}, `${change.scope}: ${change.field} ${change.before} → `,
+          el("b", {}, change.after)))))),
+    el("li", {}, el("div", { class: "revision-head" }, el("span", {}, "Before the first revision"),
+      el("button", { type: "button", "aria-label": "Roll back to before the first revision",
+                     onclick: () => this.#askRollback(0) }, "Roll back to this"))));
+  }
+
+  #changesOf(revision) {
+    return revision.changes.flatMap(({ scope, before, after }) => kFields
+      .filter((field) => shown(field, before[field]) !== shown(field, after[field]))
+      .map((field) => ({ scope: this.#scopeName(scope.model), field,
+                         before: shown(field, before[field]),
+                         after: shown(field, after[field]) })));
+  }
+
+  #scopeName(model) {
+    if (model === null || model === "") return "all models";
+    return this.models.find((each) => each.fingerprint === model)?.label ?? model.slice(0, 12);
+  }
+
+  // The fields that differ from what the scope sets; null unsets.
+  #change() {
+    const change = { user: kUser, comment: $("comment").value.trim(), if_revision: this.newest };
+    if ($("scope").value !== "") change.model = $("scope").value;
+    for (const field of kFields) {
+      const value = $(field).value.trim();
+      const own = shown(field, this.own[field]);
+      if (value !== (own === "–" ? "" : own)) change[field] = value === "" ? null : value;
+    }
+    return change;
+  }
+
+  #untry() {
+    this.tried = null;
+    $("apply").disabled = true;
+    $("budget-result").replaceChildren();
+  }
+
+  async #dryRun() {
+    this.#untry();
+    const change = this.#change();
+    const fields = kFields.filter((field) => field in change);
+    if (fields.length === 0) return say($("budget-result"), "Nothing changes.");
+    try {
+      await call("budgets", { method: "PUT", body: { ...change, dry_run: true } });
+    } catch (error) {
+      return this.#refused($("budget-result"), error);
+    }
+    this.tried = change;
+    $("apply").disabled = false;
+    const scope = this.#scopeName(change.model ?? null);
+    $("budget-result").replaceChildren(
+      el("p", {}, "The service would accept this. Nothing is changed yet."),
+      changeTable(fields.map((field) => ({ scope, field,
+        before: shown(field, this.own[field] ?? this.#wider(field)),
+        after: change[field] ?? shown(field, this.#wider(field)) }))));
+  }
+
+  async #apply() {
+    const change = this.tried;
+    if (change === null) return;
+    this.#untry();
+    try {
+      await call("budgets", { method: "PUT", body: change });
+    } catch (error) {
+      return this.#refused($("budget-result"), error);
+    }
+    $("comment").value = "";
+    await this.load();
+    $("budget-result").replaceChildren(el("p", { class: "good" },
+      `Applied as revision ${this.newest}.`));
+    $("keep").focus();
+  }
+
+  // After a conflict, the page shows what others have set, and the form what was typed.
+  async #refused(node, error) {
+    let again = "";
+    if (error.code === "conflict") {
+      const typed = kFields.map((field) => $(field).value);
+      await this.load();
+      kFields.forEach((field, index) => { $(field).value = typed[index]; });
+      again = " Somebody else has changed the budgets. Look at what is in force now and try again.";
+    }
+    node.replaceChildren(el("p", { class: "error" }, error.message + again));
+  }
+
+  async #askRollback(revision) {
+    this.rollback = { revision, newest: this.newest };
+    say($("rollback-title"), revision === 0 ? "Roll back to before the first revision"
+      : `Roll back to revision ${revision}`);
+    say($("rollback-error"), "");
+    $("rollback-comment").value = "";
+    $("rollback-apply").disabled = true;
+    $("rollback-changes").replaceChildren(el("p", { class: "hint" }, "Asking what would change"));
+    $("rollback-dialog").showModal();
+    try {
+      const dry = await this.#sendRollback(true);
+      if (this.rollback.revision !== revision) return;
+      const changes = this.#changesOf(dry);
+      $("rollback-changes").replaceChildren(changeTable(changes));
+      $("rollback-apply").disabled = changes.length === 0;
+    } catch (error) {
+      $("rollback-changes").replaceChildren();
+      say($("rollback-error"), error.message);
+    }
+  }
+
+  #sendRollback(dryRun) {
+    const { revision, newest } = this.rollback;
+    return call(`budgets/revisions/${revision}/rollback`, { method: "POST", body: {
+      user: kUser, comment: $("rollback-comment").value.trim(), if_revision: newest,
+      dry_run: dryRun } });
+  }
+
+  async #rollBack() {
+    if ($("rollback-apply").disabled) return;
+    $("rollback-apply").disabled = true;
+    try {
+      await this.#sendRollback(false);
+    } catch (error) {
+      return this.#refused($("rollback-error"), error);
+    }
+    $("rollback-dialog").close();
+    await this.load();
+    $("budget-result").replaceChildren(el("p", { class: "good" },
+      `Rolled back as revision ${this.newest}.`));
+    $("revisions").querySelector("button")?.focus();
+  }
+}

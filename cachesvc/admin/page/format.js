@@ -1,0 +1,74 @@
+// Numbers as people read them.
+
+const kBinary = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function bytes(value) {
+  let unit = 0;
+  while (value >= 1024 && unit < kBinary.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${digits(value, unit === 0)} ${kBinary[unit]}`;
+}
+
+export const rate = (value) => `${bytes(value)}/s`;
+
+function digits(value, whole = false) {
+  if (whole || value === 0) return String(Math.round(value));
+  return value.toFixed(value < 10 ? 2 : value < 100 ? 1 : 0);
+}
+
+export const count = (value) => Math.round(value).toLocaleString("en");
+
+// "1 segment", "2 segments"
+export const plural = (value, word) => `${count(value)} ${word}${value === 1 ? "" : "s"}`;
+
+export function percent(share) {
+  const value = share * 100;
+  return `${value.toFixed(value > 0 && value < 10 ? 1 : 0)}%`;
+}
+
+export function duration(seconds) {
+  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const first = units.findIndex(([size]) => seconds >= size);
+  if (first < 0) return "0 s";
+  const [size, name] = units[first];
+  const rest = units[first + 1];
+  const more = rest === undefined ? 0 : Math.floor((seconds % size) / rest[0]);
+  return `${Math.floor(seconds / size)} ${name}${more > 0 ? ` ${more} ${rest[1]}` : ""}`;
+}
+
+export function ago(unixMs) {
+  return unixMs === 0 ? "never" : `${duration((Date.now() - unixMs) / 1000)} ago`;
+}
+
+export function time(unixMs) {
+  return new Date(unixMs).toLocaleString("sv");
+}
+
+// A budget in the words that the service also accepts; `none` if there is none.
+export function budget(value, none = "") {
+  if (value === null || value === undefined) return none;
+  switch (value.kind) {
+    case "ratio": return `${Number((value.value * 100).toFixed(4))}%`;
+    case "entries": return `${value.value} entries`;
+    case "bytes": return exactBytes(value.value);
+    case "quality":
+      return `quality ${value.value}${value.cap < 1 ? ` up to ${value.cap}` : ""}`;
+    default: return "all";
+  }
+}
+
+function exactBytes(value) {
+  let unit = 0;
+  while (unit < 3 && value >= 1024 && value % 1024 === 0) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${value} ${kBinary[unit]}`;
+}
+
+// A recipe, which the API may give as JSON.
+export function recipe(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

@@ -1,0 +1,177 @@
+// The page of one precisd: reads its API every 2 seconds and shows it.
+import * as api from "./api.js";
+import { Budgets } from "./budgets.js";
+import { Chart } from "./charts.js";
+import { $, el, say } from "./dom.js";
+import { bytes, count, percent, rate, recipe } from "./format.js";
+import { showSegment, showSegmentError } from "./heatmap.js";
+import { Now } from "./now.js";
+import { Ring } from "./ring.js";
+import { SegmentTable } from "./segments.js";
+import { groups, Treemap } from "./treemap.js";
+
+const kPollMs = 2000;
+const kReloadMs = 15000;  // at most this often, and only after something was stored or removed
+
+const ring = new Ring();
+const now = new Now();
+const table = new SegmentTable(choose);
+const map = new Treemap(choose);
+const budgets = new Budgets((error) => now.fail("warn", "Up, needs attention", error.message));
+const charts = [
+  new Chart({ title: "Hit rate", series: [{ key: "hits", name: "lookups" },
+    { key: "hitTokens", name: "tokens" }], format: percent, most: 1 }),
+  new Chart({ title: "Traffic", series: [{ key: "bytesIn", name: "in" },
+    { key: "bytesOut", name: "out" }], format: rate, base: 1024, least: 1024 }),
+  new Chart({ title: "Stored bytes", series: [{ key: "stored", name: "stored" },
+    { key: "original", name: "full KV" }], format: bytes, base: 1024, least: 1024 }),
+];
+$("charts").append(...charts.map((chart) => chart.node));
+
+let stored = { rows: [], modelName: new Map() };
+let loadedAt = 0, loadedFor = "", loading = false;
+
+// ---- the state, every 2 seconds -----------------------------------------------------------------
+
+async function poll() {
+  const of = api.tenant();
+  try {
+    const [status, stats] = await Promise.all([api.call("status"), api.call("stats")]);
+    if (of !== api.tenant()) return;
+    ring.add(Date.now(), stats);
+    now.show(status, stats, ring.points);
+    const stamp = [of, stats.precis_segments, stats.precis_stored_bytes, stats.precis_sessions,
+      stats.precis_models].join();
+    if (stamp !== loadedFor && Date.now() - loadedAt >= kReloadMs) reload(stamp);
+  } catch (error) {
+    ring.addGap(Date.now());
+    const answered = error instanceof api.ApiError;
+    const recovering = answered && error.status === 503;
+    now.fail(answered ? "warn" : "down", recovering ? "Not ready" : answered ? "Refused"
+      : "Does not answer", answered ? error.message : "The service cannot be reached.");
+  }
+  for (const chart of charts) chart.show(ring.points);
+}
+
+async function pollAgain() {
+  await poll();
+  setTimeout(pollAgain, kPollMs);
+}
+
+// ---- models, sessions and segments --------------------------------------------------------------
+
+// Names of models are not unique: those that are not get the beginning of their fingerprint.
+function modelLabels(models) {
+  const times = new Map();
+  for (const { name } of models) times.set(name, (times.get(name) ?? 0) + 1);
+  return new Map(models.map(({ name, fingerprint }) => [fingerprint,
+    times.get(name) > 1 ? `${name} (${fingerprint.slice(0, 6)})` : name]));
+}
+
+// The session that leads to a segment; if several do, how many. A parent ends where its child
+// begins, so that each segment comes after its children here.
+function sessionNames(rows, sessions) {
+  const found = new Map(rows.map((row) => [row.id, { times: 0, name: "" }]));
+  const add = (id, { times, name }) => {
+    const at = found.get(id);
+    if (at !== undefined && times > 0) found.set(id, { times: at.times + times, name });
+  };
+  for (const { name, tip } of sessions) add(tip, { times: 1, name });
+  for (const row of [...rows].sort((a, b) => b.begin - a.begin)) add(row.parent, found.get(row.id));
+  return (id) => {
+    const { times, name } = found.get(id);
+    return times > 1 ? `shared by ${count(times)} sessions` : name;
+  };
+}
+
+async function reload(stamp = loadedFor) {
+  if (loading) return;
+  loading = true;
+  $("reload").disabled = true;
+  const of = api.tenant();
+  try {
+    const [models, sessions, segments] = await Promise.all([
+      api.models(), api.sessions(), api.segments((read) => {
+        if (stored.rows.length === 0) say($("segments-note"), `Reading: ${count(read)} segments`);
+      })]);
+    if (of !== api.tenant()) return;
+    const modelName = modelLabels(models.rows);
+    const sessionOf = sessionNames(segments.rows, sessions.rows);
+    stored = { modelName, rows: segments.rows.map((row) => ({ ...row,
+      modelName: modelName.get(row.model) ?? row.model.slice(0, 12),
+      sessionName: sessionOf(row.id) })) };
+    table.show(stored.rows, segments.all ? ""
+      : `The newest ${count(segments.rows.length)} segments; the service has more.`);
+    showMap();
+    budgets.setModels(models.rows.map((model) => ({ fingerprint: model.fingerprint,
+                                                    label: modelName.get(model.fingerprint) })));
+    loadedFor = stamp;
+  } catch (error) {
+    say($("segments-note"), `The segments could not be read: ${error.message}`);
+  } finally {
+    loadedAt = Date.now();
+    loading = false;
+    $("reload").disabled = false;
+  }
+}
+
+const kGroups = {
+  model: (row) => row.modelName,
+  session: (row) => row.sessionName || "no session",
+  recipe: (row) => row.preset || recipe(row.recipe),
+};
+
+function showMap() {
+  map.show(groups(stored.rows, kGroups[$("group").value]));
+}
+
+async function choose(id) {
+  table.choose(id);
+  const panel = $("segment");
+  panel.focus({ preventScroll: true });
+  panel.scrollIntoView({ block: "nearest" });
+  try {
+    const segment = await api.call(`prefixes/${id}`);
+    if (table.chosen !== id) return;
+    showSegment(segment, stored.modelName.get(segment.model) ?? segment.model.slice(0, 12));
+  } catch (error) {
+    if (table.chosen === id) showSegmentError(error.message);
+  }
+}
+
+// ---- token and tenant ---------------------------------------------------------------------------
+
+api.onTokenNeeded((reason) => new Promise((resolve) => {
+  const dialog = $("token-dialog");
+  say($("token-error"), reason);
+  $("token").value = "";
+  $("token-form").onsubmit = () => resolve($("token").value);
+  dialog.oncancel = (event) => event.preventDefault();  // nothing can be shown without a token
+  dialog.showModal();
+}));
+
+$("tenant").value = api.tenant();
+$("tenant-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const name = $("tenant").value.trim();
+  if (name === api.tenant()) return;
+  api.setTenant(name);
+  ring.clear();
+  stored = { rows: [], modelName: new Map() };
+  loadedFor = "";
+  loadedAt = 0;
+  table.show([], "");
+  table.choose(null);
+  $("segment-body").replaceChildren(el("p", { class: "empty" },
+    "Choose a segment in the table or in the map."));
+  showMap();
+  budgets.setModels([]);
+  budgets.load();
+  poll();
+});
+$("group").addEventListener("change", showMap);
+$("reload").addEventListener("click", () => reload());
+
+showMap();
+budgets.load();
+pollAgain();

@@ -1,0 +1,127 @@
+// The table of segments: sorted, filtered, and shown page by page.
+import { $, el, say } from "./dom.js";
+import { ago, budget, bytes, count, percent, recipe, time } from "./format.js";
+
+const kRowsPerPage = 50;
+
+const recipeName = (row) => row.preset || recipe(row.recipe);
+
+// key: what the column is sorted by.
+const kColumns = [
+  { name: "Segment", key: (row) => row.id, cell: (row) => row.id.slice(0, 12), kind: "id" },
+  { name: "Model", key: (row) => row.modelName, cell: (row) => row.modelName, kind: "name" },
+  { name: "Session", key: (row) => row.sessionName, cell: (row) => row.sessionName, kind: "name" },
+  { name: "Tokens", key: (row) => row.end - row.begin,
+    cell: (row) => count(row.end - row.begin), kind: "number" },
+  { name: "Stored", key: (row) => row.stored_bytes, cell: (row) => bytes(row.stored_bytes),
+    kind: "number" },
+  { name: "Of full KV", key: (row) => row.stored_bytes / Math.max(1, row.original_bytes),
+    cell: (row) => percent(row.stored_bytes / Math.max(1, row.original_bytes)), kind: "number" },
+  { name: "Keep", key: (row) => budget(row.trimmed ?? row.keep),
+    cell: (row) => budget(row.trimmed ?? row.keep), kind: "number" },
+  { name: "Recipe", key: recipeName, cell: recipeName, kind: "name" },
+  { name: "Hits", key: (row) => row.hits, cell: (row) => count(row.hits), kind: "number" },
+  { name: "Last use", key: (row) => row.last_used_unix_ms,
+    cell: (row) => ago(row.last_used_unix_ms), kind: "number" },
+  { name: "Created", key: (row) => row.created_unix_ms, cell: (row) => time(row.created_unix_ms),
+    kind: "number" },
+];
+
+export class SegmentTable {
+  constructor(onSegment) {
+    this.onSegment = onSegment;
+    this.rows = [];
+    this.note = "";
+    this.filter = "";
+    this.sort = { column: kColumns.findIndex(({ name }) => name === "Stored"), down: true };
+    this.page = 0;
+    this.chosen = null;
+    this.heads = kColumns.map(({ name, kind }, index) => el("th", { scope: "col", class: kind },
+      el("button", { type: "button", onclick: () => this.#sortBy(index) }, name)));
+    $("segment-table").tHead.rows[0].append(...this.heads);
+    $("filter").addEventListener("input", () => {
+      this.filter = $("filter").value.trim().toLowerCase();
+      this.page = 0;
+      this.#arrange();
+    });
+    const turn = (id, to) => $(id).addEventListener("click", () => this.#turn(to()));
+    turn("first-page", () => 0);
+    turn("previous-page", () => this.page - 1);
+    turn("next-page", () => this.page + 1);
+    turn("last-page", () => Infinity);
+    this.#arrange();
+  }
+
+  show(rows, note) {
+    this.rows = rows;
+    this.note = note;
+    this.#arrange();
+  }
+
+  choose(id) {
+    this.chosen = id;
+    for (const row of $("segment-table").tBodies[0].rows) {
+      row.toggleAttribute("data-chosen", row.dataset.id === id);
+    }
+  }
+
+  #sortBy(column) {
+    const down = this.sort.column === column ? !this.sort.down : kColumns[column].kind === "number";
+    this.sort = { column, down };
+    this.page = 0;
+    this.#arrange();
+  }
+
+  #turn(page) {
+    this.page = page;
+    this.#draw();
+  }
+
+  #arrange() {
+    const { column, down } = this.sort;
+    const { key } = kColumns[column];
+    const has = (text) => text.toLowerCase().includes(this.filter);
+    this.shown = this.rows.filter((row) => this.filter === "" || has(row.id) ||
+      has(row.modelName) || has(recipeName(row)) || has(row.sessionName));
+    const keys = new Map(this.shown.map((row) => [row, key(row)]));
+    const before = (a, b) => (keys.get(a) < keys.get(b) ? -1 : keys.get(a) > keys.get(b) ? 1 : 0);
+    this.shown.sort((a, b) => (down ? before(b, a) : before(a, b)) || (a.id < b.id ? -1 : 1));
+    this.heads.forEach((head, index) => {
+      if (index === column) head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    this.#draw();
+  }
+
+  #draw() {
+    const pages = Math.max(1, Math.ceil(this.shown.length / kRowsPerPage));
+    this.page = Math.max(0, Math.min(pages - 1, this.page));
+    const begin = this.page * kRowsPerPage;
+    const part = this.shown.slice(begin, begin + kRowsPerPage);
+    const focused = document.activeElement?.closest?.("tr[data-id]")?.dataset.id;
+    const body = $("segment-table").tBodies[0];
+    body.replaceChildren(...part.map((row) => this.#row(row)));
+    if (part.length === 0) {
+      body.append(el("tr", {}, el("td", { colspan: kColumns.length, class: "empty" },
+        this.rows.length === 0 ? "No segments are stored." : "No segment matches the filter.")));
+    }
+    if (focused) body.querySelector(`tr[data-id="${CSS.escape(focused)}"] button`)?.focus();
+    $("first-page").disabled = $("previous-page").disabled = this.page === 0;
+    $("last-page").disabled = $("next-page").disabled = this.page === pages - 1;
+    say($("page-place"), this.shown.length === 0 ? "No segments"
+      : `${count(begin + 1)}–${count(begin + part.length)} of ${count(this.shown.length)}`);
+    say($("segments-note"), this.note);
+  }
+
+  #row(row) {
+    const cells = kColumns.map(({ cell, kind }, index) => {
+      const text = cell(row);
+      if (index > 0) return el("td", { class: kind, title: kind === "name" ? text : null }, text);
+      return el("th", { scope: "row", class: kind }, el("button", {
+        type: "button", title: row.id, "aria-label": `Segment ${text}`,
+        onclick: () => this.onSegment(row.id) }, text));
+    });
+    return el("tr", { "data-id": row.id, "data-chosen": row.id === this.chosen,
+                      "data-bad": row.out_of_service }, ...cells);
+  }
+}

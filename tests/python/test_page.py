@@ -1,0 +1,508 @@
+"""The operator's page in a real Chromium, over a real precisd."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kv import put_all, random_layers, toy_spec
+from test_admin import Operator
+
+import precis
+from precis.demo.service import Precisd, find_precisd
+
+WIDTHS = (320, 768, 1280, 2560)
+SOURCES = Path(__file__).parents[2] / "cachesvc/admin/page"
+WAIT_MS = 30_000
+TABS_MAX = 80  # more than the page has stops of Tab outside of lists
+
+# The elements whose text has too little contrast, with the contrast. A canvas turns every notation
+# of a colour into bytes.
+LOW_CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const bytes = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data];
+  };
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (node) => {
+    for (; node !== null; node = node.parentElement) {
+      const [r, g, b, a] = bytes(getComputedStyle(node).backgroundColor);
+      if (a === 255) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.data.trim() !== "");
+    if (!own || node.disabled || !node.checkVisibility()) continue;
+    const style = getComputedStyle(node);
+    const text = bytes(node.namespaceURI.endsWith("svg") ? style.fill : style.color).slice(0, 3);
+    const [a, b] = [light(text), light(ground(node))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) found.push(`${node.outerHTML.slice(0, 80)} ${contrast.toFixed(2)}`);
+  }
+  return found;
+}"""
+
+
+def start(folder: Path, *flags: str) -> Precisd:
+    return Precisd(find_precisd(), folder / "data", "--admin", "127.0.0.1:0", *flags)
+
+
+def fill(service: Precisd) -> None:
+    """Two models, nine segments, and a session whose second turn has a parent."""
+    with precis.connect(service.address) as cache:
+        for name, shape in (("large", {"num_layers": 6, "num_kv_heads": 4}), ("small", {})):
+            model = cache.register_model(toy_spec(name=name, **shape))
+            for n in range(4):
+                tokens = list(range(1000 * n, 1000 * n + 100 + 50 * n))
+                layers = random_layers(model.spec, len(tokens), seed=n)
+                segment = put_all(cache, model, tokens, layers, keep=0.5)
+                cache.get(cache.lookup(model, tokens))
+        cache.session("chat").advance(segment.id)
+        tokens = [*tokens, *range(5000, 5100)]
+        put_all(cache, model, tokens, random_layers(model.spec, 100, seed=9), keep=0.3)
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    folder = tmp_path_factory.mktemp("page")
+    with start(folder) as service:
+        fill(service)
+        yield Operator(service, folder / "data.log")
+        service.stop()
+
+
+# ---- what is served -----------------------------------------------------------------------------
+
+
+def test_the_files_of_the_page_are_served_with_their_protections(operator):
+    types = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/"}
+    for file in SOURCES.iterdir():
+        path = "/" if file.name == "index.html" else f"/page/{file.name}"
+        status, headers, text = operator.ask(path)
+        assert status == 200 and text == file.read_text()
+        assert headers["Content-Type"].startswith(types[file.suffix])
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        policy = headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'self';") and "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        again = operator.ask(path, If_None_Match=headers["ETag"])
+        assert (again[0], again[2]) == (304, "")
+        assert operator.ask(path, If_None_Match='"another"')[0] == 200
+    for path in ("/page", "/page/", "/page/none.js", "/index.html", "/page/..%2fadmin.cc"):
+        assert operator.ask(path)[0] == 404, path
+    assert operator.ask("/", "POST")[0] == 404
+    assert operator.ask("/", Host="evil.example")[0] == 403
+
+
+# ---- in the browser -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed (Debian package chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as play:
+        # A sandbox needs rights that a container does not have.
+        started = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+class Shown:
+    """The page in a tab of its own. Errors of its console, and requests to others, are kept."""
+
+    def __init__(self, browser, address: str, **options) -> None:
+        self.context = browser.new_context(**options)
+        self.context.set_default_timeout(WAIT_MS)
+        self.tab = self.context.new_page()
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        self.origin = f"http://{address}/"
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("console", self._note)
+        self.tab.on("request", self._check)
+
+    def _note(self, message) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def _check(self, request) -> None:
+        if not request.url.startswith(self.origin):
+            self.foreign.append(request.url)
+
+    def open(self):
+        self.tab.goto(self.origin)
+        return self.tab
+
+    def close(self, expected: str = "nothing") -> None:
+        """`expected`: a pattern of the only errors that may be in the console."""
+        self.context.close()
+        assert [error for error in self.errors if not re.search(expected, error)] == []
+        assert self.foreign == []
+
+
+@pytest.fixture
+def shown(browser, operator):
+    page = Shown(browser, operator.address)
+    yield page
+    page.close()
+
+
+def has_text(tab, selector: str, pattern: str) -> None:
+    """Waits until an element of the page has the text."""
+    tab.locator(selector).filter(has_text=re.compile(pattern)).first.wait_for()
+
+
+def column(tab, name: str) -> list[str]:
+    """The texts of a column of the table of segments."""
+    heads = tab.locator("#segment-table thead button").all_inner_texts()
+    cells = tab.locator(f"#segment-table tbody tr > :nth-child({heads.index(name) + 1})")
+    return cells.all_inner_texts()
+
+
+def test_the_state_and_what_takes_the_space(shown, operator):
+    tab = shown.open()
+    has_text(tab, "#health", "^Up$")
+    has_text(tab, "#about", "precisd .* up ")
+    has_text(tab, "#tiles", "Memory.*of .*Disk.*Stored KV.*9 segments, 2 models, 1 session")
+    tab.locator(".tile").nth(1).wait_for()
+    assert tab.locator(".tile .name").all_inner_texts() == ["large", "small"]
+    sizes = [box["width"] * box["height"] for box in
+             (tile.bounding_box() for tile in tab.locator(".tile").all())]  # fmt: skip
+    stored = [row["stored_bytes"] for row in operator.api("models")["models"]]
+    # The areas are as the bytes, but for the gaps between tiles.
+    assert sizes[0] / sum(sizes) == pytest.approx(max(stored) / sum(stored), abs=0.02)
+    tab.select_option("#group", "session")
+    has_text(tab, "#treemap", "chat.*no session|no session.*chat")
+    tab.select_option("#group", "model")
+    tab.locator(".tile").first.click()
+    has_text(tab, "#crumbs", "large: .* in 4 segments")
+    tab.locator(".tile").first.click()
+    tab.locator(".heatmap").wait_for()
+    tab.locator("#crumbs button").click()
+    has_text(tab, "#crumbs", "All")
+
+
+def test_segments_are_sorted_filtered_and_shown_with_their_plan(shown, operator):
+    rows = operator.api("prefixes")["prefixes"]
+    tab = shown.open()
+    has_text(tab, "#page-place", "1–9 of 9")
+    tokens = sorted((row["end"] - row["begin"] for row in rows), reverse=True)
+    tab.get_by_role("button", name="Tokens").click()
+    assert [int(text) for text in column(tab, "Tokens")] == tokens
+    assert tab.locator("th[aria-sort]").get_attribute("aria-sort") == "descending"
+    tab.get_by_role("button", name="Tokens").click()
+    assert [int(text) for text in column(tab, "Tokens")] == tokens[::-1]
+    tab.fill("#filter", "LARGE")
+    assert set(column(tab, "Model")) == {"large"} and len(column(tab, "Model")) == 4
+    tab.fill("#filter", "no such thing")
+    has_text(tab, "#segment-table", "No segment matches")
+    tab.fill("#filter", rows[-1]["id"])
+    tab.locator("#segment-table tbody button").click()
+    tab.locator(".heatmap").wait_for()
+    plan = operator.api(f"prefixes/{rows[-1]['id']}")["plan"]
+    said = [cell.get_attribute("aria-label") for cell in tab.locator(".heatmap td[tabindex]").all()]
+    counts = [int(re.search(r": ([\d,]+) entries", text)[1].replace(",", "")) for text in said]
+    assert counts == [count for heads in plan for count in heads]
+    has_text(tab, ".legend-bar", f"{min(counts)} entries.*{max(counts)} entries")
+    tab.locator(".heatmap td[tabindex]").nth(5).hover()
+    has_text(tab, ".readout", f"^Layer 1, head 1: {plan[1][1]} entries")
+
+
+def test_a_budget_is_tried_applied_and_rolled_back(shown, operator):
+    before = operator.api("budgets")
+    newest = operator.api("budgets/revisions")["newest"]
+    tab = shown.open()
+    has_text(tab, "#budget-table", "in force")
+    tab.fill("#keep", "15%")
+    tab.fill("#limit", "0.4")
+    tab.fill("#comment", "less")
+    assert tab.locator("#apply").is_disabled()
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result tbody", "keep.*15%.*limit.*0.4")
+    assert operator.api("budgets") == before
+    tab.fill("#keep", "12%")  # another change than the one that was tried
+    assert tab.locator("#apply").is_disabled()
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result", "12%")
+    tab.click("#apply")
+    has_text(tab, "#budget-result", f"Applied as revision {newest + 1}")
+    in_force = operator.api("budgets")["effective"]
+    assert (in_force["keep"]["value"], in_force["limit"]["value"]) == (0.12, 0.4)
+    has_text(tab, "#revisions", "less")
+
+    tab.get_by_role("button", name="Roll back to before the first revision").click()
+    has_text(tab, "#rollback-changes tbody", "keep.*12%.*limit.*40%")
+    tab.click("#rollback-cancel")
+    assert operator.api("budgets")["effective"]["keep"]["value"] == 0.12
+    tab.get_by_role("button", name="Roll back to before the first revision").click()
+    has_text(tab, "#rollback-changes tbody", "12%")
+    tab.fill("#rollback-comment", "back")
+    tab.click("#rollback-apply")
+    has_text(tab, "#budget-result", f"Rolled back as revision {newest + 2}")
+    after = operator.api("budgets")["effective"]
+    assert after["keep"] == before["effective"]["keep"] and after["limit"] is None
+    assert operator.api("budgets/revisions")["revisions"][0]["comment"] == "back"
+
+
+def test_a_scope_of_one_model_and_an_unset_field(shown, operator):
+    model = next(row for row in operator.api("models")["models"] if row["name"] == "small")
+    operator.api("budgets", "PUT", {"model": model["fingerprint"], "keep": "35%"})
+    tab = shown.open()
+    has_text(tab, "#scope", "small")
+    tab.select_option("#scope", label="small")
+    has_text(tab, "#budget-table", "model small.*35%")
+    assert tab.input_value("#keep") == "35%"
+    tab.fill("#keep", "")
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result tbody", "small.*keep.*35%.*30%")
+    tab.click("#apply")
+    has_text(tab, "#budget-result", "Applied")
+    layers = operator.api(f"budgets?model={model['fingerprint']}")["layers"]
+    assert layers[-1]["scope"].startswith("model") and layers[-1]["keep"] is None
+
+
+def test_what_the_service_refuses_is_said(browser, operator):
+    shown = Shown(browser, operator.address)
+    tab = shown.open()
+    has_text(tab, "#budget-table", "in force")
+    tab.fill("#keep", "many")
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result .error", "'many' is not understood")
+    assert tab.locator("#apply").is_disabled()
+    tab.fill("#keep", "11%")
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result tbody", "11%")
+    other = operator.api("budgets", "PUT", {"keep": "13%", "comment": "another administrator"})
+    tab.click("#apply")
+    has_text(tab, "#budget-result .error", "Somebody else has changed the budgets")
+    assert operator.api("budgets")["effective"] == other["effective"]
+    has_text(tab, "#revisions", "another administrator")
+    assert tab.input_value("#keep") == "11%" and tab.locator("#apply").is_disabled()
+    operator.api("budgets", "PUT", {"keep": None})
+    shown.close(expected="status of 4")
+
+
+def test_the_keyboard_alone_is_enough(shown, operator):
+    tab = shown.open()
+    has_text(tab, "#page-place", "of 9")
+    has_text(tab, "#budget-table", "in force")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(TABS_MAX):
+            tab.keyboard.press("Tab")
+            if tab.evaluate("(s) => document.activeElement.matches(s)", selector):
+                break
+        else:
+            pytest.fail(f"Tab does not reach {selector}")
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert tab.evaluate(outline) != "none", selector
+
+    tab_to(".skip")
+    tab_to("nav a")
+    tab_to(".plot")
+    tab.keyboard.press("ArrowLeft")
+    tab_to(".tile")
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.innerText").startswith("small")
+    tab.keyboard.press("Enter")
+    has_text(tab, "#crumbs", "small: ")
+    tab_to("#filter")
+    tab.keyboard.type("large")
+    tab_to("#segment-table thead th:nth-child(4) button")
+    tab.keyboard.press("Enter")
+    assert column(tab, "Tokens") == ["250", "200", "150", "100"]
+    tab_to("#segment-table tbody button")
+    tab.keyboard.press("Enter")
+    tab.locator(".heatmap").wait_for()
+    tab_to(".heatmap td")
+    for key, place in (("ArrowRight", "Layer 0, head 1:"), ("ArrowDown", "Layer 1, head 1:"),
+                       ("Home", "Layer 0, head 0:"), ("End", "Layer 5, head 3:")):  # fmt: skip
+        tab.keyboard.press(key)
+        has_text(tab, ".readout", f"^{place}")
+    tab_to("#keep")
+    tab.keyboard.press("ControlOrMeta+a")
+    tab.keyboard.type("17%")
+    tab.keyboard.press("Enter")
+    has_text(tab, "#budget-result tbody", "17%")
+    tab_to("#apply")
+    tab.keyboard.press("Enter")
+    has_text(tab, "#budget-result", "Applied")
+    assert operator.api("budgets")["effective"]["keep"]["value"] == 0.17
+    tab_to("#revisions button")
+    tab.keyboard.press("Enter")
+    has_text(tab, "#rollback-changes", "17%|Nothing")
+    tab.keyboard.press("Escape")
+    tab.locator("#rollback-dialog").wait_for(state="hidden")
+    operator.api("budgets", "PUT", {"keep": None})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_every_width_and_can_be_read(browser, operator, scheme):
+    shown = Shown(browser, operator.address, color_scheme=scheme, reduced_motion="reduce")
+    tab = shown.open()
+    has_text(tab, "#page-place", "of 9")
+    tab.locator("#segment-table tbody button").first.click()
+    tab.locator(".heatmap").wait_for()
+    tab.fill("#keep", "15%")
+    tab.click("#dry-run")
+    has_text(tab, "#budget-result tbody", "15%")
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate(LOW_CONTRAST) == [], (scheme, width)
+    ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (int(re.search(r"\d+", ground)[0]) < 128) == (scheme == "dark")
+    assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+    nameless = """[...document.querySelectorAll("input, select, button")].filter((node) =>
+        !node.labels?.length && !node.innerText && !node.ariaLabel).map((node) => node.outerHTML)"""
+    assert tab.evaluate(nameless) == []
+    shown.close()
+
+
+def test_a_service_that_stores_nothing(browser, tmp_path):
+    with start(tmp_path) as service:
+        shown = Shown(browser, Operator(service, tmp_path / "data.log").address)
+        tab = shown.open()
+        has_text(tab, "#health", "^Up$")
+        has_text(tab, "#segment-table", "No segments are stored")
+        has_text(tab, "#treemap", "Nothing is stored")
+        has_text(tab, "#revisions", "Nobody has changed a budget")
+        has_text(tab, "#page-place", "No segments")
+        assert tab.locator("#next-page").is_disabled()
+        shown.close()
+        service.stop()
+
+
+def test_the_token_is_asked_for_once(browser, tmp_path):
+    token = tmp_path / "admin.token"
+    token.write_text("a long random word\n")
+    token.chmod(0o600)
+    config = tmp_path / "precisd.toml"
+    tenants = '[[tenant]]\nname = "red"\n[[tenant]]\nname = "blue"\n'
+    config.write_text(f'admin_token_file = "{token}"\n{tenants}')
+    with start(tmp_path, "--config", str(config)) as service:
+        shown = Shown(browser, Operator(service, tmp_path / "data.log").address)
+        tab = shown.open()
+        tab.fill("#token", "a guess")
+        tab.keyboard.press("Enter")
+        has_text(tab, "#token-error", "is not that of admin_token_file")
+        tab.fill("#token", "a long random word")
+        tab.keyboard.press("Enter")
+        has_text(tab, "#alerts", "red, blue")  # there is no tenant "default"
+        tab.fill("#tenant", "blue")
+        tab.keyboard.press("Enter")
+        has_text(tab, "#health", "^Up$")
+        has_text(tab, "#segment-table", "No segments are stored")
+        tab.reload()
+        has_text(tab, "#health", "^Up$")
+        assert not tab.locator("#token-dialog").is_visible()
+        assert tab.evaluate("[localStorage.length, document.cookie]") == [0, ""]
+        shown.close(expected="status of 40[14]")
+        service.stop()
+
+
+# ---- answers that the test makes up -------------------------------------------------------------
+
+
+def answer_with(shown: Shown, path: str, answers) -> None:
+    """Requests for the path get what `answers` returns for their URL; None: no answer."""
+
+    def handle(route) -> None:
+        answer = answers(route.request.url)
+        if answer is None:
+            route.abort()
+        else:
+            route.fulfill(body=json.dumps(answer), content_type="application/json")
+
+    shown.tab.route(re.compile(rf"/api/v1/{path}(\?|$)"), handle)
+
+
+def test_ten_thousand_segments(browser, operator):
+    shown = Shown(browser, operator.address)
+    model = operator.api("models")["models"][0]["fingerprint"]
+    sample = operator.api("prefixes")["prefixes"][0] | {"model": model, "parent": None}
+    asked: list[str] = []
+
+    def prefixes(url: str):
+        asked.append(url)
+        page = int((re.search(r"after=(\w+)", url) or [0, "0"])[1])
+        rows = [sample | {"id": f"{1000 * page + n:032x}", "stored_bytes": 1000 * page + n + 1}
+                for n in range(1000)]  # fmt: skip
+        return {"prefixes": rows, "next": f"{page + 1:02}"}  # there are always more
+
+    answer_with(shown, "prefixes", prefixes)
+    tab = shown.open()
+    has_text(tab, "#page-place", "1–50 of 10,000")
+    has_text(tab, "#segments-note", "The newest 10,000 segments; the service has more")
+    assert len(asked) == 10
+    assert tab.locator("#segment-table tbody tr").count() == 50
+    tab.click("#last-page")
+    has_text(tab, "#page-place", "9,951–10,000 of 10,000")
+    tab.click("#previous-page")
+    has_text(tab, "#page-place", "9,901–9,950 of")
+    tab.fill("#filter", f"{9999:032x}")
+    has_text(tab, "#page-place", "1–1 of 1")
+    tab.locator(".tile").first.click()
+    has_text(tab, "#treemap", "9,880 other segments")
+    assert tab.locator("#treemap *").count() < 1000
+    shown.close()
+
+
+def test_charts_show_the_rates_between_readings(browser, operator):
+    shown = Shown(browser, operator.address)
+    stats = operator.api("stats")
+    readings = []
+
+    def next_stats(_url: str):
+        readings.append(len(readings))
+        turn = readings[-1]
+        if turn == 4:
+            return None
+        return stats | {
+            "precis_requests_total": stats["precis_requests_total"] + turn,
+            "precis_lookups_total": 4 * turn, "precis_lookup_hits_total": 3 * turn,
+            "precis_pulled_bytes_total": 4096 * turn, "precis_pushed_bytes_total": 8192 * turn,
+            "precis_open_puts": turn, "precis_open_gets": 7,
+        }  # fmt: skip
+
+    answer_with(shown, "stats", next_stats)
+    shown.tab.clock.install(time=time.time())
+    shown.tab.clock.pause_at(time.time() + 10)
+    tab = shown.open()
+
+    def read_until(count: int) -> None:
+        for _ in range(200):
+            if len(readings) >= count:
+                return
+            tab.clock.run_for(500)
+        pytest.fail("the page does not read the statistics")
+
+    read_until(4)
+    has_text(tab, ".chart", "Hit rate.*lookups 75%")
+    has_text(tab, ".chart", r"Traffic.*in [\d.]+ KiB/s.*out [\d.]+ KiB/s")
+    has_text(tab, "#tiles", "Puts now.*3.*Gets now.*7")
+    assert "Hit rate: lookups 75%" in tab.locator(".plot").first.get_attribute("aria-label")
+    read_until(5)
+    has_text(tab, "#health", "Does not answer")
+    read_until(8)
+    has_text(tab, "#health", "^Up$")
+    line = tab.locator(".chart .line.s0").first
+    assert line.get_attribute("d").count("M") == 2  # the line has a gap where nothing was read
+    shown.close(expected="ERR_FAILED")
