@@ -39,6 +39,8 @@ Tree read_tree() {
         it.disable_recursion_pending();
       }
       const std::string kind = it->path().extension().string();
+      // Documents show images, so the tree has their names.
+      if (kind == ".png") tree[it->path().lexically_relative(root).generic_string()] = "";
       if (!it->is_regular_file() || std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) {
         continue;
       }
