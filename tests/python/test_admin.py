@@ -20,6 +20,7 @@ from precis.demo.service import Precisd, find_precisd
 
 TOKEN = "a long random word"
 ALERTS = Path(__file__).parents[2] / "deploy/prometheus/alerts.yaml"
+DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/precis.json"
 
 
 class Operator:
@@ -134,6 +135,27 @@ def test_the_alert_rules_are_valid_and_name_metrics_that_exist(operator):
         pytest.skip("promtool is not installed (Debian package prometheus)")
     checked = subprocess.run(
         [promtool, "check", "rules", str(ALERTS)], text=True, capture_output=True
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_dashboard_asks_prometheus_for_metrics_that_exist(operator, tmp_path):
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert len(panels) >= 10 and all(panel["description"] for panel in panels)
+    found = {name.split("{")[0] for name in samples(operator.ask("/metrics")[2])}
+    named = set(re.findall(r"precis_\w+", " ".join(asked)))
+    assert named and named <= found, named - found
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    # As recording rules, so that promtool parses them; Grafana fills in the variables.
+    filled = [each.replace("$__rate_interval", "5m").replace("$", "x") for each in asked]
+    rules = [{"record": f"panel:{i}", "expr": each} for i, each in enumerate(filled)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    checked = subprocess.run(
+        [promtool, "check", "rules", str(file)], text=True, capture_output=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
