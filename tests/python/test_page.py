@@ -390,6 +390,35 @@ def test_a_service_that_stores_nothing(browser, tmp_path):
         service.stop()
 
 
+def test_names_are_shown_as_text(browser, tmp_path):
+    name = "<img src=/none onerror=alert(1)>"
+    with start(tmp_path) as service:
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name=name))
+            segment = put_all(cache, model, range(64), random_layers(model.spec, 64))
+            cache.session(name).advance(segment.id)
+            cache.set_budget(keep=0.2, model=model)
+        shown = Shown(browser, Operator(service, tmp_path / "data.log").address)
+        tab = shown.open()
+        has_text(tab, "#page-place", "1–1 of 1")
+        tab.locator("#segment-table tbody button").click()
+        has_text(tab, ".facts", "img src")
+        has_text(tab, "#revisions", "img src")
+        assert column(tab, "Model") == column(tab, "Session") == [name]
+        assert tab.locator(".tile .name").inner_text() == name
+        assert tab.locator("img").count() == 0
+        # The browser would refuse a script that got into the page nevertheless.
+        refused = tab.evaluate("""() => new Promise((done) => {
+          addEventListener("securitypolicyviolation", (event) => done(event.violatedDirective));
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          document.body.append(script);
+        })""")
+        assert refused == "script-src-elem" and tab.evaluate("window.ran") is None
+        shown.close(expected="Content Security Policy")
+        service.stop()
+
+
 def test_the_token_is_asked_for_once(browser, tmp_path):
     token = tmp_path / "admin.token"
     token.write_text("a long random word\n")

@@ -26,6 +26,7 @@ export class Budgets {
   constructor(onError) {
     this.onError = onError;
     this.models = [];
+    this.revisions = [];
     this.newest = 0;
     this.tried = null;     // the change of the last dry run that succeeded
     this.rollback = null;  // {revision, newest} that the dialog asks about
@@ -41,11 +42,14 @@ export class Budgets {
       event.preventDefault();
       this.#rollBack();
     });
-    this.setModels([]);
+    $("scope").append(el("option", { value: "" }, "all models"));
   }
 
   setModels(models) {
+    const labels = (list) => list.map((model) => model.fingerprint + model.label).join();
+    if (labels(models) === labels(this.models)) return;
     this.models = models;
+    this.#showRevisions();
     const chosen = $("scope").value;
     $("scope").replaceChildren(el("option", { value: "" }, "all models"),
       ...models.map((model) => el("option", { value: model.fingerprint }, model.label)));
@@ -65,10 +69,11 @@ export class Budgets {
     });
     if (budgets === undefined || scope !== $("scope").value) return;
     this.newest = revisions.newest;
+    this.revisions = revisions.revisions;
     this.layers = budgets.layers;
     this.own = budgets.layers[budgets.layers.length - 1];
     this.#showLayers(budgets);
-    this.#showRevisions(revisions);
+    this.#showRevisions();
     for (const field of kFields) {
       $(field).value = shown(field, this.own[field]) === "–" ? "" : shown(field, this.own[field]);
       const wider = shown(field, this.#wider(field));
@@ -96,12 +101,12 @@ export class Budgets {
       ...[...layers].reverse().map((layer) => row(layer)));
   }
 
-  #showRevisions({ revisions }) {
-    if (revisions.length === 0) {
+  #showRevisions() {
+    if (this.revisions.length === 0) {
       $("revisions").replaceChildren(el("li", { class: "empty" }, "Nobody has changed a budget."));
       return;
     }
-    $("revisions").replaceChildren(...revisions.map((each) => el("li", {},
+    $("revisions").replaceChildren(...this.revisions.map((each) => el("li", {},
       el("div", { class: "revision-head" },
         el("b", {}, `${each.number}`),
         el("span", {}, time(each.set_unix_ms)),
