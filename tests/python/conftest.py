@@ -13,6 +13,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from kv import toy_spec
+from page_tab import browser  # noqa: F401 - a fixture
 from tiny_models import text_file, tiny_llama, tiny_model  # noqa: F401 - fixtures
 
 import precis

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from kv import put_all, random_layers, toy_spec
+from page_tab import LOW_CONTRAST, WAIT_MS, Shown, answer_with, column, has_text
 from test_admin import Operator
 
 import precis
@@ -18,43 +17,7 @@ from precis.demo.service import Precisd, find_precisd
 
 WIDTHS = (320, 768, 1280, 2560)
 SOURCES = Path(__file__).parents[2] / "cachesvc/admin/page"
-WAIT_MS = 30_000
 TABS_MAX = 80  # more than the page has stops of Tab outside of lists
-
-# The elements whose text has too little contrast, with the contrast. A canvas turns every notation
-# of a colour into bytes.
-LOW_CONTRAST = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const bytes = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((v) => v / 255)
-      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const ground = (node) => {
-    for (; node !== null; node = node.parentElement) {
-      const [r, g, b, a] = bytes(getComputedStyle(node).backgroundColor);
-      if (a === 255) return [r, g, b];
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  for (const node of document.querySelectorAll("body *")) {
-    const own = [...node.childNodes].some((n) => n.nodeType === 3 && n.data.trim() !== "");
-    if (!own || node.disabled || !node.checkVisibility()) continue;
-    const style = getComputedStyle(node);
-    const text = bytes(node.namespaceURI.endsWith("svg") ? style.fill : style.color).slice(0, 3);
-    const [a, b] = [light(text), light(ground(node))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < 4.5) found.push(`${node.outerHTML.slice(0, 80)} ${contrast.toFixed(2)}`);
-  }
-  return found;
-}"""
 
 
 def start(folder: Path, *flags: str) -> Precisd:
@@ -111,69 +74,11 @@ def test_the_files_of_the_page_are_served_with_their_protections(operator):
 # ---- in the browser -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def browser():
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed (Debian package chromium)")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as play:
-        # A sandbox needs rights that a container does not have.
-        started = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-class Shown:
-    """The page in a tab of its own. Errors of its console, and requests to others, are kept."""
-
-    def __init__(self, browser, address: str, **options) -> None:
-        self.context = browser.new_context(**options)
-        self.context.set_default_timeout(WAIT_MS)
-        self.tab = self.context.new_page()
-        self.errors: list[str] = []
-        self.foreign: list[str] = []
-        self.origin = f"http://{address}/"
-        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.tab.on("console", self._note)
-        self.tab.on("request", self._check)
-
-    def _note(self, message) -> None:
-        if message.type in ("error", "warning"):
-            self.errors.append(message.text)
-
-    def _check(self, request) -> None:
-        if not request.url.startswith(self.origin):
-            self.foreign.append(request.url)
-
-    def open(self):
-        self.tab.goto(self.origin)
-        return self.tab
-
-    def close(self, expected: str = "nothing") -> None:
-        """`expected`: a pattern of the only errors that may be in the console."""
-        self.context.close()
-        assert [error for error in self.errors if not re.search(expected, error)] == []
-        assert self.foreign == []
-
-
 @pytest.fixture
 def shown(browser, operator):
     page = Shown(browser, operator.address)
     yield page
     page.close()
-
-
-def has_text(tab, selector: str, pattern: str) -> None:
-    """Waits until an element of the page has the text."""
-    tab.locator(selector).filter(has_text=re.compile(pattern)).first.wait_for()
-
-
-def column(tab, name: str) -> list[str]:
-    """The texts of a column of the table of segments."""
-    heads = tab.locator("#segment-table thead button").all_inner_texts()
-    cells = tab.locator(f"#segment-table tbody tr > :nth-child({heads.index(name) + 1})")
-    return cells.all_inner_texts()
 
 
 def test_the_state_and_what_takes_the_space(shown, operator):
@@ -450,19 +355,6 @@ def test_the_token_is_asked_for_once(browser, tmp_path):
 # ---- answers that the test makes up -------------------------------------------------------------
 
 
-def answer_with(shown: Shown, path: str, answers) -> None:
-    """Requests for the path get what `answers` returns for their URL; None: no answer."""
-
-    def handle(route) -> None:
-        answer = answers(route.request.url)
-        if answer is None:
-            route.abort()
-        else:
-            route.fulfill(body=json.dumps(answer), content_type="application/json")
-
-    shown.tab.route(re.compile(rf"/api/v1/{path}(\?|$)"), handle)
-
-
 def test_ten_thousand_segments(browser, operator):
     shown = Shown(browser, operator.address)
     model = operator.api("models")["models"][0]["fingerprint"]
@@ -507,7 +399,7 @@ def test_charts_show_the_rates_between_readings(browser, operator):
         return stats | {
             "precis_requests_total": stats["precis_requests_total"] + turn,
             "precis_lookups_total": 4 * turn, "precis_lookup_hits_total": 3 * turn,
-            "precis_pulled_bytes_total": 4096 * turn, "precis_pushed_bytes_total": 8192 * turn,
+            "precis_pulled_bytes_total": turn << 30, "precis_pushed_bytes_total": turn << 31,
             "precis_open_puts": turn, "precis_open_gets": 7,
         }  # fmt: skip
 
@@ -517,15 +409,24 @@ def test_charts_show_the_rates_between_readings(browser, operator):
     tab = shown.open()
 
     def read_until(count: int) -> None:
-        for _ in range(200):
+        for _ in range(WAIT_MS // 10):
             if len(readings) >= count:
                 return
             tab.clock.run_for(500)
+            tab.wait_for_timeout(10)
         pytest.fail("the page does not read the statistics")
 
     read_until(4)
     has_text(tab, ".chart", "Hit rate.*lookups 75%")
-    has_text(tab, ".chart", r"Traffic.*in [\d.]+ KiB/s.*out [\d.]+ KiB/s")
+    has_text(tab, ".chart", r"Traffic.*in [\d.]+ \w+/s.*out [\d.]+ \w+/s")
+    shown_in, shown_out = (
+        float(value) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(unit)
+        for value, unit in re.findall(
+            r"([\d.]+) (\w+)/s", tab.locator(".legend").nth(1).inner_text()
+        )
+    )
+    # The test does not know how much time was between the readings.
+    assert shown_out == pytest.approx(2 * shown_in, rel=0.02)
     has_text(tab, "#tiles", "Puts now.*3.*Gets now.*7")
     assert "Hit rate: lookups 75%" in tab.locator(".plot").first.get_attribute("aria-label")
     read_until(5)
