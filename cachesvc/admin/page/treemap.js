@@ -112,8 +112,8 @@ export class Treemap {
     const focused = map.contains(document.activeElement)
       ? this.tiles.indexOf(document.activeElement) : -1;
     if (total === 0) {
-    const fits = place.h >= 2 * kLabelHeight && tile.dataset.fits === "all";
-    if (rows === undefined || !fits) return;
+      map.replaceChildren(el("p", { class: "empty" },
+        "Nothing is stored. The map shows what clients put."));
       this.tiles = [];
       return;
     }
