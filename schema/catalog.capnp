@@ -61,9 +61,12 @@ struct SegmentRow $Is.checked {
   # How many of its parents' entries its KV was computed over; 0: unknown.
   lastUsedUnixMs @24 :UInt64;
   # When a lookup or get last found it; 0: never. Written with later changes, as `hits` is.
-  budgetEntries @25 :UInt64;
-  # Only for a part of a split segment, else 0: the entries that its budget gives a segment of its
-  # tokens. The part stores more or fewer; a smaller budget reads the same share of them.
+  wholeEntries @25 :UInt64;
+  wholeBegin @26 :UInt32;
+  wholeEnd @27 :UInt32;
+  # Only for a part of a split segment, else 0: the entries that the whole segment would store at
+  # this part's budget, and the whole segment's tokens. A budget of a reader is that of the whole,
+  # and the part reads its share of it.
 }
 
 struct StoredSession {

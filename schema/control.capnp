@@ -548,7 +548,9 @@ struct SegmentInfo $Is.checked {
   # The budget that it was trimmed to; absent if it was never trimmed.
   lastUsedUnixMs @21 :UInt64;
   # When a lookup or get last found it; 0: never.
-  budgetEntries @22 :UInt64;
+  wholeEntries @22 :UInt64;
+  wholeBegin @23 :UInt32;
+  wholeEnd @24 :UInt32;
   # Only for a part of a split segment, else 0 (catalog.capnp).
 }
 

@@ -33,7 +33,8 @@ bool is_probe(const Target& target) {
 
 std::optional<HttpResponse> Guard::check(const HttpRequest& request) {
   if (const Status site = check_site(request); !site.ok()) return error_response(site);
-  if (token_.empty() || is_probe(request.target)) return {};
+  const bool probes = request.method == Method::kGet && is_probe(request.target);
+  if (token_.empty() || probes) return {};
   if (find_page_file(request.target) != nullptr) return {};
   const Status status = check_token(request);
   if (status.ok()) return {};

@@ -151,6 +151,12 @@ Status read(std::string_view name, std::optional<T>& into, const Json& value) {
   }
   return read(name, into.emplace(), value);
 }
+template <typename Number>
+requires std::is_unsigned_v<Number> Status read(std::string_view name, std::optional<Number>& into,
+                                                const Json& value) {
+  into.reset();
+  return value.is_null() ? Status() : read(name, into.emplace(), value);
+}
 Status read(std::string_view name, std::optional<Digest>& into, const Json& value) {
   into.reset();
   return value.is_null() ? Status() : read(name, into.emplace(), value);

@@ -31,9 +31,10 @@ class LeastEntries {
       known->second = recipe.ok() ? recipe->min_entries : row.end - row.begin;
     }
     const std::uint64_t heads = std::uint64_t{row.plan.num_layers} * row.plan.num_kv_heads;
-    const std::uint64_t least =
-        heads * std::clamp<std::uint64_t>(known->second, 1, row.end - row.begin);
-    return row.budget_entries == 0 ? least : least * row.plan.total() / row.budget_entries;
+    const bool is_part = row.whole_entries != 0;
+    const std::uint32_t tokens = is_part ? row.whole_end - row.whole_begin : row.end - row.begin;
+    const std::uint64_t least = heads * std::clamp<std::uint64_t>(known->second, 1, tokens);
+    return is_part ? least * row.plan.total() / row.whole_entries : least;
   }
 
  private:

@@ -9,7 +9,7 @@ namespace precis {
 namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
-constexpr std::size_t kPageRevisionsMax = 100;  // each may have two recipes of 16 KiB
+constexpr std::size_t kPageRevisionsMax = 100, kPageBytesMax = 256 << 10;
 
 Status check_budget(const std::string& name, const Budget& keep) {
   const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
@@ -35,6 +35,14 @@ Status check_recipe(const std::string& recipe) {
                            std::to_string(limits::kRecipeBytesMax) + " B are allowed");
   }
   return recipe.empty() ? Status() : parse_recipe(recipe).status();
+}
+
+std::size_t size_of(const msg::BudgetRevision& revision) {
+  std::size_t bytes = sizeof revision + revision.user.size() + revision.comment.size();
+  for (const msg::BudgetChange& change : revision.changes) {
+    bytes += sizeof change + change.before.recipe.size() + change.after.recipe.size();
+  }
+  return bytes;
 }
 
 // A value of a request: absent is unchanged, and all entries means unset.
@@ -69,10 +77,26 @@ const StoredBudget* BudgetTable::find(std::string_view tenant,
   return row == rows_.end() ? nullptr : &row->second;
 }
 
+std::vector<std::uint64_t> BudgetTable::forgotten_by(std::string_view tenant,
+                                                     const msg::BudgetRevision& revision) const {
+  std::vector<std::uint64_t> forgotten;
+  const auto kept = revisions_.find(tenant);
+  if (kept == revisions_.end()) return forgotten;
+  std::size_t bytes = size_of(revision), count = 1;
+  for (auto each = kept->second.rbegin(); each != kept->second.rend(); ++each) {
+    bytes += size_of(*each);
+    if (++count > limits::kBudgetRevisionsMax || bytes > limits::kBudgetRevisionBytesMax) {
+      forgotten.push_back(each->number);
+    }
+  }
+  return forgotten;
+}
+
 void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
+  std::size_t forgotten = forgotten_by(tenant, revision).size();
   auto& kept = revisions_[std::string(tenant)];
+  for (; forgotten > 0; --forgotten) kept.pop_front();
   kept.push_back(std::move(revision));
-  if (kept.size() > limits::kBudgetRevisionsMax) kept.pop_front();
 }
 
 msg::BudgetValues BudgetTable::values(std::string_view tenant,
@@ -186,9 +210,13 @@ msg::BudgetRevisions BudgetTable::revisions(std::string_view tenant,
   if (kept == revisions_.end()) return page;
   page.oldest = kept->second.front().number;
   const std::size_t limit = std::min<std::size_t>(request.limit, kPageRevisionsMax);
+  std::size_t bytes = 0;
   for (auto revision = kept->second.rbegin();
-       revision != kept->second.rend() && page.rows.size() < limit; ++revision) {
-    if (request.before == 0 || revision->number < request.before) page.rows.push_back(*revision);
+       revision != kept->second.rend() && page.rows.size() < limit && bytes < kPageBytesMax;
+       ++revision) {
+    if (request.before != 0 && revision->number >= request.before) continue;
+    bytes += size_of(*revision);
+    page.rows.push_back(*revision);
   }
   return page;
 }

@@ -32,8 +32,11 @@ class BudgetTable {
  public:
   void put(StoredBudget row);
   void erase(std::string_view tenant, const Digest& model);  // the model's own row, if it has one
-  // Adds a revision with a number above the last one's, and forgets the oldest if there are more
-  // than limits::kBudgetRevisionsMax.
+  // The oldest revisions that are forgotten when this one is added, so that there are at most
+  // limits::kBudgetRevisionsMax, of at most limits::kBudgetRevisionBytesMax.
+  std::vector<std::uint64_t> forgotten_by(std::string_view tenant,
+                                          const msg::BudgetRevision& revision) const;
+  // Adds a revision with a number above the last one's, and forgets those.
   void put(std::string_view tenant, msg::BudgetRevision revision);
 
   // A change of a tenant's rows, not yet made: the revision, and its rows afterwards.

@@ -89,9 +89,9 @@ class Catalog : public ModelCatalog {
   virtual Result<bool> trim(const SegmentRow& from, const SegmentRow& to,
                             std::span<const Layer> layers, Durability durability) = 0;
   // [blocking] Replaces `from` with two segments, in one batch at kWal or better: `head`, and
-  // `tail` with head as its parent and from's id, tip and children. Returns false and changes
-  // nothing if `from` is not the stored row or `head` is stored. kInvalidArgument if a chain gets
-  // too long.
+  // `tail` with head as its parent and from's id, tip and children. A head that is stored already
+  // stays as it is. Returns false and changes nothing if `from` is not the stored row.
+  // kInvalidArgument if a chain gets too long; kConflict if the head's id is another segment's.
   struct Part {
     SegmentRow row;
     std::span<const Layer> layers;

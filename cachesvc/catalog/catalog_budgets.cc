@@ -1,6 +1,5 @@
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
-#include "precis/limits.h"
 
 namespace precis {
 
@@ -66,8 +65,8 @@ Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
   }
   change.put(Table::kMeta, revision_key(tenant, revision.number),
              encode(StoredRevision{std::string(tenant), revision}));
-  if (revision.number > limits::kBudgetRevisionsMax) {
-    change.erase(Table::kMeta, revision_key(tenant, revision.number - limits::kBudgetRevisionsMax));
+  for (const std::uint64_t number : budgets_.forgotten_by(tenant, revision)) {
+    change.erase(Table::kMeta, revision_key(tenant, number));
   }
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);

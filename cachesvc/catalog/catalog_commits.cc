@@ -170,7 +170,14 @@ Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, con
   std::lock_guard changing(changes_);
   const SegmentNode* const present = tree_.find(from.id);
   if (!present || !present->in_service || *present->row != from) return false;
-  if (tree_.find(head.row.id)) return false;
+  // The first part may be left from a split whose second part was put again as a whole.
+  const SegmentNode* const left = tree_.find(head.row.id);
+  if (left && (!left->in_service || left->row->parent != head.row.parent ||
+               left->row->begin != head.row.begin || left->row->tip != head.row.tip)) {
+    return Status::conflict("segment " + from.id.hex() + " can't be split at token " +
+                            std::to_string(head.row.end) + ": segment " + head.row.id.hex() +
+                            " is in the way; remove it");
+  }
   for (const SegmentId& id : tree_.subtree(from.id)) {
     if (tree_.find(id)->depth >= limits::kChainSegmentsMax) {
       return Status::invalid("segment " + from.id.hex() + " can't be split: the chain to segment " +
@@ -179,7 +186,7 @@ Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, con
     }
   }
   const ModelSpec& model = models_.at({from.tenant, from.model}).spec;
-  const Durability durability = at_least_as(present, Durability::kWal);
+  const Durability durability = at_least_as(left, at_least_as(present, Durability::kWal));
   std::array<SegmentRow, 2> rows{head.row, tail.row};
   for (SegmentRow& row : rows) {
     row.hits = present->hits;
@@ -189,7 +196,7 @@ Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, con
                                 Commit{rows[1], tail.layers, durability}};
   PRECIS_TRY(check_row(commits[0], model, present->parent ? present->parent->row.get() : nullptr));
   PRECIS_TRY(check_row(commits[1], model, &rows[0]));
-  PRECIS_TRY(check_kept(tree_, rows[0], 0, kept_bytes_max_));
+  if (!left) PRECIS_TRY(check_kept(tree_, rows[0], 0, kept_bytes_max_));
   if (chain_is_volatile(present->parent)) PRECIS_TRY(harden_all());
   const std::array<Commit*, 2> both{&commits[0], &commits[1]};
   PRECIS_TRY(store_segments(both));
@@ -288,7 +295,9 @@ void CatalogCommits::commit_all(std::span<Commit* const> commits) {
       promised = 0;
     }
     const SegmentNode* const present = tree_.find(commit->row.id);
-    if (present && present->in_service && is_as_good(*present->row, commit->row)) {
+    // The second part of a split segment has the id of the whole, which may be put again.
+    if (present && present->in_service && present->row->begin == commit->row.begin &&
+        is_as_good(*present->row, commit->row)) {
       commit->status = harden_again(*present, commit->durability);
       continue;
     }

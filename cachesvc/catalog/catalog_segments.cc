@@ -137,7 +137,9 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.trimmed = row.trimmed;
   info.parent_read = row.parent_read;
   info.entries = row.plan.total();
-  info.budget_entries = row.budget_entries;
+  info.whole_entries = row.whole_entries;
+  info.whole_begin = row.whole_begin;
+  info.whole_end = row.whole_end;
   info.original_bytes = row.original_bytes;
   info.stored_bytes = row.stored_bytes;
   info.compress_seconds = row.compress_seconds;

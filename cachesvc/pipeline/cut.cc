@@ -87,17 +87,6 @@ Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec
   return std::min(entries, row.plan.total());
 }
 
-Result<std::uint64_t> whole_entries(const SegmentRow& row, const ModelSpec& model,
-                                    std::uint32_t num_tokens, std::uint32_t begin) {
-  const Budget& budget = stored_budget(row);
-  if (budget.kind == Budget::Kind::kAll || budget.kind == Budget::Kind::kQuality) {
-    const std::uint64_t stored = row.budget_entries == 0 ? row.plan.total() : row.budget_entries;
-    return std::max<std::uint64_t>(1, stored * num_tokens / (row.end - row.begin));
-  }
-  PRECIS_ASSIGN(const Recipe* const recipe, recipe_of(row));
-  return budget_entries(*recipe, model, num_tokens, budget, begin);
-}
-
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape) {
   LayerRecords layer;
   layer.num_heads = shape.num_heads;

@@ -28,11 +28,6 @@ Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
 Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec& model,
                                           const Budget& budget);
 
-// Returns the entries that the budget of a stored segment gives a segment of `num_tokens` tokens
-// from `begin` on: the budget_entries of a part of it.
-Result<std::uint64_t> whole_entries(const SegmentRow& row, const ModelSpec& model,
-                                    std::uint32_t num_tokens, std::uint32_t begin);
-
 // The expected form of a layer's records, and the KV heads [head_begin, head_begin + num_heads).
 struct LayerShape {
   std::uint32_t layer = 0;

@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/put_places.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -129,7 +130,7 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
   const std::vector<Catalog::Link> links = catalog_.match(tenant.name, path, 0);
   if (!links.empty() && links.back().matched_end == row.end) {
     const SegmentRow& same = *links.back().row;
-    const bool is_part = same.budget_entries != 0 && same.end == row.end;
+    const bool is_part = same.whole_entries != 0 && same.end == row.end;
     if (is_part && same.begin == row.begin && same.parent == row.parent &&
         same.recipe == row.recipe && same.budget == row.budget && is_as_good(same, row)) {
       row.id = same.id;
@@ -139,10 +140,29 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
 }
 
 Status PutPlaces::after_split(const msg::BeginPut& request, OpenPut& put, Found& found) const {
-  put.row = std::move(found.split->row);
-  PRECIS_ASSIGN(const std::vector<Catalog::Row> chain,
-                catalog_.chain(put.row.tenant, put.row.parent));
-  return note_parents(chain, request.parent_read, put.model, put.row);
+  SegmentRow row = std::move(found.split->row);
+  PRECIS_ASSIGN(const std::vector<Catalog::Row> chain, catalog_.chain(row.tenant, row.parent));
+  PRECIS_TRY(note_parents(chain, request.parent_read, put.model, row));
+  put.row = std::move(row);
+  return {};
+}
+
+bool PutPlaces::is_stored(const SegmentRow& row) const {
+  auto last = catalog_.segment(row.tenant, row.id);
+  if (!last.ok() || !is_as_good(**last, row)) return false;
+  std::vector<SegmentId> owners{row.id};  // segments of which parts were split off
+  Catalog::Row part = std::move(last).value();
+  while (part->begin > row.begin) {
+    const auto before = catalog_.segment(row.tenant, part->parent);
+    if (!before.ok() || (*before)->trimmed) return false;
+    const auto is_of = [&](const SegmentId& owner) {
+      return part_id(owner, part->begin) == (*before)->id;
+    };
+    if (std::ranges::none_of(owners, is_of)) return false;
+    part = *before;
+    owners.push_back(part->id);
+  }
+  return part->begin == row.begin && part->parent == row.parent;
 }
 
 // Returns the split that lets a put begin later than `begin`, if there is one and it is worth it.
@@ -173,16 +193,19 @@ Status PutPlaces::place(const msg::BeginPut& request, const TokenPath& path,
   }
   row.parent = parent;
   row.budget = put.asked;
+  Recipe recipe = put.recipe;
   if (put.limit) {
-    PRECIS_ASSIGN(row.budget, within_limit(put.recipe, put.model, row.end - row.begin, row.begin,
-                                           put.asked, *put.limit));
+    const std::uint32_t count = row.end - row.begin;
+    PRECIS_ASSIGN(recipe, with_floor_within(recipe, put.model, count, begin, *put.limit));
+    PRECIS_ASSIGN(row.budget, within_limit(recipe, put.model, count, begin, put.asked, *put.limit));
+    row.recipe = canonical_recipe(recipe);
   }
   row.tip = path.tip(row.end);
   row.blocks.assign(path.blocks.begin() + row.begin / put.model.block_tokens, path.blocks.end());
   row.tail.assign(tokens.end() - row.end % put.model.block_tokens, tokens.end());
   row.id = segment_id(
-      {path.tip(row.begin), row.begin, row.tip, row.end, row.parent, request.parent_read},
-      put.recipe, row.budget);
+      {path.tip(row.begin), row.begin, row.tip, row.end, row.parent, request.parent_read}, recipe,
+      row.budget);
   return {};
 }
 

@@ -32,7 +32,10 @@ class PutPlaces {
   // yet.
   Status find(const Tenant& tenant, const msg::BeginPut& request, const TokenPath& path,
               OpenPut& put, Found& found) const;
-  // Sets the row's place to that of the split, which is done.
+  // Returns whether a put of this row adds nothing to what is stored: the segment, or the parts
+  // that it was split into, none of them trimmed.
+  bool is_stored(const SegmentRow& row) const;
+  // Sets the row's place to that of the split, which is done. Changes nothing if it fails.
   Status after_split(const msg::BeginPut& request, OpenPut& put, Found& found) const;
 
  private:

@@ -6,7 +6,9 @@
 #include "cachesvc/catalog/faithful.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "precis/reader_budget.h"
 #include "precis/recipe.h"
+#include "precis/record_format.h"
 
 namespace precis {
 namespace {
@@ -60,16 +62,23 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
       });
   planned.status = placed;
   if (placed.ok() && found.split) {
-    const PutPlaces::Split& split = *found.split;
-    planned.status = co_await split_.run(put->owner, split.segment, split.position);
-    if (planned.status.ok()) {
-      planned.status = places_.after_split(request, *put, found);
-    } else if (!found.must_split) {
-      planned.status = Status();  // it begins at the last whole segment
-    }
+    planned.status = co_await split(tenant, request, *put, found);
+    // Otherwise, it begins at the last whole segment.
+    if (!found.must_split) planned.status = Status();
   }
   if (planned.status.ok()) planned.status = begin(*put);
   co_return planned;
+}
+
+// Splits the segment in which the put should begin, and sets the put's place to that. The disk
+// limits count the headers that the first part adds.
+Task<Status> PutPlanner::split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
+                               PutPlaces::Found& found) {
+  const std::uint64_t headers = std::uint64_t{put.model.num_layers} * put.model.num_kv_heads *
+                                RecordLayout::of(1, put.model.head_dim, put.model.dtype).size;
+  PRECIS_CO_ASSIGN(const auto counted, co_await parts_.disk_quota.enter(tenant.name, headers));
+  PRECIS_CO_TRY(co_await split_.run(put.owner, found.split->segment, found.split->position));
+  co_return places_.after_split(request, put, found);
 }
 
 // Sets recipe, budget and limit: the request's, else those of the narrowest scope that sets them.
@@ -109,12 +118,15 @@ Status PutPlanner::begin(OpenPut& put) {
   SegmentRow& row = put.row;
   const ModelSpec& model = put.model;
   row.original_bytes = model.token_bytes() * put.num_tokens();
+  if (put.limit) {
+    PRECIS_ASSIGN(put.recipe,
+                  with_floor_within(put.recipe, model, put.num_tokens(), row.begin, *put.limit));
+  }
   PRECIS_ASSIGN(put.entries,
                 budget_entries(put.recipe, model, put.num_tokens(), row.budget, row.begin));
   // A put restores what a trim removed, and replaces a segment that was computed over fewer
   // entries.
-  const auto stored = parts_.catalog.segment(row.tenant, row.id);
-  put.already_stored = stored.ok() && is_as_good(**stored, row);
+  put.already_stored = places_.is_stored(row);
   if (put.already_stored) {  // nothing will be pushed
     put.drop_kept();
     return {};

@@ -33,6 +33,8 @@ class PutPlanner {
  private:
   Status settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
   Status equip(const Tenant& tenant, const Digest& model, OpenPut& put);
+  Task<Status> split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
+                     PutPlaces::Found& found);
   Status begin(OpenPut& put);
   Status no_room(const OpenPut& put, const std::string& bytes) const;
   Task<Status> make_joiner(OpenPut& put);

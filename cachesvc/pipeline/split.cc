@@ -17,7 +17,8 @@ namespace {
 // The seats of one part among the seats of the whole segment.
 class SeatSet {
  public:
-  explicit SeatSet(std::uint64_t seats) : words_(seats / 64 + 1) {}
+  explicit SeatSet(std::uint64_t last) : last_(last), words_(last / 64 + 1) {}
+  std::uint64_t last() const { return last_; }
   void add(std::uint32_t seat) { words_[seat / 64] |= std::uint64_t{1} << seat % 64; }
   // Call it before rank(), after the last add().
   void count() {
@@ -34,6 +35,7 @@ class SeatSet {
   }
 
  private:
+  std::uint64_t last_;
   std::vector<std::uint64_t> words_;
   std::vector<std::uint32_t> before_;
 };
@@ -44,7 +46,7 @@ struct Half {
   std::vector<Catalog::Layer> layers;
   std::vector<MutableBytes> records;  // of all layers and heads
 
-  explicit Half(const SegmentRow& whole) : row(whole), seats(whole.plan.total() + 1) {
+  explicit Half(const SegmentRow& whole) : row(whole), seats(whole.plan.total()) {
     row.plan.counts.clear();
     row.layer_bytes.clear();
     row.stored_bytes = 0;
@@ -74,6 +76,13 @@ struct SplitPath::Halves {
     SegmentRow& tail = parts[1].row;
     take_tokens(whole, whole.begin, at, head);
     take_tokens(whole, at, whole.end, tail);
+    if (whole.whole_entries == 0) {
+      for (SegmentRow* part : {&head, &tail}) {
+        part->whole_entries = whole.plan.total();
+        part->whole_begin = whole.begin;
+        part->whole_end = whole.end;
+      }
+    }
     const auto blocks =
         static_cast<std::ptrdiff_t>(at / model.block_tokens - whole.begin / model.block_tokens);
     head.id = part_id(whole.id, at);
@@ -90,6 +99,9 @@ struct SplitPath::Halves {
     while (!records.empty()) {
       std::size_t size = 0;
       PRECIS_ASSIGN(const kernels::RecordView view, kernels::open_record(records, &size));
+      if (!view.seats.empty() && view.seats.back() > parts[0].seats.last()) {
+        return Status::corruption("a record has a seat above the entries of its segment");
+      }
       views.push_back(view);
       records = records.subspan(size);
     }
@@ -187,10 +199,6 @@ Task<Result<bool>> SplitPath::attempt(const Owner& owner, const SegmentId& segme
                                          {layer_bytes, Arena::End::kHigh}};
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
   Halves halves(*row, model, position, pieces.front()->bytes());
-  for (Half& part : halves.parts) {
-    PRECIS_CO_ASSIGN(part.row.budget_entries,
-                     whole_entries(*row, model, part.row.end - part.row.begin, part.row.begin));
-  }
   const Status filled = co_await fill(owner, row, pieces.back()->bytes(), halves);
   if (filled.code() == StatusCode::kNotFound &&
       parts_.catalog.segment(owner.tenant, row->id).ok()) {
@@ -208,14 +216,13 @@ Task<Result<bool>> SplitPath::attempt(const Owner& owner, const SegmentId& segme
   co_return true;
 }
 
-// Takes one layer after another, from the RAM tier or read into `layer_memory`.
+// Reads and checks one layer after another. The copies get new checksums, so a layer in the RAM
+// tier, which nothing has checked since it was read, is not used.
 Task<Status> SplitPath::fill(const Owner& owner, const Catalog::Row& row, MutableBytes layer_memory,
                              Halves& halves) {
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
-    const HotTier::Lease hot = parts_.hot_tier.find(row->id, layer, row);
-    const MutableBytes room = layer_memory.first(row->layer_bytes[layer]);
-    if (!hot) PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, room, owner));
-    const Bytes records = hot ? hot->bytes() : Bytes(room);
+    const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
+    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
     PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
                                   [&] { return halves.add_layer(records); }));
   }

@@ -79,9 +79,10 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   Cut cut;
   cut.row = *row;
   cut.row.trimmed = request.budget;
-  if (row->budget_entries != 0) {
-    PRECIS_CO_ASSIGN(cut.row.budget_entries,
-                     whole_entries(cut.row, model, row->end - row->begin, row->begin));
+  // The share of the whole that a part stores stays the same.
+  if (row->whole_entries != 0) {
+    cut.row.whole_entries =
+        entries * row->whole_entries / std::max<std::uint64_t>(1, row->plan.total());
   }
   const std::size_t room = kernels::encoded_bytes_max(
       entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);

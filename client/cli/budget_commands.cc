@@ -28,7 +28,9 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
   for (const msg::ModelRow& model : models) {
     PRECIS_ASSIGN(msg::Budgets budgets, client.budgets(model.fingerprint));
     const msg::BudgetRow &one = budgets.effective, &others = all.effective;
-    if (one.recipe == others.recipe && one.keep == others.keep) continue;
+    if (one.recipe == others.recipe && one.keep == others.keep && one.limit == others.limit) {
+      continue;
+    }
     apart.push_back({model, std::move(budgets)});
   }
   return apart;
@@ -65,9 +67,18 @@ Status take_table(Client& client, const std::string& model, const BudgetChange& 
   const std::string recipe = change.recipe.value_or(budgets.effective.recipe);
   PRECIS_ASSIGN(const BudgetTable table,
                 make_budget_table(row, recipe, change.layers, change.heads));
-  if (!change.dry_run) PRECIS_TRY(client.add_profile(profile_json(table.profile)).status());
-  request.recipe = change.dry_run ? std::optional<std::string>() : table.recipe;
   if (!request.keep) request.keep = table.keep;
+  // A change that is refused must leave no profile.
+  msg::SetBudget tried = request;
+  tried.recipe.reset();
+  tried.dry_run = true;
+  PRECIS_TRY(client.set_budget(tried).status());
+  if (change.dry_run) {
+    request.recipe.reset();
+    return {};
+  }
+  PRECIS_TRY(client.add_profile(profile_json(table.profile)).status());
+  request.recipe = table.recipe;
   return {};
 }
 
@@ -171,6 +182,31 @@ Result<std::vector<msg::BudgetChange>> between(Client& client, std::uint64_t fro
   return changes;
 }
 
+// Everything that was set after a revision: the present values, with the later changes undone.
+Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t revision) {
+  std::map<std::optional<Digest>, msg::BudgetChange> by_scope;
+  PRECIS_ASSIGN(const auto models, client.models());
+  std::vector<std::optional<Digest>> scopes{std::nullopt};
+  for (const msg::ModelRow& model : models) scopes.emplace_back(model.fingerprint);
+  for (const std::optional<Digest>& scope : scopes) {
+    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope));
+    const msg::BudgetRow& own = budgets.layers.back();
+    by_scope[scope] = {{scope}, {}, {own.recipe, own.keep, own.limit}};
+  }
+  PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, revision));
+  PRECIS_TRY(check_kept(above, revision, revision));
+  for (const msg::BudgetRevision& later : above.rows) {
+    for (const msg::BudgetChange& change : later.changes) {
+      by_scope[change.scope.model] = {change.scope, {}, change.before};
+    }
+  }
+  std::vector<msg::BudgetChange> changes;
+  for (auto& [model, change] : by_scope) {
+    if (change.after != msg::BudgetValues{}) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
 // The newest segment of a model shows how its budget is shared among layers and heads.
 Result<std::string> newest_plan(Context context, const Digest& model) {
   PRECIS_ASSIGN(const auto newest, context.client.segments(model, 1));
@@ -187,7 +223,7 @@ Status show_budget(Context context, const std::string& model,
                    std::optional<std::uint64_t> revision) {
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   if (revision) {
-    PRECIS_ASSIGN(const auto changes, between(context.client, 0, *revision));
+    PRECIS_ASSIGN(const auto changes, set_after(context.client, *revision));
     context.out += context.json ? json_text(changes_json(context.client, changes))
                                 : changes_text(context.client, changes);
     return {};

@@ -32,7 +32,7 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
   }
   const std::uint64_t all =
       std::uint64_t{segment.end - begin} * model.num_layers * model.num_kv_heads;
-  const std::uint64_t least = segment.budget_entries == 0 ? 1 : 0;  // a part may have none
+  const std::uint64_t least = segment.whole_entries == 0 ? 1 : 0;  // a part may have none
   if (segment.entries < least || segment.entries > all) {
     return Status::invalid(name + " stores " + std::to_string(segment.entries) +
                            " entries, must be in [" + std::to_string(least) + ", " +

@@ -6,6 +6,8 @@ namespace precis::message_json {
 namespace {
 
 constexpr int kDepthMax = 16;
+// A key of an object is found in linear time.
+constexpr int kKeysMax = 1000;
 
 // A canonical recipe is JSON itself; any other form is printed as a string.
 Json recipe_json(const std::string& recipe) {
@@ -32,13 +34,15 @@ std::string json_text(const Json& json) {
 }
 
 Json parse_json(const std::string& text) {
-  bool deep = false;
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    deep = deep || depth > kDepthMax;
-    return !deep;
+  bool large = false;
+  int keys = 0;
+  const auto is_small = [&](int depth, Json::parse_event_t event, Json&) {
+    if (event == Json::parse_event_t::key) ++keys;
+    large = large || depth > kDepthMax || keys > kKeysMax;
+    return !large;
   };
-  Json parsed = Json::parse(text, shallow, /*allow_exceptions=*/false);
-  return deep ? Json(Json::value_t::discarded) : parsed;
+  Json parsed = Json::parse(text, is_small, /*allow_exceptions=*/false);
+  return large ? Json(Json::value_t::discarded) : parsed;
 }
 
 Json to_json(const std::optional<Budget>& budget) {

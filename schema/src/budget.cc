@@ -90,6 +90,18 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   return std::clamp(asked, floor, heads * num_tokens);
 }
 
+Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
+                                 std::uint32_t num_tokens, std::uint32_t begin,
+                                 const Budget& limit) {
+  Recipe within = recipe;
+  within.min_entries = 0;
+  PRECIS_ASSIGN(const std::uint64_t most, budget_entries(within, model, num_tokens, limit, begin));
+  const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
+  within.min_entries =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(recipe.min_entries, most / heads));
+  return within;
+}
+
 Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::uint32_t num_tokens,
                             std::uint32_t begin, const Budget& asked, const Budget& limit) {
   PRECIS_ASSIGN(const std::uint64_t wanted,

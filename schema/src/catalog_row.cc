@@ -155,7 +155,7 @@ bool same_put(const SegmentRow& row, const SegmentRow& other) {
   as_other.hits = other.hits;
   as_other.last_used_unix_ms = other.last_used_unix_ms;
   as_other.trimmed = other.trimmed;
-  as_other.budget_entries = other.budget_entries;
+  as_other.whole_entries = other.whole_entries;
   return as_other == other;
 }
 

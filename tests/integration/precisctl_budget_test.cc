@@ -98,6 +98,9 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   how.keep = Budget::ratio(0.2).value();
   CHECK_FALSE(client->begin_put(model, tokens, how).value().begun().limited);
   CHECK(store(kTokens, keeping(0.9)).budget == Budget::ratio(0.25).value());
+  PutOptions floor = keeping(0.9);
+  floor.recipe = "keydiff(min_entries=100000)";
+  CHECK(store(kTokens, floor).entries == 100u * 8);
   CHECK(ctl({"set", "--keep", "0.3"}).exit_code == kUsage);  // above the limit
   CHECK(ctl({"set", "--limit", "quality 0.9"}).exit_code == kUsage);
   ctl_json({"set", "--unset"});
@@ -137,6 +140,10 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
         std::string::npos);
   CHECK(refused({"--layers", "0-3=1.5"}).find("(0, 1]") != std::string::npos);
   CHECK(refused({"--layers", "0-3"}).find("such as 0-3=0.5") != std::string::npos);
+  const std::size_t profiles = client->profiles().value().size();
+  CHECK(ctl({"set", "--model", "test/tiny", "--layers", "0-3=0.3", "--if-revision", "99"})
+            .exit_code == kConflict);
+  CHECK(client->profiles().value().size() == profiles);
   CHECK(ctl({"set", "--layers", "0-3=0.5"}).err.find("give --model") != std::string::npos);
 }
 

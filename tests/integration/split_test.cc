@@ -182,6 +182,59 @@ TEST_CASE_METHOD(SplitFixture, "the second part is trimmed and restored like a s
   CHECK(rows_are_of(read(second), {&first_kv, &rest_kv}));
 }
 
+TEST_CASE_METHOD(SplitFixture, "parts read at a budget what the whole would", "[integration]") {
+  const std::string recipe = GENERATE(as<std::string>{}, "global_kvdiff(min_entries=128)",
+                                      "ada_keydiff", "knorm(min_entries=64)");
+  CAPTURE(recipe);
+  const auto whole = put(first, first_kv, options(recipe, 0.6));
+  const std::vector<Budget> budgets = {Budget::ratio(0.3).value(), Budget::ratio(0.05).value(),
+                                       Budget::entries(100), Budget::bytes(40'000)};
+  std::vector<std::size_t> entries;
+  for (const Budget& budget : budgets) {
+    entries.push_back(entries_of(*read_all(*client, model, first, budget)));
+  }
+  for (const std::uint32_t end : {64u, 192u, 320u, 448u}) {
+    auto named = options(recipe, 0.6);
+    named.parent = whole.id;
+    named.parent_end = end;
+    REQUIRE(client->begin_put(model, leaves(first, end, 10), named).ok());
+  }
+  REQUIRE(client->lookup(model, first).value().links.size() == 5);
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    CAPTURE(budgets[i].to_string());
+    const std::size_t read = entries_of(*read_all(*client, model, first, budgets[i]));
+    CHECK(read <= entries[i]);
+    CHECK(read + 5 * 8 >= entries[i]);  // each part's counts are rounded down
+  }
+  const auto trimmed = client->trim_segment(whole.id, Budget::ratio(0.3).value()).value();
+  CHECK(trimmed.freed_bytes > 0);
+  CHECK(client->trim_segment(whole.id, Budget::ratio(0.3).value()).value().freed_bytes == 0);
+}
+
+TEST_CASE_METHOD(SplitFixture, "a put restores parts that were trimmed, and can be split again",
+                 "[integration]") {
+  auto from_root = options();
+  from_root.parent = SegmentId{};
+  const auto whole = put(first, first_kv, from_root);
+  const PrefixCopy stored = by_position(read(first));
+  const auto added = put(second, rest_kv);
+  REQUIRE(client->begin_put(model, first, from_root).value().begun().already_stored);
+  REQUIRE(client->trim_segment(added.parent, Budget::ratio(0.1).value()).ok());
+  CHECK_FALSE(client->begin_put(model, first, from_root).value().begun().already_stored);
+  CHECK(put(first, first_kv, from_root).id == whole.id);
+  CHECK(by_position(read(first)) == stored);
+
+  auto named = options();
+  named.parent = whole.id;
+  named.parent_end = kShared;
+  const auto again = client->begin_put(model, leaves(first, kShared, 20), named);
+  INFO(again.status().to_string());
+  REQUIRE(again.ok());
+  CHECK(again->begun().parent == added.parent);
+  CHECK(by_position(read(first)) == stored);
+  CHECK(rows_are_of(read(second), {&first_kv, &rest_kv}));
+}
+
 TEST_CASE_METHOD(SplitFixture, "a segment is not split unasked for a small part of it",
                  "[integration]") {
   const auto path = random_tokens(random, 1024);

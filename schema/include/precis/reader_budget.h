@@ -7,14 +7,19 @@
 
 namespace precis {
 
+// Returns the recipe with a `min_entries` that leaves puts within the limit.
+Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
+                                 std::uint32_t num_tokens, std::uint32_t begin,
+                                 const Budget& limit);
+
 // Returns `asked`, or the limit if `asked` has more entries. A quality target has its cap lowered
 // to a limit that is a ratio. Errors as budget_entries().
 Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::uint32_t num_tokens,
                             std::uint32_t begin, const Budget& asked, const Budget& limit);
 
 // As budget_entries(), for a reader of a stored segment. `Row`: SegmentRow or SegmentInfo, which
-// stores `stored` entries. A part of a split segment has its own share of its budget's entries, so
-// a reader's budget is that share of what it gives other segments. kInvalidArgument for kQuality.
+// stores `stored` entries. A budget for a part of a split segment is one for the whole segment, of
+// which the part has its share. kInvalidArgument for kQuality.
 template <typename Row>
 Result<std::uint64_t> asked_entries(const Row& row, std::uint64_t stored, const Recipe& recipe,
                                     const ModelSpec& model, const Budget& budget) {
@@ -22,9 +27,13 @@ Result<std::uint64_t> asked_entries(const Row& row, std::uint64_t stored, const 
   if (budget.kind == Budget::Kind::kQuality) {
     return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
   }
+  const bool is_part = row.whole_entries != 0;
+  const std::uint32_t begin = is_part ? row.whole_begin : row.begin;
+  const std::uint32_t end = is_part ? row.whole_end : row.end;
+  if (begin >= end) return Status::invalid("the whole segment of a part has no tokens");
   PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, row.end - row.begin, budget, row.begin));
-  return row.budget_entries == 0 ? entries : entries * stored / row.budget_entries;
+                budget_entries(recipe, model, end - begin, budget, begin));
+  return is_part ? entries * stored / row.whole_entries : entries;
 }
 
 }  // namespace precis

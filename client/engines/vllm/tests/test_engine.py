@@ -280,7 +280,7 @@ def test_a_session_follows_a_conversation_that_goes_another_way(
         engine.ask([document.tokens + message], {"keep": 1.0, "session": "edited"}, tokens=40)
         engine.clear_prefix_cache()
         tips.append(cache.session("edited").tip)
-        assert cache.segment(tips[-1]).begin == len(document.tokens)
+        assert cache.segment(tips[-1]).begin >= len(document.tokens)  # or where both begin alike
     assert tips[0] != tips[1]
 
 

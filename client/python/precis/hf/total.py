@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..budget import Keep, entries, from_pair, to_pair
+from ..budget import Keep, from_pair, to_pair
 from ..errors import Conflict, InvalidArgument, NotFound
 
 if TYPE_CHECKING:
@@ -28,45 +28,33 @@ class TotalBudget:
                 f"total is {budget}, must be a share in (0, 1] or bytes, such as '64 MiB'"
             )
         self._budget = budget
-        self._turns: list[Segment] = []  # from the root on
 
     def hold(self, cache: Cache, tip: Segment) -> bool:
         """Trims turns of the path that ends with `tip`. False if they take more than the total."""
-        self._follow(cache, tip)
-        full = sum(turn.original_bytes for turn in self._turns)
+        # All of the path is read each time: another path may have split one of its segments.
+        turns = [cache.segment(tip.id)]
+        while turns[0].parent is not None:
+            turns.insert(0, cache.segment(turns[0].parent))
+        full = sum(turn.original_bytes for turn in turns)
         value = self._budget.value
         limit = value if self._budget.kind == "bytes" else value * full
-        excess = sum(turn.bytes for turn in self._turns) - limit
-        for index, turn in enumerate(self._turns[:-1]):
+        excess = sum(turn.bytes for turn in turns) - limit
+        for turn in turns[:-1]:
             if excess <= 0:
                 break
-            fewer = self._trimmed(cache, turn, excess)
-            excess -= turn.bytes - fewer.bytes
-            self._turns[index] = fewer
+            excess -= turn.bytes - self._trimmed(cache, turn, excess).bytes
         return excess <= 0
-
-    def _follow(self, cache: Cache, tip: Segment) -> None:
-        """Adds the turns that are new, or all of another path."""
-        new = [tip]
-        known = {turn.id: index for index, turn in enumerate(self._turns)}
-        while new[-1].parent is not None and new[-1].parent not in known:
-            new.append(cache.segment(new[-1].parent))
-        begin = 0 if new[-1].parent is None else known[new[-1].parent] + 1
-        self._turns[begin:] = reversed(new)
 
     def _trimmed(self, cache: Cache, turn: Segment, excess: float) -> Segment:
         """The turn after a trim that frees up to `excess` bytes."""
+        stored = turn.trimmed or turn.keep
+        tokens = turn.end - turn.begin
+        share = stored.value if stored.kind == "ratio" else turn.kept / (turn.plan.size * tokens)
+        wanted = max(self._LEAST, share * (1 - excess / turn.bytes))
+        if turn.children > 1 or wanted >= share:
+            return turn
         try:
-            now = cache.segment(turn.id)
-            if now.children > 1 or now.plan is None:
-                return now
-            heads = now.plan.size
-            tokens = now.end - now.begin
-            wanted = now.kept * max(0.0, 1 - excess / now.bytes) / heads
-            per_head = max(1, int(self._LEAST * tokens), int(wanted))
-            if per_head * heads < now.kept:
-                cache.trim(now, keep=entries(per_head))
-                return cache.segment(turn.id)
+            cache.trim(turn, keep=wanted)
+            return cache.segment(turn.id)
         except (Conflict, NotFound):  # it stores less already, or was removed
             return turn
-        return now
