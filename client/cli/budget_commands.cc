@@ -304,10 +304,7 @@ Status list_revisions(Context context, std::uint32_t limit) {
     context.out += json_text({{"newest", page.newest}, {"revisions", std::move(list)}});
     return {};
   }
-  if (page.rows.empty()) {
-    context.out += "no revisions\n";
-    return {};
-  }
+  if (page.rows.empty()) context.out += "no revisions\n";
   Table table(
       {{"REVISION", true}, {"SET"}, {"USER"}, {"SCOPE"}, {"BEFORE"}, {"AFTER"}, {"COMMENT"}});
   for (const msg::BudgetRevision& row : page.rows) {
@@ -317,7 +314,7 @@ Status list_revisions(Context context, std::uint32_t limit) {
                  values_text(change.after), row.comment});
     }
   }
-  context.out += table.text(context.columns());
+  if (!page.rows.empty()) context.out += table.text(context.columns());
   return {};
 }
 
