@@ -142,20 +142,14 @@ concept IsPlain = requires(T field, const Json& value) {
   read("", field, value);
 };
 
-// null unsets: an empty text, all entries, no model.
+// null unsets: an empty text, all entries, no number, no model.
 template <IsPlain T>
 Status read(std::string_view name, std::optional<T>& into, const Json& value) {
   if (value.is_null()) {
-    into = T{};
+    into = std::is_unsigned_v<T> ? std::nullopt : std::optional(T{});
     return {};
   }
   return read(name, into.emplace(), value);
-}
-template <typename Number>
-requires std::is_unsigned_v<Number> Status read(std::string_view name, std::optional<Number>& into,
-                                                const Json& value) {
-  into.reset();
-  return value.is_null() ? Status() : read(name, into.emplace(), value);
 }
 Status read(std::string_view name, std::optional<Digest>& into, const Json& value) {
   into.reset();
