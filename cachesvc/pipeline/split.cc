@@ -194,6 +194,12 @@ Task<Result<bool>> SplitPath::attempt(const Owner& owner, const SegmentId& segme
                                    std::to_string(position) + " any more; put again",
                                kReadAgainMs);
   }
+  // A first part may be left from a split whose second part was put again as a whole.
+  const std::size_t block = position / model.block_tokens - row->begin / model.block_tokens - 1;
+  const auto left = parts_.catalog.segment(owner.tenant, part_id(segment, position));
+  if (left.ok() && (*left)->root == row->root && (*left)->tip == boundary_tip(row->blocks[block])) {
+    co_return true;
+  }
   const std::size_t layer_bytes = std::ranges::max(row->layer_bytes);
   std::vector<PayloadMemory::Want> wants{{needed_bytes(*row, model) - layer_bytes},
                                          {layer_bytes, Arena::End::kHigh}};
