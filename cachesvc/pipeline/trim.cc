@@ -9,6 +9,7 @@
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/read_tries.h"
 #include "precis/kernels.h"
+#include "precis/recipe.h"
 #include "precis/record.h"
 
 namespace precis {
@@ -79,10 +80,11 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   Cut cut;
   cut.row = *row;
   cut.row.trimmed = request.budget;
-  // The share of the whole that a part stores stays the same.
-  if (row->whole_entries != 0) {
-    cut.row.whole_entries =
-        entries * row->whole_entries / std::max<std::uint64_t>(1, row->plan.total());
+  if (row->whole_entries != 0) {  // the share of the whole that a part stores stays the same
+    PRECIS_CO_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
+    PRECIS_CO_ASSIGN(cut.row.whole_entries,
+                     budget_entries(recipe, model, row->whole_end - row->whole_begin,
+                                    request.budget, row->whole_begin));
   }
   const std::size_t room = kernels::encoded_bytes_max(
       entries, model.num_layers * model.num_kv_heads, model.head_dim, model.dtype);
