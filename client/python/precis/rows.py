@@ -26,8 +26,8 @@ class Segment:
         trimmed: the budget that it was trimmed to since, or None.
         parent_read: the budget at which the parent was read while this KV was computed, or None.
         kept: number of entries, over all layers and heads.
-        whole_entries: only for a part of a split segment, else 0: the entries of the whole segment
-            at this part's budget.
+        whole_entries, whole_begin, whole_end: only for a part of a split segment, else 0: the
+            entries of the whole segment at this part's budget, and its tokens.
         bytes: size of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time, summed over the stages of all layers; layers overlap.
@@ -50,6 +50,8 @@ class Segment:
     parent_read: Budget | None
     kept: int
     whole_entries: int
+    whole_begin: int
+    whole_end: int
     bytes: int
     original_bytes: int
     compress_seconds: float

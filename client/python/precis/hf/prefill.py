@@ -190,9 +190,7 @@ def store(
         ValueError: `past` holds other tokens, or was cropped inside a block of the service.
     """
     tokens = token_list(tokens)
-    parent, parent_read = (
-        (None, None) if past is None else _stands_on(past, tokens, model.spec.block_tokens)
-    )
+    parent, parent_read = (None, None) if past is None else _stands_on(past, tokens, model)
     with cache.begin_put(
         model, tokens, recipe=recipe, keep=keep, parent=parent, parent_read=parent_read
     ) as put:
@@ -203,7 +201,7 @@ def store(
 
 
 def _stands_on(
-    past: RaggedCache, tokens: list[int], block: int
+    past: RaggedCache, tokens: list[int], model: Model
 ) -> tuple[Segment | Match | Literal["auto"], Keep | None]:
     """The segment or match that a put of `tokens` continues, and the budget of the prefix's read.
 
@@ -219,7 +217,9 @@ def _stands_on(
     parent = next(whole, None)
     if past.prefix_tokens == 0:
         return parent or "auto", None
-    return parent or _cut(past.prefix.match, past.prefix_tokens, block), past.prefix.keep
+    return parent or _cut(
+        past.prefix.match, past.prefix_tokens, model.spec.block_tokens
+    ), past.prefix.keep
 
 
 def _cut(match: Match, end: int, block: int) -> Match:
