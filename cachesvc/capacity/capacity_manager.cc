@@ -1,11 +1,12 @@
 #include "cachesvc/capacity/capacity_manager.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
-#include "precis/recipe.h"
+#include "precis/reader_budget.h"
 #include "precis/record_format.h"
 
 namespace precis {
@@ -20,25 +21,26 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
 }
 
-// Reads min_entries of each recipe once.
+// Parses each recipe once.
 class LeastEntries {
  public:
-  // The entries that a trim leaves at least, as asked_entries() has them.
+  // The entries that a trim leaves at least; all, if this build does not know the recipe.
   std::uint64_t of(const SegmentRow& row) {
-    const auto [known, is_new] = of_recipe_.try_emplace(row.recipe, 0);
+    const auto [known, is_new] = recipes_.try_emplace(row.recipe);
     if (is_new) {
-      const auto recipe = parse_recipe(row.recipe);
-      known->second = recipe.ok() ? recipe->min_entries : row.end - row.begin;
+      if (auto recipe = parse_recipe(row.recipe); recipe.ok()) known->second = recipe.value();
     }
-    const std::uint64_t heads = std::uint64_t{row.plan.num_layers} * row.plan.num_kv_heads;
-    const bool is_part = row.whole_entries != 0;
-    const std::uint32_t tokens = is_part ? row.whole_end - row.whole_begin : row.end - row.begin;
-    const std::uint64_t least = heads * std::clamp<std::uint64_t>(known->second, 1, tokens);
-    return is_part ? least * row.plan.total() / row.whole_entries : least;
+    const std::uint64_t stored = row.plan.total();
+    if (!known->second) return stored;
+    ModelSpec model;  // a budget in entries needs no other fields
+    model.num_layers = row.plan.num_layers;
+    model.num_kv_heads = row.plan.num_kv_heads;
+    const auto least = asked_entries(row, stored, *known->second, model, Budget::entries(1));
+    return least.ok() ? *least : stored;
   }
 
  private:
-  std::unordered_map<std::string_view, std::uint64_t> of_recipe_;  // borrows from the rows
+  std::unordered_map<std::string_view, std::optional<Recipe>> recipes_;  // borrows from the rows
 };
 
 }  // namespace

@@ -86,7 +86,8 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
     asked = std::min(asked, incremental_entries(recipe, model, num_tokens, begin));
   }
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
-  const std::uint64_t floor = heads * std::clamp<std::uint64_t>(recipe.min_entries, 1, num_tokens);
+  const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
+  const std::uint64_t floor = heads * std::clamp<std::uint64_t>(wanted, 1, num_tokens);
   return std::clamp(asked, floor, heads * num_tokens);
 }
 
@@ -98,7 +99,7 @@ Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
   PRECIS_ASSIGN(const std::uint64_t most, budget_entries(within, model, num_tokens, limit, begin));
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   within.min_entries =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(recipe.min_entries, most / heads));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(recipe.min_entries, begin + most / heads));
   return within;
 }
 

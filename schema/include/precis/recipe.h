@@ -131,7 +131,9 @@ struct Recipe {
   std::uint32_t sinks = 0;        // protected first tokens of the whole path
   std::uint32_t recent = 0;       // protected last tokens of the segment
   bool protect_tail = false;      // the last partition and the remainder are protected (D9)
-  std::uint32_t min_entries = 0;  // floor of the budget per head (D3)
+  // Floor of the budget per head for the whole path: a segment that begins at token b keeps at
+  // least min_entries - b entries (D3).
+  std::uint32_t min_entries = 0;
   CountRule count_rule = CountRule::kExactFloor;
 
   // True if the kept set is defined only at the requested budget (parity presets, blends). Within

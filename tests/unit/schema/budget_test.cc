@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
+#include "precis/reader_budget.h"
 #include "precis/recipe.h"
 #include "precis/record_format.h"
 
@@ -65,6 +66,23 @@ TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[uni
   CHECK(budget_entries(r, m, 100, Budget::ratio_ppm(100000)).value() == 6 * 100);
   CHECK(budget_entries(r, m, 1000, Budget::entries(1)).value() == 6 * 128);
   CHECK(budget_entries(r, m, 1000, Budget::bytes(1)).value() == 6 * 128);
+}
+
+TEST_CASE("min_entries counts from the beginning of the path", "[unit][schema]") {
+  const Recipe r = recipe_of("keydiff(min_entries=128)");
+  const ModelSpec m = model(3, 2);
+  const auto kept = [&](std::uint32_t begin, std::uint32_t n, const Budget& keep) {
+    return budget_entries(r, m, n, keep, begin).value() / 6;
+  };
+  CHECK(kept(100, 1000, Budget::ratio_ppm(10000)) == 28);
+  CHECK(kept(100, 20, Budget::ratio_ppm(10000)) == 20);
+  CHECK(kept(128, 1000, Budget::ratio_ppm(10000)) == 10);
+  CHECK(kept(2000, 30, Budget::ratio_ppm(300000)) == 9);
+  CHECK(kept(2000, 3, Budget::ratio_ppm(300000)) == 1);
+  // A limit bounds the floor here, too.
+  const Recipe within = with_floor_within(r, m, 100, 100, Budget::ratio_ppm(100000)).value();
+  CHECK(within.min_entries == 110);
+  CHECK(budget_entries(within, m, 100, Budget::entries(1), 100).value() == 6 * 10);
 }
 
 TEST_CASE("kvpress_double keeps what kvpress keeps, off by one and all", "[unit][schema]") {
