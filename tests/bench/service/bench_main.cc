@@ -35,6 +35,7 @@ constexpr Part kParts[] = {
     {"first_layer", Part::Over::kEach, first_layer},
     {"server_cpu", Part::Over::kShm, server_cpu},
     {"cold", Part::Over::kFirst, cold},
+    {"chain", Part::Over::kFirst, chain},
     {"commit", Part::Over::kFirst, commit},
     {"lookup", Part::Over::kEach, lookup},
     {"restart", Part::Over::kFirst, restart},

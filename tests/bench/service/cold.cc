@@ -1,12 +1,9 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "tests/bench/plain_file.h"
 #include "tests/bench/row.h"
+#include "tests/bench/service/drop_cached.h"
 #include "tests/bench/service/payload.h"
 #include "tests/bench/service/plan.h"
 #include "tests/bench/service/stage.h"
@@ -20,18 +17,6 @@ constexpr std::size_t kRoundBytes = std::size_t{64} << 20;  // minimum read in a
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;   // largest read of the plain file
 constexpr std::size_t kAtOnce = 8;                          // number of concurrent reads
 constexpr std::size_t kBlockBytes = 4096;
-
-// Removes the folder's files from the page cache.
-void drop_cached(const std::string& folder) {
-  ::sync();
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) continue;  // removed since it was listed
-    ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-  }
-}
 
 // Measures one size. Each round reads parts of the store and of the plain file that no earlier
 // round has read, because the host may cache data that this machine does not.

@@ -68,6 +68,8 @@ def mark_of(row: Row) -> Mark | None:
             return times(1.15)
         case "get_cold" if alone:
             return at_least(0.75)
+        case "get_chain" | "get_chain_cold" if large:
+            return times(1.3)
         case "put_sustained":
             return at_least(0.75)
         case "lookup" if params.get("quantile") == "p99" and many_records:
@@ -116,6 +118,7 @@ COMPRESSED = "Put with compression"
 SMALL = "Small requests: lookup and get of 64 KiB"
 FIRST = "Time to the first layer"
 COLD = "Cold get, and the get after it"
+CHAIN = "Get of a conversation of 50 turns, compared with one segment of the same bytes"
 COMMITS = "Commits by durability"
 LOOKUP = "Lookup of a path of 32K tokens, alone and while transfers run"
 RESTART = "Time from a restart after SIGKILL until the service answers"
@@ -136,6 +139,8 @@ TITLES = {
     "server_cpu": "CPU of the server",
     "get_cold": COLD,
     "get_again": COLD,
+    "get_chain": CHAIN,
+    "get_chain_cold": CHAIN,
     "commit": COMMITS,
     "commit_crowd": COMMITS,
     "put_sustained": COMMITS,

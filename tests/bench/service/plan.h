@@ -70,6 +70,11 @@ Jobs server_cpu(const Plan& plan, const std::string& transport);
 // faster. get_again: the second get of the same segments.
 Jobs cold(const Plan& plan, const std::string& transport);
 
+// get_chain, get_chain_cold, for sizes of at most 64 MiB: a get of a prefix of 50 segments, as a
+// conversation of 50 turns leaves, from memory and after a restart. The ceiling is a get of one
+// segment of the same bytes.
+Jobs chain(const Plan& plan, const std::string& transport);
+
 // commit: the time of commit() of a put of 1 MiB at each durability. commit_crowd: the average time
 // between commits when eight clients commit such puts at the same time. put_sustained: consecutive
 // puts, acknowledged at `wal` or `fsync`. The ceiling is a plain file written, and synced, as

@@ -116,9 +116,8 @@ class Conversation:
             durability: of the stored turns.
             ttl: of the session, in seconds, as in Cache.session.
             total: the most that all stored turns may take together: bytes such as "64 MiB", or a
-                share of their full KV. Old turns are trimmed first, as the conversation grows. Use
-                it with a recipe that has no `min_entries`, such as "global_kvdiff", and a larger
-                `keep`.
+                share of their full KV. Old turns are trimmed first, as the conversation grows, so
+                that new turns can have a `keep` that is larger.
 
         Raises:
             ValueError: the session has turns, and `tokens` are not those of its conversation.

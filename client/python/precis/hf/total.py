@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 class TotalBudget:
     """Keeps the stored turns of a conversation within a share of their full KV, or within bytes.
 
-    The oldest turns are trimmed first, along their stored scores, each to no less than `_LEAST` of
-    its entries and not below its recipe's `min_entries`. The newest turn and segments that other
-    paths continue are left as they are. So a total that is very small can't be held.
+    Old turns are trimmed along their stored scores, the oldest first, down to a common level: a
+    little less than the share of its entries that every turn may keep. The level falls by half
+    while that frees too little, down to `_LEAST`, so a turn is trimmed a few times in its life. The
+    first turn is not trimmed below its recipe's `min_entries`. The newest turn and segments that
+    other paths continue are left as they are. So a total that is very small can't be held.
     """
 
-    _LEAST = 0.05
+    _LEVEL, _LEAST = 0.8, 0.05
 
     def __init__(self, total: Keep) -> None:
         budget = from_pair(to_pair(total, "total"))
@@ -39,22 +41,27 @@ class TotalBudget:
         value = self._budget.value
         limit = value if self._budget.kind == "bytes" else value * full
         excess = sum(turn.bytes for turn in turns) - limit
-        for turn in turns[:-1]:
-            if excess <= 0:
+        level = self._LEVEL * limit / full
+        while excess > 0:
+            level = max(level, self._LEAST)
+            for number, turn in enumerate(turns[:-1]):
+                if excess <= 0:
+                    break
+                turns[number] = _trimmed(cache, turn, level)
+                excess -= turn.bytes - turns[number].bytes
+            if level == self._LEAST:
                 break
-            excess -= turn.bytes - self._trimmed(cache, turn, excess).bytes
+            level /= 2
         return excess <= 0
 
-    def _trimmed(self, cache: Cache, turn: Segment, excess: float) -> Segment:
-        """The turn after a trim that frees up to `excess` bytes."""
-        stored = turn.trimmed or turn.keep
-        tokens = turn.end - turn.begin
-        share = stored.value if stored.kind == "ratio" else turn.kept / (turn.plan.size * tokens)
-        wanted = max(self._LEAST, share * (1 - excess / turn.bytes))
-        if turn.children > 1 or wanted >= share:
-            return turn
-        try:
-            cache.trim(turn, keep=wanted)
-            return cache.segment(turn.id)
-        except (Conflict, NotFound):  # it stores less already, or was removed
-            return turn
+
+def _trimmed(cache: Cache, turn: Segment, level: float) -> Segment:
+    """The turn with at most `level` of its entries, if it can be trimmed."""
+    share = turn.kept / (turn.plan.size * (turn.end - turn.begin))
+    if turn.children > 1 or level >= share:
+        return turn
+    try:
+        cache.trim(turn, keep=level)
+        return cache.segment(turn.id)
+    except (Conflict, NotFound):  # it stores less already, or was removed
+        return turn
