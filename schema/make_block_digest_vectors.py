@@ -94,6 +94,11 @@ def segment(s):
     )[:16]
 
 
+def part(p):
+    segment_id = bytes.fromhex(p["segment"])
+    return sha256(text("precis.part.v1"), segment_id, u32(p["end"]))[:16]
+
+
 def with_answer(case, name, digest):
     return {**case, name: digest.hex()}
 
@@ -194,6 +199,13 @@ def main():
             "roots": [with_answer(r, "root", root(r)) for r in roots],
             "paths": paths,
             "segments": [with_answer(s, "segment", segment(s)) for s in (at_root, child)],
+            "parts": [
+                with_answer(p, "part", part(p))
+                for p in (
+                    {"segment": "0123456789abcdef" * 2, "end": 4},
+                    {"segment": segment(child).hex(), "end": 2**24 - 64},
+                )
+            ],
         },
         sys.stdout,
         indent=1,

@@ -101,7 +101,7 @@ struct BudgetRevision {
   user @2 :Text;
   # As the client named itself; nothing checks it.
   comment @3 :Text $Is.atMost("kCommentBytesMax");
-  rollbackTo @4 :UInt64;
-  # The revision that it restored; 0 if it is not a rollback.
+  rollbackTo @4 :UInt64 = 0xffffffffffffffff $Is.optional;
+  # The revision that it restored. Absent: it is not a rollback.
   changes @5 :List(BudgetChange) $Is.atMost("kListPageRowsMax");
 }

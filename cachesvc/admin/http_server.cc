@@ -58,8 +58,7 @@ struct HttpServer::Impl {
       }
       error_code gone;
       const auto peer = socket.remote_endpoint(gone);
-      // A connection past the limit is closed without an answer.
-      if (!gone && shared->connections < limits::kAdminConnectionsMax) {
+      if (!gone) {
         serve_session({io, std::move(socket), peer.address().to_string()}, shared);
       }
       accept();

@@ -47,9 +47,11 @@ HttpResponse unreadable(const error_code& error) {
   return error_response(400, Status::invalid("not an HTTP request: " + error.message()));
 }
 
-class Session : public std::enable_shared_from_this<Session> {
+}  // namespace
+
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  Session(HttpSocket socket, std::shared_ptr<HttpShared> shared)
+  HttpSession(HttpSocket socket, std::shared_ptr<HttpShared> shared)
       : io_(std::move(socket.io)),
         from_(std::move(socket.from)),
         stream_(std::move(socket.socket)),
@@ -57,14 +59,16 @@ class Session : public std::enable_shared_from_this<Session> {
         shared_(std::move(shared)) {
     ++shared_->connections;
   }
-  ~Session() {
+  ~HttpSession() {
+    end_idle();
     shared_->body_bytes -= body_bytes_;
     --shared_->connections;
   }
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  HttpSession(const HttpSession&) = delete;
+  HttpSession& operator=(const HttpSession&) = delete;
 
   void read() {
+    idle_ = shared_->idle.insert(shared_->idle.end(), this);
     shared_->body_bytes -= std::exchange(body_bytes_, 0);
     parser_.emplace();
     parser_->header_limit(limits::kAdminHeaderBytesMax);
@@ -75,8 +79,17 @@ class Session : public std::enable_shared_from_this<Session> {
                               self->on_header(error);
                             });
   }
+  // Ends the connection of a client that has not sent a request.
+  void close() {
+    end_idle();
+    stream_.close();
+  }
 
  private:
+  void end_idle() {
+    if (idle_) shared_->idle.erase(*idle_);
+    idle_.reset();
+  }
   // True if the connection ended or was too slow: nobody reads an answer.
   static bool is_gone(const error_code& error) {
     return error == http::error::end_of_stream || error == http::error::partial_message ||
@@ -84,6 +97,7 @@ class Session : public std::enable_shared_from_this<Session> {
   }
 
   void on_header(const error_code& error) {
+    end_idle();
     if (error && is_gone(error)) return;
     if (error) return refuse(unreadable(error));
     const auto& header = parser_->get();
@@ -205,6 +219,7 @@ class Session : public std::enable_shared_from_this<Session> {
   beast::tcp_stream stream_;
   asio::steady_timer deadline_;
   const std::shared_ptr<HttpShared> shared_;
+  std::optional<std::list<HttpSession*>::iterator> idle_;  // set while it waits for a request
   beast::flat_buffer buffer_{limits::kAdminHeaderBytesMax + (64u << 10)};
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
@@ -215,10 +230,12 @@ class Session : public std::enable_shared_from_this<Session> {
   std::size_t drained_ = 0;
 };
 
-}  // namespace
-
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared) {
-  std::make_shared<Session>(std::move(socket), std::move(shared))->read();
+  if (shared->connections >= limits::kAdminConnectionsMax) {
+    if (shared->idle.empty()) return;
+    shared->idle.front()->close();
+  }
+  std::make_shared<HttpSession>(std::move(socket), std::move(shared))->read();
 }
 
 }  // namespace precis::admin

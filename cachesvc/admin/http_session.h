@@ -4,22 +4,27 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 
 #include "cachesvc/admin/http_server.h"
 
 namespace precis::admin {
 
+class HttpSession;
+
 // Shared by the sessions of a server. Server's thread only.
 struct HttpShared {
   HttpServer::Handlers handlers;
   std::uint32_t connections = 0;
-  std::size_t body_bytes = 0;  // of bodies being read or handled
+  std::list<HttpSession*> idle;  // those that wait for a request, the longest first
+  std::size_t body_bytes = 0;    // of bodies being read or handled
 };
 
 struct HttpSocket;  // beast.h
 
-// Serves the connection until it ends. It keeps itself alive.
+// Serves the connection until it ends. It keeps itself alive. If there are too many connections,
+// the one that has waited longest for a request is closed, or this one if none waits for a request.
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared);
 
 }  // namespace precis::admin

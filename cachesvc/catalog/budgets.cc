@@ -161,7 +161,7 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   take(request.keep, change.after.keep);
   take(request.limit, change.after.limit);
   PRECIS_TRY(check_values(change.after));
-  msg::BudgetRevision revision{0, 0, request.user, request.comment, 0, {}};
+  msg::BudgetRevision revision{0, 0, request.user, request.comment, {}, {}};
   if (change.after != change.before) revision.changes.push_back(std::move(change));
   return planned(tenant, std::move(revision), now_ms);
 }

@@ -126,7 +126,9 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
       (chain.back()->tip != path.tip(row.begin) || chain.back()->root != row.root)) {
     return does_not_hold(request.parent, row.begin);
   }
-  // The second part of a split segment has the id of the whole, so a put of it would not find it.
+  if (chain.empty() || chain.back()->whole_entries == 0) return {};
+  // The parent is the first part of a split segment. The second part has the id of the whole, so a
+  // put of it would not find it.
   const std::vector<Catalog::Link> links = catalog_.match(tenant.name, path, 0);
   if (!links.empty() && links.back().matched_end == row.end) {
     const SegmentRow& same = *links.back().row;

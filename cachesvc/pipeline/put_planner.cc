@@ -77,7 +77,8 @@ Task<Status> PutPlanner::split(const Tenant& tenant, const msg::BeginPut& reques
   const std::uint64_t headers = std::uint64_t{put.model.num_layers} * put.model.num_kv_heads *
                                 RecordLayout::of(1, put.model.head_dim, put.model.dtype).size;
   PRECIS_CO_ASSIGN(const auto counted, co_await parts_.disk_quota.enter(tenant.name, headers));
-  PRECIS_CO_TRY(co_await split_.run(put.owner, found.split->segment, found.split->position));
+  PRECIS_CO_TRY(co_await split_.run(put.owner, found.split->segment, found.split->position,
+                                    /*waits=*/found.must_split));
   co_return places_.after_split(request, put, found);
 }
 

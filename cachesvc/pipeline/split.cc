@@ -172,9 +172,9 @@ std::size_t SplitPath::needed_bytes(const SegmentRow& row, const ModelSpec& mode
          std::ranges::max(row.layer_bytes);
 }
 
-Task<Status> SplitPath::run(Owner owner, SegmentId segment, std::uint32_t position) {
+Task<Status> SplitPath::run(Owner owner, SegmentId segment, std::uint32_t position, bool waits) {
   for (int tries = 0; tries < kReadTriesMax; ++tries) {
-    const auto done = co_await attempt(owner, segment, position);
+    const auto done = co_await attempt(owner, segment, position, waits);
     parts_.memory.retry();  // the attempt's memory is free now, on errors too
     PRECIS_CO_TRY(done.status());
     if (*done) co_return Status();
@@ -185,7 +185,7 @@ Task<Status> SplitPath::run(Owner owner, SegmentId segment, std::uint32_t positi
 
 // Returns false if the row that was read is no longer the stored one.
 Task<Result<bool>> SplitPath::attempt(const Owner& owner, const SegmentId& segment,
-                                      std::uint32_t position) {
+                                      std::uint32_t position, bool waits) {
   PRECIS_CO_ASSIGN(const Catalog::Row row, parts_.catalog.segment(owner.tenant, segment));
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
   if (row->begin == position && row->parent == part_id(segment, position)) co_return true;
@@ -203,9 +203,13 @@ Task<Result<bool>> SplitPath::attempt(const Owner& owner, const SegmentId& segme
   const std::size_t layer_bytes = std::ranges::max(row->layer_bytes);
   std::vector<PayloadMemory::Want> wants{{needed_bytes(*row, model) - layer_bytes},
                                          {layer_bytes, Arena::End::kHigh}};
-  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
-  Halves halves(*row, model, position, pieces.front()->bytes());
-  const Status filled = co_await fill(owner, row, pieces.back()->bytes(), halves);
+  auto pieces = parts_.memory.try_acquire(wants);
+  if (!pieces.ok() && waits) {
+    pieces = co_await parts_.memory.acquire(std::move(wants), owner);
+  }
+  PRECIS_CO_TRY(pieces.status());
+  Halves halves(*row, model, position, pieces->front()->bytes());
+  const Status filled = co_await fill(owner, row, pieces->back()->bytes(), halves);
   if (filled.code() == StatusCode::kNotFound &&
       parts_.catalog.segment(owner.tenant, row->id).ok()) {
     co_return false;

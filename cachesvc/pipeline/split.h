@@ -34,12 +34,14 @@ class SplitPath {
   static std::size_t needed_bytes(const SegmentRow& row, const ModelSpec& model);
 
   // Splits the segment at a block boundary. The first part is part_id(segment, position). OK also
-  // if that was done before. kRejected if the segment was split elsewhere meanwhile.
-  Task<Status> run(Owner owner, SegmentId segment, std::uint32_t position);
+  // if that was done before. kRejected if the segment was split elsewhere meanwhile. Unless
+  // `waits`, it does not wait for memory, and is kOutOfSpace if there is none.
+  Task<Status> run(Owner owner, SegmentId segment, std::uint32_t position, bool waits);
 
  private:
   struct Halves;  // the records of both parts
-  Task<Result<bool>> attempt(const Owner& owner, const SegmentId& segment, std::uint32_t position);
+  Task<Result<bool>> attempt(const Owner& owner, const SegmentId& segment, std::uint32_t position,
+                             bool waits);
   Task<Status> fill(const Owner& owner, const Catalog::Row& row, MutableBytes layer_memory,
                     Halves& halves);
 

@@ -3,19 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
+#include "client/cli/budget_history.h"
 #include "client/cli/budget_table.h"
 #include "client/cli/bulk.h"
 #include "client/cli/find.h"
 #include "client/cli/heatmap.h"
 #include "client/cli/json.h"
 #include "client/cli/render.h"
-#include "client/cli/table.h"
 #include "client/cli/terminal.h"
 #include "precis/keep.h"
-#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -80,131 +78,6 @@ Status take_table(Client& client, const std::string& model, const BudgetChange& 
   PRECIS_TRY(client.add_profile(profile_json(table.profile)).status());
   request.recipe = table.recipe;
   return {};
-}
-
-std::string scope_name(Client& client, const msg::BudgetScope& scope) {
-  if (!scope.model) return "global";
-  const auto model = find_model(client, scope.model->hex());
-  return "model " + (model.ok() ? model->model.name : scope.model->hex());
-}
-
-std::string values_text(const msg::BudgetValues& values) {
-  std::string text;
-  const auto add = [&](const std::string& name, const std::string& value) {
-    text += (text.empty() ? "" : ", ") + name + " " + value;
-  };
-  if (!values.recipe.empty()) add("recipe", values.recipe);
-  if (values.keep) add("keep", values.keep->to_string());
-  if (values.limit) add("limit", values.limit->to_string());
-  return text.empty() ? "nothing set" : text;
-}
-
-std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes) {
-  if (changes.empty()) return "nothing differs\n";
-  Table table({{"SCOPE"}, {"BEFORE"}, {"AFTER"}});
-  for (const msg::BudgetChange& change : changes) {
-    table.add(
-        {scope_name(client, change.scope), values_text(change.before), values_text(change.after)});
-  }
-  return table.text();
-}
-
-Json to_json(const msg::BudgetValues& values) {
-  return {{"recipe", values.recipe.empty() ? Json() : Json(values.recipe)},
-          {"keep", cli::to_json(values.keep)},
-          {"limit", cli::to_json(values.limit)}};
-}
-
-Json changes_json(Client& client, const std::vector<msg::BudgetChange>& changes) {
-  Json list = Json::array();
-  for (const msg::BudgetChange& change : changes) {
-    list.push_back({{"scope", scope_name(client, change.scope)},
-                    {"before", to_json(change.before)},
-                    {"after", to_json(change.after)}});
-  }
-  return list;
-}
-
-Json to_json(Client& client, const msg::BudgetRevision& revision) {
-  return {{"number", revision.number},
-          {"set_unix_ms", revision.set_unix_ms},
-          {"user", revision.user},
-          {"comment", revision.comment},
-          {"rollback_to", revision.rollback_to},
-          {"changes", changes_json(client, revision.changes)}};
-}
-
-// All revisions above `number`, the newest first.
-Result<msg::BudgetRevisions> revisions_above(Client& client, std::uint64_t number) {
-  msg::BudgetRevisions all;
-  for (std::uint64_t before = 0;;) {
-    PRECIS_ASSIGN(msg::BudgetRevisions page, client.budget_revisions({before, 100}));
-    all.newest = page.newest;
-    all.oldest = page.oldest;
-    for (msg::BudgetRevision& row : page.rows) {
-      if (row.number <= number) return all;
-      before = row.number;
-      all.rows.push_back(std::move(row));
-    }
-    if (page.rows.empty() || before <= page.oldest) return all;
-  }
-}
-
-Status check_kept(const msg::BudgetRevisions& above, std::uint64_t number, std::uint64_t last) {
-  if (last > above.newest) {
-    return Status::not_found("there is no revision " + std::to_string(last) + "; the newest is " +
-                             std::to_string(above.newest));
-  }
-  if (above.rows.size() == above.newest - number) return {};
-  return Status::not_found("not all revisions after " + std::to_string(number) +
-                           " are kept any more; the oldest is " + std::to_string(above.oldest));
-}
-
-// The scopes that are set differently after revision `to` than after `from`.
-Result<std::vector<msg::BudgetChange>> between(Client& client, std::uint64_t from,
-                                               std::uint64_t to) {
-  PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, std::min(from, to)));
-  PRECIS_TRY(check_kept(above, std::min(from, to), std::max(from, to)));
-  std::map<std::optional<Digest>, msg::BudgetChange> by_scope;
-  for (auto revision = above.rows.rbegin(); revision != above.rows.rend(); ++revision) {
-    if (revision->number > std::max(from, to)) break;
-    for (const msg::BudgetChange& change : revision->changes) {
-      const auto [known, is_new] = by_scope.try_emplace(change.scope.model, change);
-      if (!is_new) known->second.after = change.after;
-    }
-  }
-  std::vector<msg::BudgetChange> changes;
-  for (auto& [model, change] : by_scope) {
-    if (change.before == change.after) continue;
-    if (from > to) std::swap(change.before, change.after);
-    changes.push_back(std::move(change));
-  }
-  return changes;
-}
-
-// Everything that was set after a revision: the present values, with the later changes undone.
-Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t revision) {
-  std::map<std::optional<Digest>, msg::BudgetChange> by_scope;
-  PRECIS_ASSIGN(const auto models, client.models());
-  std::vector<std::optional<Digest>> scopes{std::nullopt};
-  for (const msg::ModelRow& model : models) scopes.emplace_back(model.fingerprint);
-  for (const std::optional<Digest>& scope : scopes) {
-    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope));
-    const msg::BudgetRow& own = budgets.layers.back();
-    by_scope[scope] = {{scope}, {}, {own.recipe, own.keep, own.limit}};
-  }
-  PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, revision));
-  PRECIS_TRY(check_kept(above, revision, revision));
-  for (const msg::BudgetRevision& later : above.rows) {
-    for (const msg::BudgetChange& change : later.changes) {
-      by_scope[change.scope.model] = {change.scope, {}, change.before};
-    }
-  }
-  std::vector<msg::BudgetChange> changes;
-  for (auto& [model, change] : by_scope) {
-    if (change.after != msg::BudgetValues{}) changes.push_back(std::move(change));
-  }
-  return changes;
 }
 
 // The newest segment of a model shows how its budget is shared among layers and heads.
@@ -292,59 +165,6 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   const Status trimmed = trim_chosen(context, chosen, *request.keep, Durability::kWal, how);
   // A segment that stores less than the budget is not a failure.
   return trimmed.code() == StatusCode::kConflict ? Status() : trimmed;
-}
-
-Status list_revisions(Context context, std::uint32_t limit) {
-  PRECIS_ASSIGN(const msg::BudgetRevisions page, context.client.budget_revisions({0, limit}));
-  if (context.json) {
-    Json list = Json::array();
-    for (const msg::BudgetRevision& row : page.rows) {
-      list.push_back(to_json(context.client, row));
-    }
-    context.out += json_text({{"newest", page.newest}, {"revisions", std::move(list)}});
-    return {};
-  }
-  if (page.rows.empty()) context.out += "no revisions\n";
-  Table table(
-      {{"REVISION", true}, {"SET"}, {"USER"}, {"SCOPE"}, {"BEFORE"}, {"AFTER"}, {"COMMENT"}});
-  for (const msg::BudgetRevision& row : page.rows) {
-    for (const msg::BudgetChange& change : row.changes) {
-      table.add({std::to_string(row.number), when_text(row.set_unix_ms), row.user,
-                 scope_name(context.client, change.scope), values_text(change.before),
-                 values_text(change.after), row.comment});
-    }
-  }
-  if (!page.rows.empty()) context.out += table.text(context.columns());
-  return {};
-}
-
-Status diff_revisions(Context context, std::uint64_t from, std::optional<std::uint64_t> to) {
-  if (!to) {
-    PRECIS_ASSIGN(const msg::BudgetRevisions page, context.client.budget_revisions({0, 1}));
-    to = page.newest;
-  }
-  PRECIS_ASSIGN(const auto changes, between(context.client, from, *to));
-  context.out += context.json ? json_text(changes_json(context.client, changes))
-                              : changes_text(context.client, changes);
-  return {};
-}
-
-Status roll_back_budget(Context context, std::uint64_t revision, const BudgetChange& how) {
-  const std::string comment =
-      how.comment.empty() ? "rollback to " + std::to_string(revision) : how.comment;
-  msg::RollBackBudget request{revision, how.user, comment, how.if_revision, how.dry_run};
-  PRECIS_ASSIGN(const msg::BudgetRevision made, context.client.roll_back_budget(request));
-  if (context.json) {
-    Json json = to_json(context.client, made);
-    json["dry_run"] = how.dry_run;
-    context.out += json_text(json);
-    return {};
-  }
-  context.out += changes_text(context.client, made.changes);
-  if (!how.dry_run && !made.changes.empty()) {
-    context.out += fmt::format("revision {} restores revision {}\n", made.number, revision);
-  }
-  return {};
 }
 
 }  // namespace precis::cli

@@ -41,6 +41,11 @@ template <typename Number>
 requires std::is_arithmetic_v<Number> Json field_json(std::string_view, Number number) {
   return number;
 }
+template <typename Number>
+requires std::is_arithmetic_v<Number> Json field_json(std::string_view,
+                                                      const std::optional<Number>& number) {
+  return number ? Json(*number) : Json();
+}
 
 template <typename Row>
 requires requires { Fields<Row>::all; }

@@ -222,7 +222,7 @@ Inputs catalog_seeds(std::uint64_t) {
   append_row(all, Table::kProjections, encode(projection));
   append_row(all, Table::kBudgets, encode(StoredBudget{"t", first.model, "snapkv", {}, 1, 1}));
   append_row(all, Table::kMeta, std::as_bytes(std::span(third.id.bytes)));
-  append_row(all, Table::kMeta, encode(StoredRevision{"t", {1, 1, "user", "why", 0, {}}}));
+  append_row(all, Table::kMeta, encode(StoredRevision{"t", {1, 1, "user", "why", {}, {}}}));
   return {chain, all};
 }
 

@@ -1,10 +1,8 @@
 // precisctl budget: revisions, limits, tables of layers and heads, and what a change does to stored
 // segments.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/precisctl_fixture.h"
 
 namespace {
 
@@ -12,36 +10,19 @@ using namespace precis;
 using namespace precis::testing;
 using nlohmann::json;
 
-enum : int { kOk = 0, kUsage = 2, kNotFound = 3, kConflict = 6 };
 constexpr std::uint32_t kTokens = 400;
 
-class BudgetCommands {
+class BudgetCommands : protected PrecisctlFixture {
  protected:
-  TempDir dir;
-  ServiceProcess service{dir};
-  std::shared_ptr<Client> client = service.connect();
-  Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random{20261126};
-
-  Ran ctl(std::vector<std::string> words) {
-    words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address(), "budget"});
-    return run(words);
+  Ran budget(std::vector<std::string> words) const {
+    words.insert(words.begin(), "budget");
+    return ctl(words);
   }
-  json ctl_json(std::vector<std::string> words) {
-    words.push_back("--json");
-    const Ran ran = ctl(words);
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == kOk);
-    return json::parse(ran.out);
+  json budget_json(std::vector<std::string> words) const {
+    words.insert(words.begin(), "budget");
+    return ctl_json(std::move(words));
   }
-  msg::SegmentInfo store(std::uint32_t tokens = kTokens, const PutOptions& how = {}) {
-    const auto stored = put_all(*client, model, random_tokens(random, tokens),
-                                random_kv(random, model.spec, 0, tokens), how);
-    INFO(stored.status().to_string());
-    REQUIRE(stored.ok());
-    return *stored;
-  }
-  PutOptions keeping(double share) {
+  static PutOptions keeping(double share) {
     PutOptions how;
     how.keep = Budget::ratio(share).value();
     return how;
@@ -50,38 +31,39 @@ class BudgetCommands {
 
 TEST_CASE_METHOD(BudgetCommands, "revisions are listed, compared and rolled back",
                  "[integration]") {
-  ctl_json({"set", "--recipe", "keydiff", "--keep", "0.4", "--comment", "first", "--user", "ada"});
-  ctl_json({"set", "--model", "test/tiny", "--keep", "0.5", "--if-revision", "1"});
-  ctl_json({"set", "--keep", "0.2"});
-  const json log = ctl_json({"log"});
+  budget_json(
+      {"set", "--recipe", "keydiff", "--keep", "0.4", "--comment", "first", "--user", "ada"});
+  budget_json({"set", "--model", "test/tiny", "--keep", "0.5", "--if-revision", "1"});
+  budget_json({"set", "--keep", "0.2"});
+  const json log = budget_json({"log"});
   CHECK(log["newest"] == 3);
   REQUIRE(log["revisions"].size() == 3);
   CHECK(log["revisions"][2]["user"] == "ada");
   CHECK(log["revisions"][2]["comment"] == "first");
   CHECK(log["revisions"][1]["changes"][0]["scope"] == "model test/tiny");
   CHECK(log["revisions"][0]["changes"][0]["before"]["keep"]["value"] == 0.4);
-  CHECK(ctl({"log"}).out.find("keep 0.2") != std::string::npos);
+  CHECK(budget({"log"}).out.find("keep 0.2") != std::string::npos);
 
-  const json diff = ctl_json({"diff", "1"});
+  const json diff = budget_json({"diff", "1"});
   CHECK(diff.size() == 2);
-  CHECK(ctl_json({"diff", "3", "1"})[0]["after"]["keep"]["value"] == 0.4);
-  CHECK(ctl_json({"diff", "3", "3"}).empty());
-  CHECK(ctl_json({"show", "--revision", "1"}).size() == 1);
-  CHECK(ctl({"diff", "9"}).exit_code == kNotFound);
+  CHECK(budget_json({"diff", "3", "1"})[0]["after"]["keep"]["value"] == 0.4);
+  CHECK(budget_json({"diff", "3", "3"}).empty());
+  CHECK(budget_json({"show", "--revision", "1"}).size() == 1);
+  CHECK(budget({"diff", "9"}).exit_code == kNotFound);
 
-  CHECK(ctl({"set", "--keep", "0.3", "--if-revision", "2"}).exit_code == kConflict);
-  CHECK(ctl({"rollback", "3"}).exit_code == kUsage);
-  CHECK(ctl_json({"rollback", "1", "--dry-run"})["changes"].size() == 2);
-  CHECK(ctl_json({"show"})["effective"]["keep"]["value"] == 0.2);
-  CHECK(ctl_json({"rollback", "1"})["number"] == 4);
-  CHECK(ctl_json({"log"})["revisions"][0]["comment"] == "rollback to 1");
-  CHECK(ctl_json({"show"})["effective"]["keep"]["value"] == 0.4);
-  CHECK(ctl_json({"show", "--model", "test/tiny"})["effective"]["keep"]["value"] == 0.4);
+  CHECK(budget({"set", "--keep", "0.3", "--if-revision", "2"}).exit_code == kConflict);
+  CHECK(budget({"rollback", "3"}).exit_code == kUsage);
+  CHECK(budget_json({"rollback", "1", "--dry-run"})["changes"].size() == 2);
+  CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.2);
+  CHECK(budget_json({"rollback", "1"})["number"] == 4);
+  CHECK(budget_json({"log"})["revisions"][0]["comment"] == "rollback to 1");
+  CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.4);
+  CHECK(budget_json({"show", "--model", "test/tiny"})["effective"]["keep"]["value"] == 0.4);
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put says so",
                  "[integration]") {
-  ctl_json({"set", "--recipe", "keydiff", "--limit", "0.25"});
+  budget_json({"set", "--recipe", "keydiff", "--limit", "0.25"});
   PutOptions how = keeping(0.5);
   const auto tokens = random_tokens(random, kTokens);
   const auto begun = client->begin_put(model, tokens, how).value().begun();
@@ -101,17 +83,17 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   PutOptions floor = keeping(0.9);
   floor.recipe = "keydiff(min_entries=100000)";
   CHECK(store(kTokens, floor).entries == 100u * 8);
-  CHECK(ctl({"set", "--keep", "0.3"}).exit_code == kUsage);  // above the limit
-  CHECK(ctl({"set", "--limit", "quality 0.9"}).exit_code == kUsage);
-  ctl_json({"set", "--unset"});
+  CHECK(budget({"set", "--keep", "0.3"}).exit_code == kUsage);  // above the limit
+  CHECK(budget({"set", "--limit", "quality 0.9"}).exit_code == kUsage);
+  budget_json({"set", "--unset"});
   CHECK_FALSE(client->begin_put(model, tokens, keeping(0.5)).value().begun().limited);
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", "[integration]") {
-  const json set = ctl_json({"set", "--model", "test/tiny", "--recipe", "keydiff", "--layers",
-                             "0=0.8,1-3=0.2", "--head", "2.1=0.4"});
+  const json set = budget_json({"set", "--model", "test/tiny", "--recipe", "keydiff", "--layers",
+                                "0=0.8,1-3=0.2", "--head", "2.1=0.4"});
   CHECK(set["effective"]["keep"]["value"].get<double>() == Approx(0.375));
-  const msg::SegmentInfo stored = store();
+  const msg::SegmentInfo stored = store(kTokens, {});
   REQUIRE(stored.plan);
   const auto share = [&](std::uint32_t layer, std::uint32_t head) {
     return static_cast<double>(stored.plan->at(layer, head)) / kTokens;
@@ -123,13 +105,13 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
   }
   CHECK(share(2, 0) == Approx(0.2).margin(0.02));
   CHECK(share(2, 1) == Approx(0.4).margin(0.02));
-  const std::string shown = ctl({"show", "--model", "test/tiny"}).out;
+  const std::string shown = budget({"show", "--model", "test/tiny"}).out;
   CHECK(shown.find("████") != std::string::npos);
   CHECK(shown.find("the newest segment, " + stored.id.hex()) != std::string::npos);
 
   const auto refused = [&](std::vector<std::string> words) {
     words.insert(words.begin(), {"set", "--model", "test/tiny"});
-    const Ran ran = ctl(words);
+    const Ran ran = budget(words);
     CHECK(ran.exit_code == kUsage);
     return ran.err;
   };
@@ -141,10 +123,10 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
   CHECK(refused({"--layers", "0-3=1.5"}).find("(0, 1]") != std::string::npos);
   CHECK(refused({"--layers", "0-3"}).find("such as 0-3=0.5") != std::string::npos);
   const std::size_t profiles = client->profiles().value().size();
-  CHECK(ctl({"set", "--model", "test/tiny", "--layers", "0-3=0.3", "--if-revision", "99"})
+  CHECK(budget({"set", "--model", "test/tiny", "--layers", "0-3=0.3", "--if-revision", "99"})
             .exit_code == kConflict);
   CHECK(client->profiles().value().size() == profiles);
-  CHECK(ctl({"set", "--layers", "0-3=0.5"}).err.find("give --model") != std::string::npos);
+  CHECK(budget({"set", "--layers", "0-3=0.5"}).err.find("give --model") != std::string::npos);
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to stored segments does",
@@ -153,16 +135,16 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to store
   PutOptions little = keeping(0.1);
   little.recipe = "keydiff";
   const auto small = store(kTokens, little);
-  const json dry = ctl_json({"set", "--keep", "0.4", "--dry-run"});
-  CHECK(ctl_json({"show"})["effective"]["version"] == 0);
+  const json dry = budget_json({"set", "--keep", "0.4", "--dry-run"});
+  CHECK(budget_json({"show"})["effective"]["version"] == 0);
   CHECK(client->segment(first.id).value() == first);
   CHECK(dry["dry_run"] == true);
   REQUIRE(dry["left"].size() == 1);
   CHECK(dry["left"][0]["segment"] == small.id.hex());
-  CHECK(ctl({"set", "--keep", "0.4", "--dry-run"}).out.find("score mass kept: ") !=
+  CHECK(budget({"set", "--keep", "0.4", "--dry-run"}).out.find("score mass kept: ") !=
         std::string::npos);
 
-  const Ran ran = ctl({"set", "--keep", "0.4", "--apply-to-stored", "--json"});
+  const Ran ran = budget({"set", "--keep", "0.4", "--apply-to-stored", "--json"});
   REQUIRE(ran.exit_code == kOk);
   json applied = json::parse(ran.out);
   applied["dry_run"] = true;
@@ -171,8 +153,8 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to store
   CHECK(client->segment(second.id).value().stored_bytes +
             client->segment(first.id).value().stored_bytes ==
         dry["stored_bytes"].get<std::uint64_t>());
-  CHECK(ctl_json({"show"})["effective"]["keep"]["value"] == 0.4);
-  CHECK(ctl({"set", "--recipe", "knorm", "--apply-to-stored"}).exit_code == kUsage);
+  CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.4);
+  CHECK(budget({"set", "--recipe", "knorm", "--apply-to-stored"}).exit_code == kUsage);
 }
 
 }  // namespace

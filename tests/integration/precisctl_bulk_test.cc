@@ -2,9 +2,8 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tests/integration/precisctl_fixture.h"
 #include "tests/integration/pseudo_terminal.h"
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
 
 namespace {
 
@@ -13,34 +12,8 @@ using namespace precis::testing;
 using Catch::Matchers::Contains;
 using nlohmann::json;
 
-enum : int { kOk = 0, kUsage = 2, kNotFound = 3, kConflict = 6, kStopped = 130 };
-
-class BulkFixture {
+class BulkFixture : protected PrecisctlFixture {
  protected:
-  TempDir dir;
-  ServiceProcess service{dir};
-  std::shared_ptr<Client> client = service.connect();
-  Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random{20261126};
-
-  std::vector<std::string> command(std::vector<std::string> words) const {
-    words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
-    return words;
-  }
-  // Without a terminal on standard input.
-  Ran ctl(const std::vector<std::string>& words) const {
-    std::vector<std::string> all{"/bin/sh", "-c", "exec \"$0\" \"$@\" </dev/null"};
-    const auto whole = command(words);
-    all.insert(all.end(), whole.begin(), whole.end());
-    return run(all);
-  }
-  json ctl_json(std::vector<std::string> words) const {
-    words.push_back("--json");
-    const Ran ran = ctl(words);
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == kOk);
-    return json::parse(ran.out);
-  }
   std::size_t stored() const { return client->segments().value().size(); }
   msg::SegmentInfo put(const std::vector<TokenId>& tokens, std::uint32_t begin, double keep) {
     PutOptions options;

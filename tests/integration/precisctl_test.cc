@@ -11,8 +11,7 @@
 #include <thread>
 
 #include "precis/profile.h"
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/precisctl_fixture.h"
 
 namespace {
 
@@ -20,46 +19,17 @@ using namespace precis;
 using namespace precis::testing;
 using nlohmann::json;
 
-enum : int {
-  kOk = 0,
-  kFailed = 1,
-  kUsage = 2,
-  kNotFound = 3,
-  kUnreachable = 4,
-  kDenied = 5,
-  kConflict = 6
-};
-
-class PrecisctlFixture {
+class CommandFixture : protected PrecisctlFixture {
  protected:
-  TempDir dir;
-  ServiceProcess service{dir};
-  std::shared_ptr<Client> client = service.connect();
-  Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random{20250617};
-
-  Ran ctl(std::vector<std::string> words) {
-    words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
-    return run(words);
-  }
-  json ctl_json(std::vector<std::string> words) {
-    words.push_back("--json");
-    const Ran ran = ctl(words);
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == kOk);
-    return json::parse(ran.out);
-  }
   msg::SegmentInfo store(std::uint32_t num_tokens) {
     PutOptions options;
     options.recipe = "ada_keydiff";
     options.keep = Budget::ratio_ppm(250'000);
-    const auto tokens = random_tokens(random, num_tokens);
-    return put_all(*client, model, tokens, random_kv(random, model.spec, 0, num_tokens), options)
-        .value();
+    return PrecisctlFixture::store(num_tokens, options);
   }
 };
 
-TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integration]") {
+TEST_CASE_METHOD(CommandFixture, "status, models and stats are told", "[integration]") {
   store(200);
   const json status = ctl_json({"status"});
   CHECK(status["segments"] == 1);
@@ -87,7 +57,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "status, models and stats are told", "[integr
   }
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by short ids",
+TEST_CASE_METHOD(CommandFixture, "prefixes are listed, shown and removed by short ids",
                  "[integration]") {
   const auto one = store(200), two = store(100);
   CHECK(ctl_json({"prefix", "ls"})["prefixes"].size() == 2);
@@ -114,7 +84,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "prefixes are listed, shown and removed by sh
   CHECK(ctl_json({"prefix", "ls"})["prefixes"].size() == 1);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of them",
+TEST_CASE_METHOD(CommandFixture, "a prefix is trimmed, one segment or all of them",
                  "[integration]") {
   auto tokens = random_tokens(random, 300);
   PutOptions options;
@@ -161,7 +131,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "a prefix is trimmed, one segment or all of t
   CHECK(ctl({"prefix", "trim", std::string(32, '0'), "--keep", "0.1"}).exit_code == kNotFound);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[integration]") {
+TEST_CASE_METHOD(CommandFixture, "sessions are listed, shown and removed", "[integration]") {
   const auto segment = store(100);
   REQUIRE(client->open_session("chat", 3600).ok());
   REQUIRE(client->advance_session("chat", segment.id).ok());
@@ -185,7 +155,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "sessions are listed, shown and removed", "[i
   CHECK(ctl({"session", "rm", "chat"}).exit_code == kNotFound);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integration]") {
+TEST_CASE_METHOD(CommandFixture, "budgets are shown, set and unset", "[integration]") {
   const json before = ctl_json({"budget", "show"})["effective"];
   const json global =
       ctl_json({"budget", "set", "--recipe", "knorm", "--keep", "0.2"})["effective"];
@@ -233,8 +203,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "budgets are shown, set and unset", "[integra
   CHECK(ctl({"budget", "set", "--unset", "--keep", "0.5"}).exit_code == kUsage);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and removed",
-                 "[integration]") {
+TEST_CASE_METHOD(CommandFixture, "profiles are added, listed, shown and removed", "[integration]") {
   Profile profile;
   profile.name = "learnt";
   profile.model = model.fingerprint;
@@ -290,7 +259,7 @@ TEST_CASE_METHOD(PrecisctlFixture, "profiles are added, listed, shown and remove
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
 }
 
-TEST_CASE_METHOD(PrecisctlFixture, "output that cannot be written is an error", "[integration]") {
+TEST_CASE_METHOD(CommandFixture, "output that cannot be written is an error", "[integration]") {
   const auto redirected = [&](const std::string& to, std::vector<std::string> words) {
     words.insert(words.begin(), {"/bin/sh", "-c", "exec \"$0\" \"$@\" " + to, PRECISCTL_PATH,
                                  "--address", service.address()});

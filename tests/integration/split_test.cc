@@ -5,8 +5,7 @@
 #include <thread>
 
 #include "tests/integration/options.h"
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/stored_fixture.h"
 
 namespace {
 
@@ -48,13 +47,9 @@ PrefixCopy by_position(PrefixCopy prefix) {
   return prefix;
 }
 
-class SplitFixture {
+class SplitFixture : protected StoredFixture {
  protected:
-  TempDir dir;
-  std::unique_ptr<ServiceProcess> service = std::make_unique<ServiceProcess>(dir);
-  std::shared_ptr<Client> client = service->connect();
-  Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random{kSeed};
+  SplitFixture() : StoredFixture(kSeed) {}
   // Two paths with kShared tokens in common, and their KV.
   std::vector<TokenId> first = random_tokens(random, kTokens), second = leaves(first, kShared, 150);
   Kv first_kv = random_kv(random, model.spec, 0, kTokens, 32);
@@ -68,20 +63,7 @@ class SplitFixture {
   }
   msg::SegmentInfo put(const std::vector<TokenId>& path, const Kv& kv,
                        const PutOptions& how = options()) {
-    auto stored = put_all(*client, model, path, kv, how);
-    INFO(stored.status().to_string());
-    REQUIRE(stored.ok());
-    return *stored;
-  }
-  PrefixCopy read(const std::vector<TokenId>& path) {
-    auto copy = read_all(*client, model, path);
-    INFO(copy.status().to_string());
-    REQUIRE(copy.ok());
-    return *copy;
-  }
-  void restart() {
-    service = std::make_unique<ServiceProcess>(dir);
-    client = service->connect();
+    return StoredFixture::put(path, kv, how);
   }
 };
 

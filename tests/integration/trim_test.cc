@@ -7,8 +7,7 @@
 #include <thread>
 
 #include "tests/integration/options.h"
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/stored_fixture.h"
 
 namespace {
 
@@ -32,31 +31,14 @@ Sizes sizes(const msg::Trimmed& trimmed) {
   return {trimmed.entries, trimmed.stored_bytes, trimmed.freed_bytes};
 }
 
-class TrimFixture {
+class TrimFixture : protected StoredFixture {
  protected:
-  TempDir dir;
-  std::unique_ptr<ServiceProcess> service = std::make_unique<ServiceProcess>(dir);
-  std::shared_ptr<Client> client = service->connect();
-  Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random{kSeed};
+  TrimFixture() : StoredFixture(kSeed) {}
   Kv kv = random_kv(random, model.spec, 0, kTokens, 32);
 
   msg::SegmentInfo put(const std::vector<TokenId>& path, const PutOptions& how,
                        Durability durability = Durability::kWal) {
-    auto stored = put_all(*client, model, path, kv, how, durability);
-    INFO(stored.status().to_string());
-    REQUIRE(stored.ok());
-    return *stored;
-  }
-  PrefixCopy read(const std::vector<TokenId>& path, const Budget& keep = Budget::all()) {
-    auto copy = read_all(*client, model, path, keep);
-    INFO(copy.status().to_string());
-    REQUIRE(copy.ok());
-    return *copy;
-  }
-  void restart() {
-    service = std::make_unique<ServiceProcess>(dir);
-    client = service->connect();
+    return StoredFixture::put(path, kv, how, durability);
   }
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -225,6 +226,12 @@ def test_a_change_of_budgets_is_a_revision_that_can_be_rolled_back(operator):
     assert operator.api("budgets")["effective"]["limit"] is None
 
 
+def test_a_body_with_very_many_keys_is_refused_at_once(operator):
+    wide = {str(key): 0 for key in range(50_000)}
+    assert operator.ask("/api/v1/budgets", "PUT", wide)[0] == 400
+    assert operator.api("budgets", "PUT", {"if_revision": None, "keep": None})["effective"]
+
+
 def test_a_list_is_read_page_by_page(operator):
     first = operator.api("prefixes?limit=1")
     assert len(first["prefixes"]) == 1
@@ -268,6 +275,16 @@ def test_every_route_of_the_openapi_description_answers(operator):
 
 
 # ---- who may ask --------------------------------------------------------------------------------
+
+
+def test_connections_without_a_request_keep_nobody_out(operator):
+    host, port = operator.address.rsplit(":", 1)
+    with contextlib.ExitStack() as held:
+        for _ in range(100):  # more than the port takes at a time
+            idle = held.enter_context(socket.create_connection((host, int(port))))
+            idle.sendall(b"GET /healthz HTTP/1.1\r\n")
+        for _ in range(3):
+            assert operator.ask("/healthz")[0] == 200
 
 
 def test_a_page_of_another_site_gets_no_answer(operator):
@@ -349,14 +366,14 @@ def test_a_malformed_request_gets_an_error(operator, request_text, status):
     assert operator.ask("/healthz")[0] == 200
 
 
-def test_connections_past_the_limit_are_closed_and_the_others_stay(operator):
+def test_past_the_limit_the_connection_that_was_idle_longest_is_closed(operator):
     host, port = operator.address.rsplit(":", 1)
     links = [socket.create_connection((host, int(port)), timeout=60) for _ in range(80)]
     try:
-        # The port accepts in order, so that the last connections are the ones past the limit.
-        assert links[-1].recv(1) == b""
-        links[0].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert links[0].recv(12) == b"HTTP/1.1 200"
+        # The port accepts in order, so that the first connections have waited longest.
+        assert links[0].recv(1) == b""
+        links[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert links[-1].recv(12) == b"HTTP/1.1 200"
     finally:
         for link in links:
             link.close()

@@ -114,7 +114,7 @@ export class Budgets {
         each.number === this.newest ? el("span", { class: "tag" }, "newest")
           : el("button", { type: "button", "aria-label": `Roll back to revision ${each.number}`,
                            onclick: () => this.#askRollback(each.number) }, "Roll back to this")),
-      each.rollback_to > 0 || each.changes.length === 0
+      each.rollback_to !== null
         ? el("p", { class: "hint" }, `Back to revision ${each.rollback_to}`) : null,
       each.comment ? el("p", {}, each.comment) : null,
       el("ul", { class: "lines" }, ...this.#changesOf(each).map(

@@ -178,6 +178,21 @@ TEST_CASE_METHOD(RevisionsFixture, "the oldest revisions are forgotten, on disk 
   CHECK(catalog->roll_back_budget(tenant, to(20)).status().ok());
 }
 
+TEST_CASE_METHOD(RevisionsFixture, "revisions with long recipes are bounded by their bytes",
+                 "[unit][catalog]") {
+  const std::string padding(limits::kRecipeBytesMax - 16, ' ');
+  for (int n = 0; n < 600; ++n) set(recipe((n % 2 == 0 ? "knorm" : "keydiff") + padding));
+  const msg::BudgetRevisions page = log();
+  CHECK(page.newest == 600);
+  CHECK((page.newest - page.oldest) * 2 * padding.size() < limits::kBudgetRevisionBytesMax);
+  CHECK(page.oldest < 500);      // not only the last few
+  CHECK(page.rows.size() < 20);  // a page is bounded, too
+  CHECK(log(page.rows.back().number).rows.front().number == page.rows.back().number - 1);
+  const std::uint64_t oldest = page.oldest;
+  crash_and_reopen();
+  CHECK(log().oldest == oldest);
+}
+
 TEST_CASE_METHOD(RevisionsFixture, "a limit is set per scope, and no keep of a scope is above it",
                  "[unit][catalog]") {
   set(limit(4));

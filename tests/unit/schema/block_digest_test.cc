@@ -90,6 +90,22 @@ TEST_CASE("segment ids equal the published vectors", "[unit][schema]") {
   }
 }
 
+TEST_CASE("ids of parts equal the published vectors", "[unit][schema]") {
+  const auto all = vectors();
+  REQUIRE(all.at("parts").size() == 2);
+  for (const auto& row : all.at("parts")) {
+    const SegmentId whole = parse_segment_id(row.at("segment").get<std::string>()).value();
+    CHECK(part_id(whole, row.at("end")).hex() == row.at("part"));
+  }
+}
+
+TEST_CASE("the tip of a path of whole blocks follows from its last block", "[unit][schema]") {
+  const std::vector<TokenId> tokens{1, 2, 3, 4, 5, 6, 7, 8};
+  const TokenPath path = hash_path(Digest{}, tokens, 4);
+  CHECK(boundary_tip(path.blocks[0]) == path.tip(4));
+  CHECK(boundary_tip(path.blocks[1]) == path.tip(8));
+}
+
 TEST_CASE("block digests chain: any block can be computed from the one before", "[unit][schema]") {
   std::vector<TokenId> tokens(100);
   for (std::uint32_t i = 0; i < tokens.size(); ++i) tokens[i] = i * i;

@@ -21,7 +21,7 @@ from typing import Any
 import precis
 from precis.eval import needles, texts
 from precis.eval.models import SMOLLM2
-from precis.extras import hint
+from precis.extras import exit_status
 
 from .service import Precisd, find_precisd
 from .view import View, duration, size
@@ -255,19 +255,15 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.demo") -> i
     """Returns the exit status."""
     options = _arguments(arguments, prog)
     view = View()
-    try:
+
+    def work() -> None:
         with tempfile.TemporaryDirectory(prefix="precis-demo-") as scratch:
             story = _tell(options, view, Path(scratch))
         _summary(options, story, view)
         if options.json is not None:
             options.json.write_text(json.dumps(_figures(options, story), indent=2) + "\n")
-    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
-        print(f"\n{prog}: {hint(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"\n{prog}: interrupted", file=sys.stderr)
-        return 130
-    return 0
+
+    return exit_status(prog, work)
 
 
 if __name__ == "__main__":

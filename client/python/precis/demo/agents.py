@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import precis
 from precis.eval.models import SMOLLM2
-from precis.extras import hint
+from precis.extras import exit_status
 
 from .service import Precisd, find_precisd
 from .view import View, duration, size
@@ -239,18 +239,14 @@ def _tell(options: argparse.Namespace, view: View, scratch: Path) -> dict[str, A
 def main(arguments: Sequence[str] | None = None, prog: str = "precis.demo.agents") -> int:
     """Returns the exit status."""
     options = _arguments(arguments, prog)
-    try:
+
+    def work() -> None:
         with tempfile.TemporaryDirectory(prefix="precis-demo-") as scratch:
             figures = _tell(options, View(), Path(scratch))
         if options.json is not None:
             options.json.write_text(json.dumps(figures, indent=2) + "\n")
-    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
-        print(f"\n{prog}: {hint(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"\n{prog}: interrupted", file=sys.stderr)
-        return 130
-    return 0
+
+    return exit_status(prog, work)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import precis
 from precis import files
 from precis.eval.__main__ import Meter
 from precis.eval.cuts import Recipe
-from precis.extras import hint
+from precis.extras import exit_status
 
 _CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
 
@@ -123,15 +123,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.profile") -
     """Returns the exit status: 0, 1 if it failed, 2 for bad arguments."""
     parser = _parser(prog)
     options = parser.parse_args(arguments)
-    try:
-        _build(options, _settings(parser, options))
-    except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
-        print(f"{prog}: {hint(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print(f"\n{prog}: interrupted; the same command goes on from here", file=sys.stderr)
-        return 130
-    return 0
+    again = "interrupted; the same command goes on from here"
+    return exit_status(prog, lambda: _build(options, _settings(parser, options)), again)
 
 
 if __name__ == "__main__":
