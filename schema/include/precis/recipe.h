@@ -128,9 +128,9 @@ struct Recipe {
   std::uint32_t chunk = 20;          // kChunk: tokens
   std::uint32_t mass_ppm = 900'000;  // kThreshold
 
-  std::uint32_t sinks = 0;        // protected first tokens of the whole path
-  std::uint32_t recent = 0;       // protected last tokens of the segment
-  bool protect_tail = false;      // the last partition and the remainder are protected (D9)
+  std::uint32_t sinks = 0;    // protected first tokens of the whole path
+  std::uint32_t recent = 0;   // protected last tokens of the segment
+  bool protect_tail = false;  // the last partition and the remainder are protected (D9)
   // Floor of the budget per head for the whole path: a segment that begins at token b keeps at
   // least min_entries - b entries (D3).
   std::uint32_t min_entries = 0;
