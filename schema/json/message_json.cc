@@ -1,5 +1,9 @@
 #include "schema/json/message_json.h"
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "precis/printable.h"
 
 namespace precis::message_json {
@@ -34,15 +38,22 @@ std::string json_text(const Json& json) {
 }
 
 Json parse_json(const std::string& text) {
-  bool large = false;
+  using Event = Json::parse_event_t;
+  bool refused = false;
   int keys = 0;
-  const auto is_small = [&](int depth, Json::parse_event_t event, Json&) {
-    if (event == Json::parse_event_t::key) ++keys;
-    large = large || depth > kDepthMax || keys > kKeysMax;
-    return !large;
+  std::vector<std::set<std::string>> open;  // the keys of each object that has not ended
+  const auto is_taken = [&](int depth, Event event, Json& parsed) {
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key) {
+      refused =
+          refused || ++keys > kKeysMax || !open.back().insert(parsed.get<std::string>()).second;
+    }
+    refused = refused || depth > kDepthMax;
+    return !refused;
   };
-  Json parsed = Json::parse(text, is_small, /*allow_exceptions=*/false);
-  return large ? Json(Json::value_t::discarded) : parsed;
+  Json parsed = Json::parse(text, is_taken, /*allow_exceptions=*/false);
+  return refused ? Json(Json::value_t::discarded) : parsed;
 }
 
 Json to_json(const std::optional<Budget>& budget) {

@@ -357,6 +357,8 @@ def test_an_address_that_others_reach_needs_a_token(tmp_path, admin, told):
          b"413"),
         (b"PUT /api/v1/budgets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
          b"Content-Length: 40000\r\nConnection: close\r\n\r\n" + b"[" * 40000, b"400"),
+        (b"PUT /api/v1/budgets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+         b'Content-Length: 26\r\nConnection: close\r\n\r\n{"keep": 0.2, "keep": 0.5}', b"400"),
     ],
 )  # fmt: skip
 def test_a_malformed_request_gets_an_error(operator, request_text, status):

@@ -15,13 +15,14 @@ class TotalBudget:
     """Keeps the stored turns of a conversation within a share of their full KV, or within bytes.
 
     Old turns are trimmed along their stored scores, the oldest first, down to a common level: a
-    little less than the share of its entries that every turn may keep. The level falls by half
-    while that frees too little, down to `_LEAST`, so a turn is trimmed a few times in its life. The
-    first turn is not trimmed below its recipe's `min_entries`. The newest turn and segments that
-    other paths continue are left as they are. So a total that is very small can't be held.
+    little less than the share of its entries that every turn may keep. So a turn is trimmed about
+    once, when it gets old. The level falls by a fifth while that frees too little, down to
+    `_LEAST`. The first turn is not trimmed below its recipe's `min_entries`. The newest turn and
+    segments that other paths continue are left as they are. So a total that is very small can't be
+    held.
     """
 
-    _LEVEL, _LEAST = 0.8, 0.05
+    _LEVEL, _STEP, _LEAST = 0.95, 0.8, 0.05
 
     def __init__(self, total: Keep) -> None:
         budget = from_pair(to_pair(total, "total"))
@@ -51,7 +52,7 @@ class TotalBudget:
                 excess -= turn.bytes - turns[number].bytes
             if level == self._LEAST:
                 break
-            level /= 2
+            level *= self._STEP
         return excess <= 0
 
 
