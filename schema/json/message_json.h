@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 std::string json_text(const Json& json);
 
 // Parses JSON from a service or a file. Returns a discarded value if the text is invalid, if an
-// object has a key twice, or if the text is nested deeper, or has more keys, than any JSON of Precis:
-// printing deep JSON needs a deep stack.
+// object has a key twice, or if the text is nested deeper, or has more keys, than any JSON of
+// Precis: printing deep JSON needs a deep stack.
 Json parse_json(const std::string& text);
 
 // {"kind": "ratio" | "entries" | "bytes" | "all" | "quality", "value": number or null}, for
