@@ -305,3 +305,52 @@ def test_precisctl_prints_events_and_follows_them(store):
             assert follower.wait(60) == 0
     wrong = subprocess.run([*command, "--after", "x"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "position" in wrong.stderr
+
+
+# ---- ZeroMQ -------------------------------------------------------------------------------------
+
+
+def test_subscribers_get_vllms_form_over_zeromq(tmp_path):
+    zmq, msgspec = pytest.importorskip("zmq"), pytest.importorskip("msgspec")
+    with running(tmp_path, 'kv_events = "tcp://127.0.0.1:0"') as store, zmq.Context() as context:
+        subscriber = context.socket(zmq.SUB)
+        subscriber.subscribe(b"precis/default")
+        subscriber.setsockopt(zmq.RCVTIMEO, 60_000)
+        subscriber.connect(store.said("kv events"))
+        with store.connect() as cache:
+            received: list[list[bytes]] = []
+            at = 0
+            while not received:  # a subscriber that connects late misses messages
+                at += 100
+                _, segment = put(cache, list(range(at, at + 40)))
+                if subscriber.poll(100):
+                    received.append(subscriber.recv_multipart())
+            cache.trim(segment, 0.25)
+            cache.remove(segment)
+            kinds: list[str] = []
+            while kinds[-1:] != ["BlockRemoved"]:
+                topic, number, payload = received.pop() if received else subscriber.recv_multipart()
+                assert topic == b"precis/default"
+                kinds += [each["type"] for each in msgspec.msgpack.decode(payload)[1]]
+            seen = int.from_bytes(number, "big")
+            stamp, ((removed),) = msgspec.msgpack.decode(payload)
+        told = store.events(after="oldest")
+        assert store.page(after="newest")["next"].split(":")[1] == str(seen) == str(len(told))
+        assert [each.hex() for each in removed["block_hashes"]] == told[-1]["blocks"]
+        assert removed["medium"] == "STORAGE"
+        assert stamp * 1000 == pytest.approx(told[-1]["unix_ms"], abs=1)
+        subscriber.close(0)
+
+
+def test_zeromq_is_for_this_machine_unless_the_operator_says_otherwise(tmp_path):
+    def check(settings: str) -> subprocess.CompletedProcess:
+        config = tmp_path / "precisd.toml"
+        config.write_text(f'data_dir = "{tmp_path}"\n{settings}')
+        command = [find_precisd(), "--config", str(config), "--check"]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    refused = check('kv_events = "tcp://0.0.0.0:5557"')
+    assert refused.returncode == 2 and "kv_events_access" in refused.stderr
+    assert check('kv_events = "tcp://0.0.0.0:5557"\nkv_events_access = "network"').returncode == 0
+    for wrong in ("127.0.0.1:5557", "ipc:///x", "tcp://127.0.0.1", "tcp://*:5557"):
+        assert check(f'kv_events = "{wrong}"').returncode == 2, wrong
