@@ -19,6 +19,7 @@
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/publish/kv_publisher.h"
 #include "cachesvc/server/accept_loss.h"
 #include "cachesvc/server/audit.h"
 #include "cachesvc/server/disk_mark.h"
@@ -121,6 +122,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
     return Status::invalid(config.origin("listen") + "listen: " + address.message());
   }
   PRECIS_TRY(precis::admin::check_config(config));
+  PRECIS_TRY(precis::publish::check_config(config));
   return config;
 }
 
@@ -240,6 +242,15 @@ Result<std::unique_ptr<precis::admin::Admin>> start_admin(const Config& config,
   return admin;
 }
 
+// Returns null if none is configured.
+Result<std::unique_ptr<precis::publish::KvPublisher>> start_publisher(const Config& config,
+                                                                      precis::Runtime& runtime) {
+  if (config.kv_events.empty()) return std::unique_ptr<precis::publish::KvPublisher>();
+  PRECIS_ASSIGN(auto publisher, precis::publish::KvPublisher::start(config, runtime));
+  std::cerr << "precisd: kv events address=" << publisher->address() << "\n";
+  return publisher;
+}
+
 // Serves until it is told to stop. `read` reads the settings again.
 int serve(Service& service, int signals, const std::function<Result<Config>()>& read) {
   const precis::Notifier systemd(environment("NOTIFY_SOCKET"));
@@ -291,11 +302,14 @@ int main(int argc, char** argv) {
   precis::MachineRuntime runtime;
   auto admin = start_admin(*config, runtime);
   if (!admin.ok()) return fail(admin.status(), kExitFailed);
+  auto publisher = start_publisher(*config, runtime);
+  if (!publisher.ok()) return fail(publisher.status(), kExitFailed);
   auto service = Service::create(
       *config, runtime, [&](EventLoop& loop) { return make_transport(loop, *config, *options); });
   if (!service.ok()) return fail(service.status(), kExitFailed);
 
   if (*admin != nullptr) (*admin)->serve(**service);
+  if (*publisher != nullptr) (*publisher)->serve(**service);
   const int code = serve(**service, signals, [&] { return settle_again(app, flags); });
   admin->reset();  // before the service that it answers for
   return code;

@@ -71,6 +71,7 @@ struct Request {
     removeModel @33 :RemoveModel $Is.call("remove_model") $Is.administrative;
     listBudgetRevisions @34 :ListBudgetRevisions $Is.call("budget_revisions");
     rollBackBudget @35 :RollBackBudget $Is.call("roll_back_budget") $Is.administrative;
+    listEvents @36 :ListEvents $Is.call("events");
   }
 }
 
@@ -371,6 +372,15 @@ struct RollBackBudget {  # -> BudgetRevision, the new one
   # Only answer what would change.
 }
 
+struct ListEvents {  # -> Events
+  position @0 :Text;
+  # The events after this position of an event or of a page. Empty: first a `stored` event for each
+  # segment that is stored, then all that happens. "oldest": all events that are kept. "newest":
+  # only those that happen later.
+  limit @1 :UInt32 = 1000 $Is.atMost("kListPageRowsMax");
+  # The most rows that the page may have.
+}
+
 struct GetStats {}  # -> Stats
 
 struct GetStatus {}  # -> ServerStatus
@@ -435,6 +445,7 @@ struct Reply {
     trimmed @20 :Trimmed;
     budgetRevisions @22 :BudgetRevisions;
     budgetRevision @23 :Types.BudgetRevision;
+    events @24 :Events;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -649,6 +660,68 @@ struct BudgetRevisions {
   # The number of the newest revision; 0: none was made.
   oldest @2 :UInt64;
   # The oldest that is kept.
+}
+
+struct KvEvent {
+  # A change of a stored segment, for routers. docs/guides/events.md says how to use it.
+  enum Kind {
+    # Stored also says that a segment is stored anew, with other tokens or more entries. Lost: the
+    # events before this one are not kept; forget everything and go on at `position`.
+    stored @0;
+    trimmed @1;
+    removed @2;
+    lost @3;
+  }
+  enum Tier {
+    # Memory: the segment was committed at memory, and is lost if the process ends soon.
+    disk @0;
+    memory @1;
+  }
+  enum Cause {
+    # Dropped: it was committed at memory, and did not reach the disk.
+    asked @0;
+    capacity @1;
+    damaged @2;
+    dropped @3;
+  }
+  position @0 :Text;
+  # The position of this event: the events after it are those after this position.
+  kind @1 :Kind;
+  unixMs @2 :UInt64;
+  # When it happened. For what is stored when a reader begins: when it was stored.
+  segment @3 :Data $Is.segmentId;
+  parent @4 :Data $Is.segmentId;
+  model @5 :Data $Is.digest;
+  adapter @6 :Text;
+  begin @7 :UInt32 $Is.atMost("kPathTokensMax");
+  end @8 :UInt32 $Is.atMost("kPathTokensMax");
+  # Its tokens.
+  blockTokens @9 :UInt32 $Is.atMost("kBlockTokensMax");
+  # The model's.
+  root @10 :Data $Is.digest;
+  # The digest from which that of the path's first block is chained.
+  parentBlock @11 :Data $Is.digest $Is.optional;
+  # The last whole block of the parents. Absent: there is none.
+  blocks @12 :Data $Is.array("Digest") $Is.atMost("kPathBlocksMax");
+  # Stored: the blocks that end in (begin, end]. Removed: those that no other segment has.
+  storedBytes @13 :UInt64;
+  # The bytes of its records, after the event.
+  bytesBefore @14 :UInt64;
+  # The bytes of its records, before it was trimmed or removed.
+  keep @15 :Types.Budget;
+  # The budget at which it is stored.
+  tier @16 :Tier;
+  cause @17 :Cause;
+  # The cause of a removal.
+  lost @18 :UInt64;
+  # How many events are not kept. 0: unknown, because the service was started again.
+}
+
+struct Events {
+  rows @0 :List(KvEvent) $Is.atMost("kListPageRowsMax");
+  # A page without rows has no more to tell for now.
+  next @1 :Text;
+  # The position after the page.
 }
 
 struct Budgets {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cachesvc/admin/call.h"
+#include "cachesvc/admin/event_stream.h"
 #include "cachesvc/admin/guard.h"
 #include "cachesvc/admin/http_server.h"
 #include "cachesvc/admin/metrics_text.h"
@@ -24,7 +25,8 @@ HttpResponse plain(std::string text) { return {200, std::move(text), "text/plain
 
 struct Admin::Impl {
   Impl(const Config& config, Runtime& runtime)
-      : guard(config.admin_token, is_loopback(config.admin), runtime.clock(),
+      : clock(runtime.clock()),
+        guard(config.admin_token, is_loopback(config.admin), runtime.clock(),
               [this](const std::string& from, const Status& why) { note_refused(from, why); }) {}
 
   // All run on the server's thread.
@@ -32,8 +34,11 @@ struct Admin::Impl {
   void answer_ready(Service& serving, Reply reply);
   void answer_metrics(Service& serving, Reply reply);
   void answer_call(Service& serving, const HttpRequest& request, Reply reply);
+  void answer_events(Service& serving, const HttpRequest& request, msg::ListEvents asked,
+                     Reply reply);
   void note_refused(const std::string& from, const Status& why);
 
+  const Clock& clock;
   std::atomic<Service*> service{nullptr};  // null: the service is being opened
   // Calls that the loop has not answered; also counted after the HTTP request has timed out.
   std::shared_ptr<std::atomic<std::uint32_t>> calls =
@@ -93,6 +98,10 @@ void Admin::Impl::answer_call(Service& serving, const HttpRequest& request, Repl
   }
   auto body = read_request(**route, request);
   if (!body.ok()) return reply(error_response(body.status()));
+  if (const auto* const events = std::get_if<msg::ListEvents>(&*body);
+      events && request.accept.find("text/event-stream") != std::string::npos) {
+    return answer_events(serving, request, *events, std::move(reply));
+  }
   if (calls->load() >= limits::kAdminCallsMax) {
     return reply(error_response(Status::rejected(
         std::to_string(limits::kAdminCallsMax) + " requests are in progress, which is the limit",
@@ -114,6 +123,23 @@ void Admin::Impl::answer_call(Service& serving, const HttpRequest& request, Repl
                        body = std::move(*body), called = std::move(called)]() mutable {
     call(serving.loop(), serving.operators(), tenant, std::move(from), body, std::move(called));
   });
+}
+
+// A browser that connects again names the last event that it has.
+void Admin::Impl::answer_events(Service& serving, const HttpRequest& request, msg::ListEvents asked,
+                                Reply reply) {
+  if (!request.last_event_id.empty()) asked.position = request.last_event_id;
+  auto held = serving.operators().count_stream();
+  if (held == nullptr) {
+    return reply(
+        error_response(Status::rejected(std::to_string(limits::kEventStreamsMax) +
+                                            " streams of events are open, which is the limit",
+                                        limits::kEventHeartbeatSeconds * 1000)));
+  }
+  std::make_shared<EventStream>(
+      serving, EventStream::Asked{tenant_of(request.target), request.from, std::move(asked)}, clock,
+      server->poster(), std::move(held))
+      ->begin(std::move(reply));
 }
 
 void Admin::Impl::note_refused(const std::string& from, const Status& why) {

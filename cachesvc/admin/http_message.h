@@ -1,7 +1,9 @@
 // Requests and responses of the admin port, without the HTTP library's types.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,7 +30,7 @@ struct HttpRequest {
   Target target;
   std::string from;  // the client's address: "127.0.0.1"
   // Headers; empty if the request has none.
-  std::string host, origin, authorization, content_type, if_none_match;
+  std::string host, origin, authorization, content_type, if_none_match, accept, last_event_id;
   std::string body;
 };
 
@@ -37,6 +39,10 @@ struct HttpResponse {
   std::string body;
   std::string content_type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers = {};
+  // Set for a response without an end, which has no body. The server calls it for one part after
+  // another, when the client has taken the one before. It calls its argument once, on any thread:
+  // with an empty part if there is nothing now, with none at the end.
+  std::function<void(std::function<void(std::optional<std::string>)>)> parts = {};
 };
 
 // {"error": the code's name, "message": its message}, with the HTTP status for its code, and

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cachesvc/admin/beast.h"
+#include "cachesvc/admin/http_stream.h"
 #include "precis/limits.h"
 
 namespace precis::admin {
@@ -119,6 +120,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     request_.authorization = text(header[http::field::authorization]);
     request_.content_type = text(header[http::field::content_type]);
     request_.if_none_match = text(header[http::field::if_none_match]);
+    request_.accept = text(header[http::field::accept]);
+    request_.last_event_id = text(header["Last-Event-ID"]);
     if (auto refusal = shared_->handlers.check(request_)) return refuse(std::move(*refusal));
     read_body();
   }
@@ -173,6 +176,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (turn != turn_) return;  // answered already
     ++turn_;
     deadline_.cancel();
+    if (response.parts) {
+      return serve_stream({io_, stream_.release_socket(), from_}, shared_, std::move(response));
+    }
     send(std::move(response), parser_->get().keep_alive());
   }
 

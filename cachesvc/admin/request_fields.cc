@@ -19,6 +19,7 @@ concept HasFields = requires {
 
 std::string_view parameter_name(std::string_view field) {
   if (field == "budget") return "keep";
+  if (field == "position") return "after";
   return field == "json" ? "profile" : field;
 }
 
@@ -56,7 +57,7 @@ Result<std::string> cursor(const std::string& hex) {
 // ---- one overload of read() and schema() for each type of a field that is a parameter -----------
 
 Status read(std::string_view name, std::string& into, const Json& value) {
-  if (name == "profile" || name == "recipe") {  // JSON itself
+  if (name == "json" || name == "recipe") {  // JSON itself
     into = value.is_string() ? value.get<std::string>()
                              : value.dump(-1, ' ', false, Json::error_handler_t::replace);
     return {};
@@ -114,7 +115,7 @@ Status read(std::string_view name, Budget& into, const Json& value) {
     return {};
   }
   if (value.is_string()) {
-    PRECIS_ASSIGN(into, parse_keep(value.get<std::string>(), std::string(name)));
+    PRECIS_ASSIGN(into, parse_keep(value.get<std::string>(), std::string(parameter_name(name))));
     return {};
   }
   const std::string kind = value.is_object() ? value.value("kind", Json()).dump() : "";
@@ -162,7 +163,10 @@ Json type(const char* name, const char* meaning = nullptr) {
   return schema;
 }
 Json schema(std::string_view name, const std::string&) {
-  if (name == "profile") return type("object", "A profile, as precis profile build writes it");
+  if (name == "json") return type("object", "A profile, as precis profile build writes it");
+  if (name == "position") {
+    return type("string", "A position; \"oldest\", \"newest\"; empty: first all that is stored");
+  }
   if (name == "after") return type("string", "The `next` of the page before");
   if (name == "recipe") return type("string", "A recipe; empty unsets the default");
   return type("string");
@@ -204,7 +208,7 @@ void each_parameter(Message& message, const Visit& visit) {
     for_each_field(message, [&](std::string_view name, auto& field) {
       using T = std::remove_cvref_t<decltype(field)>;
       if constexpr (IsParameter<T>) {
-        visit(parameter_name(name), field);
+        visit(name, field);
       } else if constexpr (HasFields<T>) {
         each_parameter(field, visit);
       }
@@ -219,7 +223,7 @@ std::vector<Parameter> parameters_of(const msg::RequestBody& request) {
   std::visit(
       [&](const auto& message) {
         each_parameter(message, [&](std::string_view name, const auto& field) {
-          parameters.push_back({std::string(name), schema(name, field)});
+          parameters.push_back({std::string(parameter_name(name)), schema(name, field)});
         });
       },
       request);
@@ -231,11 +235,12 @@ Status set_parameters(msg::RequestBody& request, const Json& values) {
   std::size_t known = 0;
   std::visit(
       [&](auto& message) {
-        each_parameter(message, [&](std::string_view name, auto& field) {
-          const auto value = values.find(std::string(name));
+        each_parameter(message, [&](std::string_view field_name, auto& field) {
+          const std::string name(parameter_name(field_name));
+          const auto value = values.find(name);
           if (value == values.end()) return;
           ++known;
-          const Status set = read(name, field, *value);
+          const Status set = read(field_name, field, *value);
           if (!set.ok() && status.ok()) status = set.with_context(name);
         });
       },

@@ -59,6 +59,9 @@ std::vector<Route> make_table() {
         msg::ListBudgetRevisions{});
   t.add(kPost, "/api/v1/budgets/revisions/{revision}/rollback",
         "Set every scope to what it was after a revision", msg::RollBackBudget{});
+  t.add(kGet, "/api/v1/events",
+        "What becomes of stored segments; with Accept: text/event-stream, as a stream",
+        msg::ListEvents{});
   t.add(kGet, "/api/v1/profiles", "The profiles", msg::ListProfiles{});
   t.add(kPost, "/api/v1/profiles", "Add a profile, or replace it", msg::AddProfile{});
   return t.take();
@@ -125,6 +128,9 @@ struct ToJson {
     json["newest"] = page.newest;
     json["oldest"] = page.oldest;
     return json;
+  }
+  Json operator()(const msg::Events& page) const {
+    return {{"events", message_json::rows_json(page.rows)}, {"next", page.next}};
   }
   // No route has these answers.
   Json operator()(const msg::PutBegun&) const { return {}; }

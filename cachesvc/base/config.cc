@@ -168,6 +168,8 @@ Status Config::validate() const {
           "tls_client_ca is set without tls_cert and tls_key");
   require(!rdma.empty(), "rdma",
           "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
+  require(kv_events_access == "local" || kv_events_access == "network", "kv_events_access",
+          "kv_events_access is '" + kv_events_access + "', must be local or network");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",

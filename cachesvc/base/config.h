@@ -44,6 +44,10 @@ struct Config {
   // loopback.
   std::string admin, admin_token_file;
   std::string admin_token;  // the file's content; no setting of its own
+  // KV events over ZeroMQ (cachesvc/publish): tcp://IP:PORT, or empty for none. A message's topic
+  // is kv_events_topic and the tenant's name. kv_events_access: "local", then the address must be a
+  // loopback, or "network".
+  std::string kv_events, kv_events_topic = "precis/", kv_events_access = "local";
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory

@@ -31,6 +31,9 @@ void each_setting(Visit visit) {
   visit("tls_client_ca", &Config::tls_client_ca, kIfTls);
   visit("admin", &Config::admin, kRestart);
   visit("admin_token_file", &Config::admin_token_file, kRestart);
+  visit("kv_events", &Config::kv_events, kRestart);
+  visit("kv_events_topic", &Config::kv_events_topic, kRestart);
+  visit("kv_events_access", &Config::kv_events_access, kRestart);
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms

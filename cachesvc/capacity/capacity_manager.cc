@@ -179,7 +179,8 @@ Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,
   }
   PRECIS_CO_ASSIGN(const msg::Removed done,
                    co_await run_on(parts_.storage, parts_.loop, Owner(row.tenant), [&] {
-                     return parts_.catalog.remove(row.tenant, row.id, /*recursive=*/false, nullptr);
+                     return parts_.catalog.remove(row.tenant, row.id, /*recursive=*/false, nullptr,
+                                                  msg::KvEvent::Cause::kCapacity);
                    }));
   parts_.hot_tier.erase(row.id);
   parts_.memory.retry();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -111,8 +112,10 @@ class Catalog : public ModelCatalog {
   // (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose tip is
   // removed lose their tip. A large removal takes several changes, leaves first; an error
   // after the first says how many segments were removed. `gone` receives their ids, parents first.
+  // Events give `cause` as the reason.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
-                                      std::vector<SegmentId>* gone) = 0;
+                                      std::vector<SegmentId>* gone,
+                                      msg::KvEvent::Cause cause = msg::KvEvent::Cause::kAsked) = 0;
   // Returns a page of the segments, newest first, also those out of service, which take space.
   // kInvalidArgument if `after` is not the end of a page. Work: a bounded number of rows.
   virtual Result<msg::Segments> segments_page(std::string_view tenant,
@@ -136,6 +139,25 @@ class Catalog : public ModelCatalog {
   // again. Returns false if `row` is no longer the stored one: then the bad bytes belonged to
   // another version.
   virtual bool quarantine(const SegmentRow& row) = 0;
+
+  // ---- events: what lookups can find, and how it changes
+  struct TenantEvent {
+    std::string tenant;
+    msg::KvEvent event;  // without its position
+  };
+  using EventSink = std::function<void(std::vector<TenantEvent>)>;
+  // Calls `sink` after each change of the segments that lookups can find, in the order of the
+  // changes. The sink must not wait or call the catalog, whose locks are held. Set it before the
+  // first change.
+  virtual void tell_events(EventSink sink) = 0;
+  struct StoredPage {
+    std::vector<msg::KvEvent> rows;  // kind stored
+    SegmentId last;                  // the page ends here; null: it is the last page
+  };
+  // The segments that lookups can find whose id is greater than `after`, by id. A segment that
+  // stays in service while the pages are read is on one of them.
+  virtual StoredPage stored_events(std::string_view tenant, const SegmentId& after,
+                                   std::size_t limit) const = 0;
 
   // ---- sessions (an expired session does not exist, pinned or not; opening and advancing renew
   // the TTL). The next five functions are [blocking]. A session is as durable as its tip, at most

@@ -148,6 +148,7 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
     marks_to_save_.erase(row->id);  // write() at kMemory does not clear it
     tree_.put(row, durability, ++commits_);
   }
+  tell(msg::KvEvent::Cause::kAsked);
   return {};
 }
 
@@ -248,6 +249,7 @@ void CatalogCommits::erase_dropped(const std::set<SegmentId>& gone) {
     marks_to_save_.erase(id);
     tree_.erase(id);
   }
+  tell(msg::KvEvent::Cause::kDropped);
 }
 
 std::shared_ptr<StagedValue> CatalogCommits::stage(SharedBytes records) {

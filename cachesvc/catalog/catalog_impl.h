@@ -127,16 +127,23 @@ class CatalogSegments : public virtual CatalogState {
 class CatalogRemovals : public virtual CatalogState {
  public:
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
-                              std::vector<SegmentId>* gone) override;
+                              std::vector<SegmentId>* gone, msg::KvEvent::Cause cause) override;
   bool quarantine(const SegmentRow& row) override;
 
  private:
   // Callers hold changes_ for the functions below.
   std::vector<SegmentId> last_of(std::vector<SegmentId>& left) const;
   Status remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
-                     msg::Removed& removed);
+                     msg::KvEvent::Cause cause, msg::Removed& removed);
   Status check_unpinned(std::string_view tenant, const SegmentId& id,
                         const std::vector<SegmentId>& all) const;
+};
+
+class CatalogEvents : public virtual CatalogState {
+ public:
+  void tell_events(EventSink sink) override;
+  StoredPage stored_events(std::string_view tenant, const SegmentId& after,
+                           std::size_t limit) const override;
 };
 
 class CatalogSessions : public virtual CatalogState {
@@ -182,6 +189,7 @@ class CatalogImpl final : public CatalogModels,
                           public CatalogCommits,
                           public CatalogSegments,
                           public CatalogRemovals,
+                          public CatalogEvents,
                           public CatalogSessions,
                           public CatalogBudgets {
  public:

@@ -33,6 +33,7 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
     std::unique_lock lock(state_);
     models_[key].spec = model;
     tree_.model_added(fingerprint);
+    tell(msg::KvEvent::Cause::kAsked);
   }
   return describe(key, models_.at(key));
 }

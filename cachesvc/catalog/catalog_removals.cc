@@ -58,7 +58,8 @@ std::vector<SegmentId> CatalogRemovals::last_of(std::vector<SegmentId>& left) co
 // Removes leaves first, in changes of bounded size, so that other changes run in between. A crash
 // or failure leaves a smaller, valid tree.
 Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const SegmentId& id,
-                                             bool recursive, std::vector<SegmentId>* gone) {
+                                             bool recursive, std::vector<SegmentId>* gone,
+                                             msg::KvEvent::Cause cause) {
   msg::Removed removed;
   std::vector<SegmentId> left, done;  // left: parents first; done: children first
   Status status;
@@ -87,7 +88,7 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
     if (auto last = last_of(left); !last.empty() || some.empty()) some = std::move(last);
     if (some.empty()) continue;  // a put added a child meanwhile
     status = check_unpinned(tenant, id, some);
-    if (status.ok()) status = remove_some(tenant, some, removed);
+    if (status.ok()) status = remove_some(tenant, some, cause, removed);
     if (status.ok()) done.insert(done.end(), some.begin(), some.end());
     if (!done.empty() && done.back() == id) break;
   }
@@ -100,7 +101,7 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
 
 // None of these segments has children except those earlier in `some`.
 Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<SegmentId>& some,
-                                    msg::Removed& removed) {
+                                    msg::KvEvent::Cause cause, msg::Removed& removed) {
   const std::uint64_t now_ms = clock_.unix_ms();
   Change change;
   std::vector<msg::SessionRow> without_tip;
@@ -135,6 +136,7 @@ Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<S
     marks_.erase(each);
     marks_to_save_.erase(each);
   }
+  tell(cause);
   removed.segments += some.size();
   removed.bytes += bytes;
   return {};
@@ -148,6 +150,7 @@ bool CatalogRemovals::quarantine(const SegmentRow& row) {
   {
     std::unique_lock lock(state_);  // Take it out of service first, even if the store fails.
     tree_.quarantine(row.id);
+    tell(msg::KvEvent::Cause::kDamaged);
   }
   marks_to_save_.insert(row.id);
   // If this write fails, the next successful change writes the mark.

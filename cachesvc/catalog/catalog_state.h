@@ -51,6 +51,8 @@ class CatalogState : public Catalog {
   // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
   Status write(Change change, Durability durability);
   void save_hits_later(const SegmentNode& node, const SegmentId& id);
+  // Callers hold both locks, at the end of a change. `cause`: of removals.
+  void tell(msg::KvEvent::Cause cause);
 
   // Callers hold changes_ or state_ for the functions below.
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
@@ -83,6 +85,7 @@ class CatalogState : public Catalog {
   Sessions sessions_;
   BudgetTable budgets_;
   Models models_;
+  EventSink event_sink_;                              // none: nobody is told
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
 
   mutable std::mutex hits_mutex_;

@@ -20,7 +20,7 @@ std::uint64_t entries_before(const SegmentNode& segment, std::uint32_t position)
 }
 
 // Rows from disk may name blocks at other positions; such rows neither cover nor end there.
-bool covers(const SegmentRow& row, std::size_t position) {
+bool covers_position(const SegmentRow& row, std::size_t position) {
   return row.begin < position && position <= row.end;
 }
 bool ends_behind(const SegmentRow& row, std::size_t position) {
@@ -144,10 +144,15 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
   const std::size_t position = covered * path.block_tokens;
   const SegmentNode* const whole = best_behind(query, *boundary, position, path.tokens.size());
   if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
-  const SegmentNode* const covering =
-      query.best(boundary->covering, [&](const SegmentRow& row) { return covers(row, position); });
+  const SegmentNode* const covering = query.best(
+      boundary->covering, [&](const SegmentRow& row) { return covers_position(row, position); });
   if (!covering) return std::nullopt;  // At the root, and no tail fits.
   return Match{covering, static_cast<std::uint32_t>(position)};
+}
+
+bool PrefixIndex::covers(const Digest& block) const {
+  const auto at = boundaries_.find(block);
+  return at != boundaries_.end() && !at->second.covering.empty();
 }
 
 const SegmentNode* PrefixIndex::last_whole(const TokenPath& path,

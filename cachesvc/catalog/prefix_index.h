@@ -39,6 +39,8 @@ class PrefixIndex {
   // boundary. Among several it prefers the most faithful, then the one with the most entries among
   // the matched tokens (pro rata for a partial segment), then the newest.
   std::optional<Match> longest(const TokenPath& path, std::uint32_t faithful_ppm) const;
+  // Whether a segment has this block.
+  bool covers(const Digest& block) const;
   // Returns the whole segment with the last end before the path's end, or null if there is none.
   const SegmentNode* last_whole(const TokenPath& path, std::uint32_t faithful_ppm) const;
 

@@ -171,7 +171,29 @@ bool SegmentTree::may_serve(const SegmentNode& node) const {
   return model && check_segment_row(row, *model, parent ? parent->row.get() : nullptr).ok();
 }
 
+void SegmentTree::note(const SegmentNode& node) {
+  if (!recording_) return;
+  const auto& row = node.row;
+  if (before_.try_emplace(row->id, node.in_service ? row : nullptr).second) {
+    changed_.push_back(row->id);
+  }
+}
+
+std::vector<SegmentTree::Change> SegmentTree::take_changes() {
+  std::vector<Change> changes;
+  for (const SegmentId& id : std::exchange(changed_, {})) {
+    const SegmentNode* const node = find(id);
+    Change change{std::move(before_.at(id)), node && node->in_service ? node : nullptr};
+    if (change.before != (change.after ? change.after->row : nullptr)) {
+      changes.push_back(std::move(change));
+    }
+  }
+  before_.clear();
+  return changes;
+}
+
 void SegmentTree::enter_service(SegmentNode& node) {
+  note(node);
   const SegmentRow& row = *node.row;
   node.parent = parent_in_service(row);
   node.depth = (node.parent ? node.parent->depth : 0) + 1;
@@ -191,6 +213,7 @@ void SegmentTree::enter_service(SegmentNode& node) {
 }
 
 void SegmentTree::leave_service(SegmentNode& node) {
+  note(node);
   index_.erase(node);
   node.in_service = false;
   node.parent = nullptr;

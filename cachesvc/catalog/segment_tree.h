@@ -59,6 +59,15 @@ class SegmentTree {
   std::uint64_t original_bytes() const { return original_bytes_; }
   std::uint64_t kept_bytes() const { return kept_bytes_; }  // of all segments
 
+  // A segment whose stored row, as far as it is in service, is another one than before.
+  struct Change {
+    std::shared_ptr<const SegmentRow> before;  // null: it was not in service
+    const SegmentNode* after = nullptr;        // null: it is not in service
+  };
+  void record_changes() { recording_ = true; }
+  // The changes since the last call, in the order in which the segments first changed.
+  std::vector<Change> take_changes();
+
  private:
   void refresh(const SegmentId& id);
   void subtract(const SegmentNode& node);  // subtracts it from the totals
@@ -66,6 +75,7 @@ class SegmentTree {
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);
+  void note(const SegmentNode& node);  // before it enters or leaves service
   const SegmentNode* parent_in_service(const SegmentRow& row) const;
 
   const FindModel find_model_;
@@ -73,6 +83,9 @@ class SegmentTree {
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
   std::map<std::string, TenantSegments, std::less<>> tenants_;
   PrefixIndex index_;
+  bool recording_ = false;
+  std::vector<SegmentId> changed_;
+  std::unordered_map<SegmentId, std::shared_ptr<const SegmentRow>> before_;  // of changed_
   std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0, kept_bytes_ = 0;
 };
 

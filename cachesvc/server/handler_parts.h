@@ -14,6 +14,7 @@
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
+#include "cachesvc/server/event_log.h"
 #include "cachesvc/server/log_limiter.h"
 
 namespace precis {
@@ -38,6 +39,7 @@ struct HandlerParts {
   const Clock& clock;
   Log& log;
   Audit& audit;
+  EventLog& events;
   LogLimiter& refused;  // limits log lines about refused requests
   BudgetDefaults configured;
   std::function<msg::ServerStatus(const std::string& tenant)> server_status;

@@ -28,13 +28,14 @@ Handlers::Handlers(Caller caller, ReadRequests::Served served)
       sessions_(caller_),
       prefixes_(caller_),
       budgets_(caller_),
+      events_(caller_),
       status_(caller_) {}
 
 Task<Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
   co_return co_await std::visit(
       [&](auto& request) {
         return dispatch(id, request, puts_, reads_, models_, sessions_, prefixes_, budgets_,
-                        status_);
+                        events_, status_);
       },
       body);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cachesvc/server/budget_requests.h"
+#include "cachesvc/server/event_requests.h"
 #include "cachesvc/server/model_requests.h"
 #include "cachesvc/server/prefix_requests.h"
 #include "cachesvc/server/put_requests.h"
@@ -35,6 +36,7 @@ class Handlers {
   SessionRequests sessions_;
   PrefixRequests prefixes_;
   BudgetRequests budgets_;
+  EventRequests events_;
   StatusRequests status_;
 };
 

@@ -36,6 +36,22 @@ void OperatorAccess::note_refused(const std::string& from, const Status& why) {
   parts_.greeter.note_refused({"", kClient, from}, why);
 }
 
+std::unique_ptr<GaugeHold> OperatorAccess::count_stream() const {
+  Metrics::Value& streams = parts_.handlers.metrics.event_streams;
+  if (streams >= limits::kEventStreamsMax) return nullptr;
+  return std::make_unique<GaugeHold>(streams, 1);
+}
+
+std::uint64_t OperatorAccess::streams_since(const std::string& tenant) const {
+  const auto ended = ended_.find(Tenants::name_of(tenant));
+  return ended == ended_.end() ? 0 : ended->second;
+}
+
+void OperatorAccess::end_streams(const std::string& tenant) {
+  ++ended_[tenant];
+  parts_.handlers.events.note_activity();
+}
+
 Status OperatorAccess::ready() const {
   if (parts_.stopping) return Status::unavailable("the service is stopping");
   return parts_.report.serves();

@@ -2,6 +2,7 @@
 // Loop thread only, except where a comment says otherwise.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,6 +37,18 @@ class OperatorAccess {
   void connect(const std::string& tenant, std::unique_ptr<Connection> connection);
   // Counts, logs and audits a refused operator.
   void note_refused(const std::string& from, const Status& why);
+  // Counts a stream of events while the returned object lives. Null if there are too many. Called
+  // on one thread.
+  std::unique_ptr<GaugeHold> count_stream() const;
+  // A number that changes when a stream may have to be told something. Any thread.
+  std::uint64_t activity() const { return parts_.handlers.events.activity(); }
+  // Calls `added` for every event (EventLog::on_added). Call it before the service runs.
+  void on_event(EventLog::Added added) const { parts_.handlers.events.on_added(std::move(added)); }
+  // Streams of the tenant that begin after a change of its configuration have another number than
+  // those that began before, which end.
+  std::uint64_t streams_since(const std::string& tenant) const;
+  void end_streams(const std::string& tenant);
+
   // OK if the service serves gets and puts. kUnavailable with the reason if not.
   Status ready() const;
 
@@ -60,6 +73,7 @@ class OperatorAccess {
 
  private:
   const Parts parts_;
+  std::map<std::string, std::uint64_t> ended_;  // how often, by tenant
 };
 
 }  // namespace precis

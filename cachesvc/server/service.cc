@@ -62,6 +62,7 @@ struct Service::Impl {
   Admission admission;
   Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log}};
   LogLimiter requests;  // limits the log of refused requests
+  EventLog events{runtime.random()};
   const std::unique_ptr<EventLoop> own_loop{runtime.make_loop()};
   EventLoop& loop{*own_loop};
   std::unique_ptr<Arena> arena;
@@ -198,6 +199,7 @@ void Service::Impl::wire() {
       audit, *transport, [this](const std::string& tenant, const std::string& why) {
         if (tenants.has(tenant)) wrong_proofs.erase(tenant);
         peers.close_tenant(tenant, why);
+        operators->end_streams(tenant);
       }});
   report = std::make_unique<ServiceReport>(
       ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
@@ -221,6 +223,7 @@ void Service::Impl::wire() {
                    clock,
                    log,
                    audit,
+                   events,
                    requests,
                    configured,
                    [this](const std::string& tenant) { return report->status(tenant); },
@@ -230,6 +233,7 @@ void Service::Impl::wire() {
                    }});
   operators = std::make_unique<OperatorAccess>(
       OperatorAccess::Parts{tenants, peers, *parts, greeter, *report, stopping});
+  record_events(*catalog, loop, metrics, events);
 }
 
 Status Service::Impl::listen() {

@@ -169,6 +169,18 @@ void add_top(CLI::App& app, Arguments& a) {
   top->footer("q or Ctrl-C ends it. Rates are those of all tenants; segments are the tenant's.");
 }
 
+void add_events(CLI::App& app, Arguments& a) {
+  CLI::App* events = add_command(app, "events", "Print what became of stored segments", a,
+                                 [&a](Context c) { return show_events(c, a.events); });
+  events->add_flag("--follow,-f", a.events.follow, "Go on with later events, until Ctrl-C");
+  events
+      ->add_option("--after", a.events.after,
+                   "Begin after this position of an event; oldest: with the oldest that is kept; "
+                   "newest: with the next one")
+      ->capture_default_str();
+  events->footer("With --json, each line is an event. docs/guides/events.md explains the keys.");
+}
+
 void add_completion(CLI::App& app, Arguments& a) {
   CLI::App* command = app.add_subcommand("completion", "Print the completion script of a shell");
   command->fallthrough();
@@ -199,6 +211,7 @@ void describe(CLI::App& app, Arguments& a) {
           "Show counters and gauges of the service; those of stored data count the tenant's only",
           a, show_stats),
       a);
+  add_events(app, a);
   CLI::App* fsck = add_command(
       app, "fsck",
       "Read and check every segment of the tenant; damaged ones are taken out of service", a,

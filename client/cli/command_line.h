@@ -28,6 +28,7 @@ struct Arguments {
   std::uint64_t revision = 0, other_revision = 0;
   std::uint32_t limit = 20;
   TopOptions top;
+  EventOptions events;
   std::string shell;
   std::optional<std::chrono::milliseconds> watch;  // run the command this often
   std::function<Status(Context)> run;

@@ -78,6 +78,13 @@ Status remove_profile(Context context, const std::string& model, const std::stri
 
 Status show_stats(Context context);
 
+struct EventOptions {
+  std::string after = "oldest";  // as ListEvents has it
+  bool follow = false;
+};
+// Prints what became of stored segments, a line for each, at once. `follow`: until Ctrl-C.
+Status show_events(Context context, const EventOptions& options);
+
 struct TopOptions {
   std::chrono::milliseconds interval{2000};
   bool once = false;  // one frame, of the activity during the interval

@@ -10,6 +10,7 @@ namespace precis::cli {
 
 using message_json::field_json;
 using message_json::Json;
+using message_json::json_line;
 using message_json::json_text;
 using message_json::parse_json;
 using message_json::to_json;

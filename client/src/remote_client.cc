@@ -296,6 +296,9 @@ Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBu
   return call<msg::BudgetRevision>(change, Patience::kOneTimeout,
                                    ReconnectingChannel::Repeat::kUnsafe);
 }
+Result<msg::Events> RemoteClient::events(const msg::ListEvents& after) {
+  return call<msg::Events>(after);
+}
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {
   return call<msg::ServerStatus>(msg::GetStatus{});

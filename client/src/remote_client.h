@@ -69,6 +69,7 @@ class RemoteClient final : public Client {
   Result<msg::Budgets> budgets(std::optional<Digest> model) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
   Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
+  Result<msg::Events> events(const msg::ListEvents& after) override;
   Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) override;
   Result<msg::Stats> stats() override;
   Result<msg::ServerStatus> status() override;

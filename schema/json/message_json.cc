@@ -37,6 +37,10 @@ std::string json_text(const Json& json) {
   return printable_lines(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
+std::string json_line(const Json& json) {
+  return printable_lines(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 Json parse_json(const std::string& text) {
   using Event = Json::parse_event_t;
   bool refused = false;
@@ -127,6 +131,39 @@ Json to_json(const msg::BudgetRow& row) {
 
 Json to_json(const msg::Budgets& budgets) {
   return {{"layers", rows_json(budgets.layers)}, {"effective", to_json(budgets.effective)}};
+}
+
+Json to_json(const msg::KvEvent& event) {
+  using Kind = msg::KvEvent::Kind;
+  constexpr const char* kKinds[] = {"stored", "trimmed", "removed", "lost"};
+  constexpr const char* kCauses[] = {"asked", "capacity", "damaged", "dropped"};
+  Json json{{"event", kKinds[static_cast<std::size_t>(event.kind)]}, {"position", event.position}};
+  if (event.kind == Kind::kLost) {
+    json["lost"] = event.lost == 0 ? Json() : Json(event.lost);
+    return json;
+  }
+  json.update({{"unix_ms", event.unix_ms},
+               {"segment", event.segment.hex()},
+               {"parent", field_json("parent", event.parent)},
+               {"model", event.model.hex()},
+               {"adapter", event.adapter},
+               {"begin", event.begin},
+               {"end", event.end},
+               {"root", event.root.hex()}});
+  if (event.kind != Kind::kTrimmed) json["blocks"] = field_json("blocks", event.blocks);
+  if (event.kind != Kind::kStored) json["bytes_before"] = event.bytes_before;
+  if (event.kind == Kind::kRemoved) {
+    json["cause"] = kCauses[static_cast<std::size_t>(event.cause)];
+    return json;
+  }
+  json["block_tokens"] = event.block_tokens;
+  json["stored_bytes"] = event.stored_bytes;
+  json["keep"] = field_json("keep", event.keep);
+  json["tier"] = event.tier == msg::KvEvent::Tier::kMemory ? "memory" : "disk";
+  if (event.kind == Kind::kStored) {
+    json["parent_block"] = field_json("parent_block", event.parent_block);
+  }
+  return json;
 }
 
 Json to_json(const msg::Stats& stats) {

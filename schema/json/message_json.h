@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 // The printed form. Names may be invalid UTF-8: invalid bytes are replaced and are not an error.
 std::string json_text(const Json& json);
+std::string json_line(const Json& json);  // in one line, without its end
 
 // Parses JSON from a service or a file. Returns a discarded value if the text is invalid, if an
 // object has a key twice, or if the text is nested deeper, or has more keys, than any JSON of
@@ -80,7 +81,8 @@ Json to_json(const Row& row) {
 Json to_json(const msg::ModelRow& row);  // with the fields of its model
 Json to_json(const msg::BudgetRow& row);
 Json to_json(const msg::Budgets& budgets);
-Json to_json(const msg::Stats& stats);  // {name: value}
+Json to_json(const msg::KvEvent& event);  // with the fields that its kind has
+Json to_json(const msg::Stats& stats);    // {name: value}
 
 template <typename Row>
 Json rows_json(const std::vector<Row>& rows) {

@@ -31,9 +31,10 @@ const std::map<std::string, std::set<std::string>> kAllowed = {
      {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog", "pipeline",
       "capacity"}},
     {"admin", {"schema", "base", "net", "transport", "server"}},
+    {"publish", {"schema", "base", "net", "server"}},
     {"precisd",
      {"schema", "records", "kernels", "base", "net", "transport", "store", "catalog", "pipeline",
-      "capacity", "server", "admin"}},
+      "capacity", "server", "admin", "publish"}},
     {"client", {"schema", "records", "base", "net"}},
     {"python", {"schema", "records", "kernels", "client"}},
     {"cli", {"schema", "client"}},
@@ -56,6 +57,7 @@ const std::vector<Foreign> kForeign = {
      {"rocksdb/"},
      {"cachesvc/store/rocksdb_store.cc", "cachesvc/store/rocksdb_options"}},
     {"Boost", {"boost/"}, {"cachesvc/base/asio.h", "cachesvc/admin/beast.h"}},
+    {"ZeroMQ", {"zmq.h"}, {"cachesvc/publish/kv_publisher.cc"}},
     {"prometheus-cpp", {"prometheus/"}, {"cachesvc/admin/metrics_text.cc"}},
     {"Cap'n Proto", {"capnp/", "kj/", "*.capnp.h"}, {"schema/src/"}},
     {"CUDA",
@@ -75,8 +77,8 @@ const std::vector<Foreign> kForeign = {
 };
 
 // Each of these words may appear in one file only, which converts the foreign error to a Status.
-const std::vector<std::string> kForeignErrors = {"ucs_status_string", "rocksdb::Status",
-                                                 "kj::Exception", "cudaGetErrorString"};
+const std::vector<std::string> kForeignErrors = {
+    "ucs_status_string", "rocksdb::Status", "kj::Exception", "cudaGetErrorString", "zmq_strerror"};
 
 // Programs may read the environment.
 const std::set<std::string> kEnvironmentReaders = {

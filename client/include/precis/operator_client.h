@@ -46,6 +46,8 @@ class OperatorClient {
   // change.
   virtual Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
+  // A page of what becomes of stored segments (docs/guides/events.md). It returns at once.
+  virtual Result<msg::Events> events(const msg::ListEvents& after) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;
 };

@@ -136,6 +136,18 @@ inline constexpr std::uint32_t kAdminBodySeconds = 30;
 inline constexpr std::uint32_t kAdminAnswerSeconds = 60;  // until the loop has answered
 inline constexpr std::uint32_t kAdminSendSeconds = 60;    // until the client has read the answer
 
+// KV events: those that are kept, for each tenant and in all, and the bytes of digests in a page. A
+// page has at least one event, which has at most 8 MiB of digests.
+inline constexpr std::size_t kEventsPerTenantMax = 1u << 16;
+inline constexpr std::size_t kEventBytesPerTenantMax = 8u << 20;
+inline constexpr std::size_t kEventBytesMax = 32u << 20;
+inline constexpr std::size_t kEventPageBytes = 256u << 10;
+inline constexpr std::uint32_t kEventStreamsMax = 16;  // of the admin port
+inline constexpr std::uint32_t kEventPollMs = 100;     // a stream looks for new events this often
+inline constexpr std::uint32_t kEventHeartbeatSeconds = 15;
+inline constexpr int kKvMessagesMax = 1000;  // that wait for one subscriber over ZeroMQ
+inline constexpr std::size_t kKvMessageBytesMax = 256u << 10;  // a longer one leaves a gap
+
 // The store's disk. A share of N is 1/N of the file system.
 inline constexpr std::uint64_t kReserveShare = 16, kPayloadFileShare = 64;
 inline constexpr std::uint64_t kReserveBytesMin = 1u << 20, kReserveBytesMax = 64u << 20;

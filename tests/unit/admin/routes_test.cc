@@ -138,6 +138,13 @@ TEST_CASE("a page's cursor is the parameter of the next page", "[unit][admin]") 
   CHECK(reply_json(msg::Sessions{}, {})["next"].is_null());
 }
 
+TEST_CASE("the position of an event is a parameter as it is, in letters", "[unit][admin]") {
+  const auto asked = read(Method::kGet, "/api/v1/events?after=0000000000000007:3&limit=2").value();
+  CHECK(asked == msg::RequestBody(msg::ListEvents{"0000000000000007:3", 2}));
+  CHECK_THAT(refusal(Method::kGet, "/api/v1/events?position=x"), Contains("no parameter"));
+  CHECK_THAT(openapi_json(), Contains("newest"));
+}
+
 TEST_CASE("every route is described once, with its path's parameters", "[unit][admin]") {
   const auto api = message_json::parse_json(openapi_json());
   std::size_t described = 0;

@@ -84,6 +84,10 @@ struct Filler {
     x = static_cast<msg::BeginPut::ParentKind>(r.number(2));
   }
 
+  void operator()(msg::KvEvent::Kind& x) { x = static_cast<msg::KvEvent::Kind>(r.number(3)); }
+  void operator()(msg::KvEvent::Tier& x) { x = static_cast<msg::KvEvent::Tier>(r.number(1)); }
+  void operator()(msg::KvEvent::Cause& x) { x = static_cast<msg::KvEvent::Cause>(r.number(3)); }
+
   // ---- structs of the schemas: each field, and then those with a narrower range than their type
   template <typename T>
   requires requires { Fields<T>::all; }
@@ -118,6 +122,11 @@ struct Filler {
   }
   void narrow(msg::Get& x) { heads(x.head_begin, x.head_count); }
   void narrow(msg::ListPrefixes& x) { x.limit = up_to(limits::kListPageRowsMax); }
+  void narrow(msg::ListEvents& x) { x.limit = up_to(limits::kListPageRowsMax); }
+  void narrow(msg::KvEvent& x) {
+    token_range(x.begin, x.end);
+    x.block_tokens = up_to(limits::kBlockTokensMax);
+  }
   void narrow(msg::PushProjection& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     x.width = 1 + up_to(limits::kHiddenMax - 1);
