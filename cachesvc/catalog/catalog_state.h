@@ -83,6 +83,7 @@ class CatalogState : public Catalog {
   Sessions sessions_;
   BudgetTable budgets_;
   Models models_;
+  std::map<std::string, StoredTenant, std::less<>> tenants_;
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
 
   mutable std::mutex hits_mutex_;

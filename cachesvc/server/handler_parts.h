@@ -18,6 +18,8 @@
 
 namespace precis {
 
+class TenantsInForce;
+
 // All outlive the connections.
 struct HandlerParts {
   EventLoop& loop;
@@ -34,6 +36,7 @@ struct HandlerParts {
   FairTurns& turns;  // for received messages
   PayloadMemory& memory;
   Admission& admission;
+  TenantsInForce& in_force;
   Metrics& metrics;
   const Clock& clock;
   Log& log;

@@ -12,6 +12,7 @@
 #include "cachesvc/server/read_requests.h"
 #include "cachesvc/server/session_requests.h"
 #include "cachesvc/server/status_requests.h"
+#include "cachesvc/server/tenant_requests.h"
 
 namespace precis {
 
@@ -21,6 +22,7 @@ class Handlers {
   Handlers(const Handlers&) = delete;  // its parts refer to its caller
   Handlers& operator=(const Handlers&) = delete;
 
+  // kPermissionDenied, before anything else, if the request needs another role than the tenant has.
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
   // The client has disconnected: gets in progress stop at their next layer, puts are aborted.
   void cancel();
@@ -36,6 +38,7 @@ class Handlers {
   PrefixRequests prefixes_;
   BudgetRequests budgets_;
   StatusRequests status_;
+  TenantRequests tenants_;
 };
 
 }  // namespace precis
