@@ -7,7 +7,7 @@
 #        0     4  magic "PRCR"
 #        4     2  format version of the payload, little endian
 #        6     2  kind, little endian: 1 segment, 2 session, 3 model, 4 budget, 5 projection,
-#                 6 profile, 7 revision of the budgets
+#                 6 profile, 7 revision of the budgets, 8 tenant
 #        8    16  XXH3-128 (canonical form) of the eight bytes before it and of the payload
 #       24     -  payload: one Cap'n Proto message in the stream framing, unpacked
 #
@@ -116,4 +116,26 @@ struct StoredProfile {
 struct StoredRevision {
   tenant @0 :Text;
   revision @1 :Types.BudgetRevision;
+}
+
+struct StoredToken {
+  text @0 :Text $Is.atMost("kCredentialBytesMax");
+  madeUnixMs @1 :UInt64;
+}
+
+struct StoredTenant $Is.checked {
+  # A tenant that an admin added. Both sides of a login prove that they know the token itself, so it
+  # is stored as it is.
+  name @0 :Text;
+  role @1 :Text;
+  weight @2 :UInt32;
+  salt @3 :Text;
+  tokens @4 :List(StoredToken) $Is.atMost("kTokensPerTenantMax");
+  # The newest first. At least one, and none is empty: a tenant without a token admits everybody.
+  maxDiskBytes @5 :UInt64;
+  maxMemoryBytes @6 :UInt64;
+  maxPuts @7 :UInt32;
+  maxRequestsPerS @8 :UInt32;
+  # 0: no limit.
+  addedUnixMs @9 :UInt64;
 }

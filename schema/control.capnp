@@ -19,7 +19,8 @@
 #    into that memory and sends one LayerServed when the layer is in place, then the Reply. Cancel
 #    ends a Get early; both requests are answered.
 # 5. Everything else is one Request and one Reply: models with their projections and profiles,
-#    sessions, prefixes, budgets, counters.
+#    sessions, prefixes, budgets, counters, tenants.
+# 6. A tenant has a role. A request whose role is higher is answered with permissionDenied.
 #
 # Messages never carry bulk bytes. The server drives every transfer between its own memory and
 # memory that the client exposed (RemoteRegion). A client never holds a key to server memory.
@@ -36,42 +37,48 @@ $Is.cxxNamespace("precis::msg");
 struct Request {
   id @0 :UInt64;
   union {
-    registerModel @1 :RegisterModel $Is.call("register_model");
-    listModels @2 :ListModels $Is.call("models");
+    registerModel @1 :RegisterModel $Is.role("reader") $Is.call("register_model");
+    listModels @2 :ListModels $Is.role("reader") $Is.call("models");
     beginPut @3 :BeginPut $Is.call("begin_put");
     pushLayer @4 :PushLayer $Is.call("layer");
     commitPut @5 :CommitPut $Is.call("commit");
     abortPut @6 :AbortPut $Is.call("abort");
-    lookup @7 :Lookup $Is.call("lookup");
-    get @8 :Get $Is.call("get");
-    cancel @9 :Cancel $Is.call("cancel");
+    lookup @7 :Lookup $Is.role("reader") $Is.call("lookup");
+    get @8 :Get $Is.role("reader") $Is.call("get");
+    cancel @9 :Cancel $Is.role("reader") $Is.call("cancel");
     openSession @10 :OpenSession $Is.call("open_session");
     advanceSession @11 :AdvanceSession $Is.call("advance_session");
     pinSession @12 :PinSession $Is.call("pin_session") $Is.administrative;
     forkSession @13 :ForkSession $Is.call("fork_session");
-    showSession @14 :ShowSession $Is.call("session");
-    listSessions @15 :ListSessions $Is.call("sessions");
+    showSession @14 :ShowSession $Is.role("reader") $Is.call("session");
+    listSessions @15 :ListSessions $Is.role("reader") $Is.call("sessions");
     removeSession @16 :RemoveSession $Is.call("remove_session") $Is.administrative;
-    listPrefixes @17 :ListPrefixes $Is.call("segments");
-    showPrefix @18 :ShowPrefix $Is.call("segment");
+    listPrefixes @17 :ListPrefixes $Is.role("reader") $Is.call("segments");
+    showPrefix @18 :ShowPrefix $Is.role("reader") $Is.call("segment");
     removePrefix @19 :RemovePrefix $Is.call("remove_segment") $Is.administrative;
-    showBudget @20 :ShowBudget $Is.call("budgets");
+    showBudget @20 :ShowBudget $Is.role("reader") $Is.call("budgets");
     setBudget @21 :SetBudget $Is.call("set_budget") $Is.administrative;
-    getStats @22 :GetStats $Is.call("stats");
-    getStatus @23 :GetStatus $Is.call("status");
+    getStats @22 :GetStats $Is.role("reader") $Is.call("stats");
+    getStatus @23 :GetStatus $Is.role("reader") $Is.call("status");
     pushProjection @24 :PushProjection $Is.call("o_proj");
     addProfile @25 :AddProfile $Is.call("add_profile") $Is.administrative;
-    listProfiles @26 :ListProfiles $Is.call("profiles");
-    showProfile @27 :ShowProfile $Is.call("profile");
+    listProfiles @26 :ListProfiles $Is.role("reader") $Is.call("profiles");
+    showProfile @27 :ShowProfile $Is.role("reader") $Is.call("profile");
     removeProfile @28 :RemoveProfile $Is.call("remove_profile") $Is.administrative;
-    checkPrefix @29 :CheckPrefix $Is.call("check_segment");
+    checkPrefix @29 :CheckPrefix $Is.role("reader") $Is.call("check_segment");
     trimPrefix @30 :TrimPrefix $Is.call("trim_segment") $Is.administrative;
-    ping @31 :Ping $Is.call("ping");
-    findPrefix @32 :FindPrefix $Is.call("find_segment");
+    ping @31 :Ping $Is.role("reader") $Is.call("ping");
+    findPrefix @32 :FindPrefix $Is.role("reader") $Is.call("find_segment");
     removeModel @33 :RemoveModel $Is.call("remove_model") $Is.administrative;
-    listBudgetRevisions @34 :ListBudgetRevisions $Is.call("budget_revisions");
+    listBudgetRevisions @34 :ListBudgetRevisions $Is.role("reader") $Is.call("budget_revisions");
     rollBackBudget @35 :RollBackBudget $Is.call("roll_back_budget") $Is.administrative;
-    listEvents @36 :ListEvents $Is.call("events");
+    listEvents @36 :ListEvents $Is.role("reader") $Is.call("events");
+    addTenant @37 :AddTenant $Is.role("admin") $Is.call("add_tenant") $Is.administrative;
+    listTenants @38 :ListTenants $Is.role("admin") $Is.call("tenants");
+    showTenant @39 :ShowTenant $Is.role("admin") $Is.call("tenant");
+    changeTenant @40 :ChangeTenant $Is.role("admin") $Is.call("change_tenant") $Is.administrative;
+    rotateToken @41 :RotateToken $Is.role("admin") $Is.call("rotate_token") $Is.administrative;
+    removeTenant @42 :RemoveTenant $Is.role("admin") $Is.call("remove_tenant") $Is.administrative;
   }
 }
 
@@ -97,6 +104,7 @@ enum MemorySpace $Is.byHand("remote_region.h") {
 }
 
 struct RegisterModel {  # -> ModelRow
+  # A reader may send it for a model that is registered.
   model @0 :Types.ModelSpec;
 }
 
@@ -394,6 +402,54 @@ struct RemoveModel {  # -> Done
   model @0 :Data $Is.digest;
 }
 
+struct AddTenant {  # -> IssuedToken
+  # A tenant that is stored with the data. Quotas of 0 are none.
+  name @0 :Text;
+  role @1 :Text;
+  # "reader", "writer" (also if it is empty) or "admin".
+  weight @2 :UInt32 = 1;
+  salt @3 :Text;
+  maxDiskBytes @4 :UInt64;
+  maxMemoryBytes @5 :UInt64;
+  maxPuts @6 :UInt32;
+  maxRequestsPerS @7 :UInt32;
+}
+
+struct ListTenants {  # -> Tenants: one page, by name
+  after @0 :Data $Is.atMost("kCursorBytesMax");
+  # As in ListModels.
+}
+
+struct ShowTenant {  # -> TenantRow
+  name @0 :Text;
+}
+
+struct ChangeTenant {  # -> TenantRow
+  # Only what is given changes. A stored tenant; those of the configuration are changed there.
+  name @0 :Text;
+  role @1 :Text;
+  # Empty: unchanged. With another role, its connections are closed.
+  weight @2 :UInt32 = 0xffffffff $Is.optional;
+  maxDiskBytes @3 :UInt64 = 0xffffffffffffffff $Is.optional;
+  maxMemoryBytes @4 :UInt64 = 0xffffffffffffffff $Is.optional;
+  maxPuts @5 :UInt32 = 0xffffffff $Is.optional;
+  maxRequestsPerS @6 :UInt32 = 0xffffffff $Is.optional;
+}
+
+struct RotateToken {  # -> IssuedToken
+  # Makes a token. The newest one before it stays valid, an older one ends.
+  name @0 :Text;
+  dropOld @1 :Bool;
+  # Makes no token: all but the newest end, and so do the connections that were admitted with them.
+}
+
+struct RemoveTenant {  # -> Removed
+  name @0 :Text;
+  purge @1 :Bool;
+  # Also remove its sessions, segments and models. Without it, a tenant that has segments is
+  # refused.
+}
+
 # ---- replies -----------------------------------------------------------------------------------
 
 enum StatusCode $Is.byHand("status.h") {
@@ -446,6 +502,9 @@ struct Reply {
     budgetRevisions @22 :BudgetRevisions;
     budgetRevision @23 :Types.BudgetRevision;
     events @24 :Events;
+    tenantRow @25 :TenantRow;
+    tenants @26 :Tenants;
+    issuedToken @27 :IssuedToken;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -776,4 +835,43 @@ struct ServerStatus {
   # Puts are refused because the disk is short of space.
   maxDiskBytes @23 :UInt64;
   # The limit of this tenant's stored records, or else of all tenants' together; 0: none.
+}
+
+struct TenantRow {
+  name @0 :Text;
+  role @1 :Text;
+  weight @2 :UInt32;
+  configured @3 :Bool;
+  # It is in the configuration, and is changed there.
+  maxDiskBytes @4 :UInt64;
+  maxMemoryBytes @5 :UInt64;
+  maxPuts @6 :UInt32;
+  maxRequestsPerS @7 :UInt32;
+  # 0: no limit of its own.
+  tokens @8 :UInt32;
+  # How many are valid; 0: it needs none.
+  tokenUnixMs @9 :UInt64;
+  # When the newest was made; 0: it is the configuration's.
+  addedUnixMs @10 :UInt64;
+  models @11 :UInt64;
+  segments @12 :UInt64;
+  sessions @13 :UInt64;
+  storedBytes @14 :UInt64;
+  originalBytes @15 :UInt64;
+  connections @16 :UInt64;
+  puts @17 :UInt64;
+  memoryBytes @18 :UInt64;
+  # Puts in progress, and what they may stage in memory.
+}
+
+struct Tenants {
+  rows @0 :List(TenantRow) $Is.atMost("kListPageRowsMax");
+  next @1 :Data $Is.atMost("kCursorBytesMax");
+  # As in Models.
+}
+
+struct IssuedToken {
+  tenant @0 :TenantRow;
+  token @1 :Text $Is.atMost("kCredentialBytesMax");
+  # Only this answer has it. Empty: none was made.
 }

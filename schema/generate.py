@@ -190,7 +190,8 @@ def union_text(node: Node) -> str:
     if not any("call" in f.rules for f in node.union):
         return out
     rows = "".join(
-        f'    {{"{f.type}", "{f.rules["call"]}", {str("administrative" in f.rules).lower()}}},\n'
+        f'    {{"{f.type}", "{f.rules["call"]}", {str("administrative" in f.rules).lower()}, '
+        f"Role::k{capital(f.rules.get('role', 'writer'))}}},\n"
         for f in node.union
     )
     return out + f"inline constexpr {node.name}Kind k{node.name}Kinds[] = {{\n{rows}}};\n"

@@ -26,5 +26,7 @@ annotation call(field) :Text;
 # A request: the name of the client's call, for messages to users.
 annotation administrative(field) :Void;
 # A request that concerns an operator: if it fails, the audit log has it, and the log at info level.
+annotation role(field) :Text;
+# A request: the least role of a tenant that may send it (precis/role.h). Without it: writer.
 annotation cxxNamespace(file) :Text;
 # The namespace of the file's C++ structs.

@@ -64,6 +64,14 @@ std::vector<Route> make_table() {
         msg::ListEvents{});
   t.add(kGet, "/api/v1/profiles", "The profiles", msg::ListProfiles{});
   t.add(kPost, "/api/v1/profiles", "Add a profile, or replace it", msg::AddProfile{});
+  t.add(kGet, "/api/v1/tenants", "A page of the tenants, by name", msg::ListTenants{});
+  t.add(kPost, "/api/v1/tenants", "Add a tenant; the answer has its token", msg::AddTenant{});
+  t.add(kGet, "/api/v1/tenants/{name}", "A tenant", msg::ShowTenant{});
+  t.add(kPut, "/api/v1/tenants/{name}", "Change what is given", msg::ChangeTenant{});
+  t.add(kPost, "/api/v1/tenants/{name}/token", "Make a new token, or drop the old one",
+        msg::RotateToken{});
+  t.add(kDelete, "/api/v1/tenants/{name}", "Remove a tenant; purge: with what it has stored",
+        msg::RemoveTenant{});
   return t.take();
 }
 
@@ -123,6 +131,7 @@ struct ToJson {
   Json operator()(const msg::Segments& page) const { return page_json("prefixes", page); }
   Json operator()(const msg::Sessions& page) const { return page_json("sessions", page); }
   Json operator()(const msg::Profiles& page) const { return page_json("profiles", page); }
+  Json operator()(const msg::Tenants& page) const { return page_json("tenants", page); }
   Json operator()(const msg::BudgetRevisions& page) const {
     Json json = page_json("revisions", page);
     json["newest"] = page.newest;

@@ -52,7 +52,11 @@ Status read_tenants(const toml::table& root, const std::string& where,
     reader.read("token_file", tenant.token_file);
     reader.read("salt", tenant.salt);
     reader.read("weight", tenant.weight);
+    reader.read("role", tenant.role);
     reader.read("max_disk_bytes", tenant.max_disk_bytes);
+    reader.read("max_memory_bytes", tenant.max_memory_bytes);
+    reader.read("max_puts", tenant.max_puts);
+    reader.read("max_requests_per_s", tenant.max_requests_per_s);
     PRECIS_TRY(reader.finish(of_service));
     config.said_at[tenant_key(config.tenants.size())] = ConfigReader::place(where, item);
     config.tenants.push_back(std::move(tenant));
@@ -187,14 +191,9 @@ Status Config::validate() const {
   std::set<std::string> names;
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     const TenantConfig& tenant = tenants[t];
-    require(!tenant.name.empty() && tenant.name.size() <= limits::kNameBytesMax, tenant_key(t),
-            "tenant name '" + tenant.name + "' must have 1 to " +
-                std::to_string(limits::kNameBytesMax) + " bytes");
+    for (const std::string& each : problems_of(tenant)) require(false, tenant_key(t), each);
     require(names.insert(tenant.name).second, tenant_key(t),
             "tenant '" + tenant.name + "' is given twice");
-    require(tenant.weight >= 1 && tenant.weight <= limits::kTenantWeightMax, tenant_key(t),
-            "tenant '" + tenant.name + "' has weight " + std::to_string(tenant.weight) +
-                ", must be in [1, " + std::to_string(limits::kTenantWeightMax) + "]");
   }
   return problems.empty() ? Status() : Status::invalid(problems);
 }

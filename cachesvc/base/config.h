@@ -9,22 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "cachesvc/base/tenant_config.h"
 #include "precis/status.h"
 
 namespace precis {
 
 inline constexpr std::uint32_t kComputeThreadsMax = 1024;
-
-// A tenant that may connect, and its credentials.
-struct TenantConfig {
-  std::string name;
-  std::string token;            // empty: no token is required
-  std::string salt;             // part of the root of token paths: another salt is another cache
-  std::uint32_t weight = 1;     // a tenant of weight 2 has twice the share of one of weight 1
-  std::string token_file = {};  // file with the token (Config::read_tokens()); empty: use `token`
-  std::uint64_t max_disk_bytes = 0;  // of its stored records; 0: no limit of its own
-  bool operator==(const TenantConfig&) const = default;
-};
 
 struct Config {
   std::string data_dir;                   // the folder of all stored data; required
@@ -73,8 +63,12 @@ struct Config {
   // For models with a fitting profile. Empty: default_recipe for them as well.
   std::string default_recipe_with_profile = "lukv(kvdiff, min_entries=128)";
   double default_keep = 0.3;
-  // If empty, the only tenant is "default" and needs no token.
+  // If empty, the only tenant is "default" and needs no token. In a running service, also the
+  // stored tenants, after the others.
   std::vector<TenantConfig> tenants;
+  // False in a program that opens the data directory for itself: it is the tenant "default". No
+  // setting.
+  bool takes_stored_tenants = true;
   // "FILE:LINE" of each setting in a file, by key; the first [[tenant]] has the key "tenant 0".
   // Code that overrides a setting of the file erases its entry.
   std::map<std::string, std::string, std::less<>> said_at;

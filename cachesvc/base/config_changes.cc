@@ -32,17 +32,6 @@ std::string text_of(const std::vector<double>& values) {
   return "[" + text + "]";
 }
 
-// Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.
-std::string tenant_text(const TenantConfig* tenant) {
-  if (tenant == nullptr) return "not there";
-  return std::string(tenant->token.empty() ? "no token" : "with a token") +
-         (tenant->salt.empty() ? "" : ", with a salt") +
-         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight)) +
-         (tenant->max_disk_bytes == 0
-              ? ""
-              : ", at most " + std::to_string(tenant->max_disk_bytes) + " B on the disk");
-}
-
 std::vector<SettingChange> tenant_changes(const Config& running, const Config& next) {
   std::map<std::string, std::pair<const TenantConfig*, const TenantConfig*>> tenants;
   for (const TenantConfig& tenant : running.tenants) tenants[tenant.name].first = &tenant;
@@ -53,7 +42,7 @@ std::vector<SettingChange> tenant_changes(const Config& running, const Config& n
     if (from != nullptr && to != nullptr && *from == *to) continue;
     std::string now = tenant_text(to);
     if (from != nullptr && to != nullptr) {
-      if (from->token != to->token) now += ", the token is another";
+      if (from->newest_token() != to->newest_token()) now += ", the token is another";
       if (from->salt != to->salt) now += ", the salt is another";
     }
     changes.push_back({"tenant " + name, tenant_text(from), std::move(now)});
@@ -62,6 +51,20 @@ std::vector<SettingChange> tenant_changes(const Config& running, const Config& n
 }
 
 }  // namespace
+
+std::string tenant_text(const TenantConfig* tenant) {
+  if (tenant == nullptr) return "not there";
+  const auto limit = [](std::uint64_t value, const std::string& what) {
+    return value == 0 ? "" : ", at most " + std::to_string(value) + " " + what;
+  };
+  return std::string(tenant->needs_token() ? "with a token" : "no token") +
+         (tenant->role == "writer" ? "" : ", " + tenant->role) +
+         (tenant->salt.empty() ? "" : ", with a salt") +
+         (tenant->weight == 1 ? "" : ", weight " + std::to_string(tenant->weight)) +
+         limit(tenant->max_disk_bytes, "B on the disk") +
+         limit(tenant->max_memory_bytes, "B in memory") + limit(tenant->max_puts, "puts") +
+         limit(tenant->max_requests_per_s, "requests per second");
+}
 
 ConfigChanges changes_between(const Config& running, const Config& next) {
   ConfigChanges changes;

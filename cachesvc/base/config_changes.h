@@ -22,6 +22,10 @@ struct ConfigChanges {
 
 ConfigChanges changes_between(const Config& running, const Config& next);
 
+// Describes a tenant, for example "with a token, weight 2": enough to see a change, and no secret.
+// Null: "not there".
+std::string tenant_text(const TenantConfig* tenant);
+
 // Returns `running` with the live settings of `next`: the configuration that the service uses from
 // then on.
 Config with_live_settings(const Config& running, const Config& next);

@@ -162,6 +162,15 @@ Status CatalogImpl::load_marks() {
         budgets_.put(row->tenant, std::move(row->revision));
       }
     }
+    if (is_stored_tenant_key(key)) {
+      auto row = decode_stored_tenant(value);
+      if (row.status().code() == StatusCode::kVersionMismatch) return row.status();
+      if (!row.ok() || stored_tenant_key(row->name) != key) {
+        bad_rows_.emplace(Table::kMeta, key);
+      } else {
+        tenants_[row->name] = std::move(*row);
+      }
+    }
     if (const auto id = quarantined_segment(key)) {
       marks_.insert(*id);
       tree_.quarantine(*id);

@@ -189,6 +189,14 @@ class Catalog : public ModelCatalog {
   virtual msg::BudgetRevisions budget_revisions(std::string_view tenant,
                                                 const msg::ListBudgetRevisions&) const = 0;
 
+  // ---- tenants that are stored (cachesvc/server/tenants_in_force.h)
+  virtual std::vector<StoredTenant> stored_tenants() const = 0;  // by name
+  // [blocking] Stores what `change` makes of a tenant's row; no row before or after it: there is
+  // none. `change` may read the catalog, and no other change runs meanwhile. An error of it changes
+  // nothing. The change survives a power loss. kOutOfSpace past limits::kStoredTenantsMax.
+  using TenantChange = std::function<Status(std::optional<StoredTenant>&)>;
+  virtual Status change_tenant(const std::string& name, const TenantChange& change) = 0;
+
   struct Totals {
     std::uint64_t models = 0, segments = 0, sessions = 0;
     std::uint64_t stored_bytes = 0, original_bytes = 0;

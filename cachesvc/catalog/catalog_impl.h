@@ -183,6 +183,12 @@ class CatalogBudgets : public virtual CatalogState {
                                     bool dry_run);
 };
 
+class CatalogTenants : public virtual CatalogState {
+ public:
+  std::vector<StoredTenant> stored_tenants() const override;
+  Status change_tenant(const std::string& name, const TenantChange& change) override;
+};
+
 // The whole catalog. Opening it loads every table.
 class CatalogImpl final : public CatalogModels,
                           public CatalogProfiles,
@@ -191,7 +197,8 @@ class CatalogImpl final : public CatalogModels,
                           public CatalogRemovals,
                           public CatalogEvents,
                           public CatalogSessions,
-                          public CatalogBudgets {
+                          public CatalogBudgets,
+                          public CatalogTenants {
  public:
   CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
   ~CatalogImpl() override;

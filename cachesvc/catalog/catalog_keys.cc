@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::string_view kQuarantinePrefix = "quarantine/";
 constexpr std::string_view kRevisionPrefix = "budget revision/";
+constexpr std::string_view kTenantPrefix = "tenant/";
 
 template <typename Name>  // SegmentId or Digest
 std::string_view raw(const Name& name) {
@@ -61,6 +62,12 @@ std::string revision_key(std::string_view tenant, std::uint64_t number) {
 }
 
 bool is_revision_key(std::string_view meta_key) { return meta_key.starts_with(kRevisionPrefix); }
+
+std::string stored_tenant_key(std::string_view name) {
+  return std::string(kTenantPrefix).append(tenant_key(name, ""));
+}
+
+bool is_stored_tenant_key(std::string_view meta_key) { return meta_key.starts_with(kTenantPrefix); }
 
 std::string quarantine_key(const SegmentId& id) {
   return std::string(kQuarantinePrefix).append(raw(id));

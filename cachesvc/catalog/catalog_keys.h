@@ -11,6 +11,7 @@
 //   kMeta         "catalog.format": u32 little endian
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //                 "budget revision/" | tenant | number (u64 big endian)
+//                 "tenant/" | tenant
 //
 // A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
 // tenant and the rest never have the same key.
@@ -37,6 +38,8 @@ std::string session_key(std::string_view tenant, std::string_view name);
 std::string budget_key(std::string_view tenant, const std::optional<Digest>& model);
 std::string revision_key(std::string_view tenant, std::uint64_t number);
 bool is_revision_key(std::string_view meta_key);
+std::string stored_tenant_key(std::string_view name);
+bool is_stored_tenant_key(std::string_view meta_key);
 std::string quarantine_key(const SegmentId& id);
 // Returns the segment that a kMeta key marks, or none for another kind of key.
 std::optional<SegmentId> quarantined_segment(std::string_view meta_key);

@@ -61,6 +61,7 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   config.memory_bytes = options.memory_bytes;
   config.compute_threads = options.threads;
   config.device = options.device;
+  config.takes_stored_tenants = false;
   const std::shared_ptr<LoopbackNet> net = make_loopback_net();
   auto runtime = std::make_unique<MachineRuntime>();
   PRECIS_ASSIGN(auto service, Service::create(config, *runtime, [&](EventLoop& loop) {

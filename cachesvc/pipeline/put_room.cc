@@ -7,25 +7,70 @@
 
 namespace precis {
 
+PutRoom::Place::Place(PutRoom& room, std::string tenant, std::size_t bytes)
+    : room_(room), tenant_(std::move(tenant)), bytes_(bytes) {
+  if (bytes_ > 0) room_.taken_by_[tenant_] += bytes_;
+}
+
+void PutRoom::Place::admit() {
+  admitted_ = true;
+  room_.taken_ += bytes_;
+}
+
+void PutRoom::Place::add(std::size_t bytes) {
+  if (bytes == 0) return;
+  bytes_ += bytes;
+  room_.taken_ += bytes;
+  room_.taken_by_[tenant_] += bytes;
+}
+
 PutRoom::Place::~Place() {
+  if (const auto own = room_.taken_by_.find(tenant_); bytes_ > 0) {
+    own->second -= bytes_;
+    if (own->second == 0) room_.taken_by_.erase(own);
+  }
+  if (!admitted_) return;
   room_.taken_ -= bytes_;
   if (room_.queue_.size() > 0) room_.loop_.post([&room = room_] { room.queue_.serve(); });
 }
 
+std::size_t PutRoom::taken_by(const std::string& tenant) const {
+  const auto taken = taken_by_.find(tenant);
+  return taken == taken_by_.end() ? 0 : taken->second;
+}
+
+Status PutRoom::check_tenant(const std::string& tenant, std::size_t bytes) const {
+  const auto limit = limits_.find(tenant);
+  if (limit == limits_.end()) return {};
+  const std::size_t taken = taken_by(tenant);
+  if (bytes <= limit->second && taken <= limit->second - bytes) return {};
+  const std::string text = "the put would stage " + std::to_string(bytes) +
+                           " B, and the others of tenant '" + tenant + "' take " +
+                           std::to_string(taken) + " of its " + std::to_string(limit->second) +
+                           " B (max_memory_bytes)";
+  if (bytes > limit->second) {
+    return Status::out_of_space(text + "; keep fewer entries, or raise it");
+  }
+  return Status::rejected(text + "; retry later", limits::kRetryAfterMemoryMs);
+}
+
 Task<Result<std::unique_ptr<PutRoom::Place>>> PutRoom::enter(std::size_t bytes, Owner owner) {
   using Answer = Result<std::unique_ptr<Place>>;
+  PRECIS_CO_TRY(check_tenant(owner.tenant, bytes));
+  auto own = std::make_unique<Place>(*this, owner.tenant, bytes);
   if (is_free(bytes)) {
-    co_return std::make_unique<Place>(*this, bytes);
+    own->admit();
+    co_return own;
   }
+  // A shared_ptr, because std::function requires a copyable closure; it is called once.
+  const auto place = std::make_shared<std::unique_ptr<Place>>(std::move(own));
   if (stopped_) co_return Status::unavailable("the service is stopping");
   co_return co_await completion<Answer>([&](std::function<void(Answer)> done) {
     queue_.add(
         owner,
-        [this, bytes, done]() -> std::function<void()> {
+        [this, bytes, done, place]() -> std::function<void()> {
           if (!fits(bytes)) return nullptr;
-          // A shared_ptr, because std::function requires a copyable closure; it is called once.
-          auto place =
-              std::make_shared<std::unique_ptr<Place>>(std::make_unique<Place>(*this, bytes));
+          (*place)->admit();
           return [done, place] { done(std::move(*place)); };
         },
         [this, bytes, done] {

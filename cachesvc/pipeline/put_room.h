@@ -5,7 +5,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/task.h"
@@ -21,27 +26,30 @@ class PutRoom {
   PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait)
       : loop_(loop), size_bytes_(size_bytes), wait_(wait), queue_(loop, wait) {}
 
-  // A put's admitted bytes; its destructor returns them.
+  // A put's bytes: counted for its tenant from the beginning, and in the room once it is admitted.
+  // Its destructor returns them.
   class Place {
    public:
-    Place(PutRoom& room, std::size_t bytes) : room_(room), bytes_(bytes) { room_.taken_ += bytes; }
+    Place(PutRoom& room, std::string tenant, std::size_t bytes);
     Place(const Place&) = delete;
     Place& operator=(const Place&) = delete;
     ~Place();
     // Counts more bytes, without a wait: the put has begun. The room may then hold more than its
     // size, and puts that have not begun wait.
-    void add(std::size_t bytes) {
-      bytes_ += bytes;
-      room_.taken_ += bytes;
-    }
+    void add(std::size_t bytes);
 
    private:
+    friend class PutRoom;
+    void admit();
     PutRoom& room_;
+    const std::string tenant_;
     std::size_t bytes_;
+    bool admitted_ = false;
   };
 
   // Waits for its turn, fair between tenants and their connections. kRejected if the bytes did not
-  // become free within the wait, kUnavailable after stop().
+  // become free within the wait, or at once if they exceed the limit of the tenant together with
+  // those of its other puts. kOutOfSpace if they exceed it alone. kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::size_t bytes, Owner owner);
   // Whether a put of these bytes would enter without a wait.
   bool is_free(std::size_t bytes) const {
@@ -51,6 +59,11 @@ class PutRoom {
   std::size_t waiting() const { return queue_.size(); }
   const Histogram& waits() const { return queue_.waits(); }  // loop thread only
   std::size_t taken_bytes() const { return taken_; }
+  // The bytes that the puts of a tenant stage, and that those waiting for room will stage.
+  std::size_t taken_by(const std::string& tenant) const;
+  // In bytes, by tenant. A put that has begun stays.
+  using Limits = std::map<std::string, std::uint64_t, std::less<>>;
+  void set_limits(Limits limits) { limits_ = std::move(limits); }
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
@@ -58,6 +71,7 @@ class PutRoom {
   }
 
  private:
+  Status check_tenant(const std::string& tenant, std::size_t bytes) const;
   bool fits(std::size_t bytes) const { return taken_ == 0 || taken_ + bytes <= size_bytes_; }
 
   EventLoop& loop_;
@@ -65,6 +79,8 @@ class PutRoom {
   std::chrono::milliseconds wait_;
   FairWaitQueue queue_;
   std::size_t taken_ = 0;
+  std::map<std::string, std::size_t, std::less<>> taken_by_;  // by tenant
+  Limits limits_;
   bool stopped_ = false;
 };
 

@@ -68,6 +68,15 @@ void Quota::expect_only(const std::vector<TenantConfig>& tenants) {
   });
 }
 
+void Quota::limit_tenant(const std::string& tenant, std::uint64_t limit) {
+  tenants_.at(tenant).limit = limit;
+}
+
+std::uint64_t Quota::used_by(const std::string& tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second.used;
+}
+
 Quota::Part::Part(Quota& quota, const Owner& owner)
     : quota_(quota), tenant_(quota.meet(owner.tenant, owner.weight.get())) {
   ++tenant_->second.connections;
@@ -97,6 +106,13 @@ Status Quota::over(const std::string& who, std::uint64_t used, std::uint64_t sha
 
 Status Quota::check(const Part& part, std::uint64_t amount) const {
   const std::uint64_t after = used_ + amount;
+  const Tenant& tenant = part.tenant_->second;
+  if (tenant.limit != 0 && tenant.used + amount > tenant.limit) {
+    return Status::rejected("tenant '" + part.tenant_->first + "' has " +
+                                std::to_string(tenant.used) + " " + what_ + ", its own limit is " +
+                                std::to_string(tenant.limit) + " (" + setting_ + "); retry later",
+                            retry_after_ms_);
+  }
   if (used_ == 0) return {};
   if (after > limit_) {
     return Status::rejected("the service has " + std::to_string(used_) + " " + what_ +
@@ -104,7 +120,6 @@ Status Quota::check(const Part& part, std::uint64_t amount) const {
                                 "); retry later",
                             retry_after_ms_);
   }
-  const Tenant& tenant = part.tenant_->second;
   const std::uint64_t allowed = allowance(tenant);
   if (tenant.used > 0 && tenant.used + amount > allowed) {
     return over("tenant '" + part.tenant_->first + "'", tenant.used, allowed);
@@ -131,6 +146,8 @@ void Admission::set_tenants(const std::vector<TenantConfig>& tenants) {
   for (Quota* const quota : {&connections, &requests, &message_bytes, &puts}) {
     quota->expect_only(tenants);
   }
+  for (const TenantConfig& tenant : tenants) puts.limit_tenant(tenant.name, tenant.max_puts);
+  rates.set_tenants(tenants);
 }
 
 }  // namespace precis

@@ -17,6 +17,7 @@
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/pipeline/fair_queue.h"
+#include "cachesvc/server/request_rates.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -43,12 +44,15 @@ class Quota {
     std::uint32_t weight = 1;
     std::uint64_t used = 0;
     std::uint64_t connections = 0;
-    bool expected = false;  // has its share also while it is not connected
+    bool expected = false;    // has its share also while it is not connected
+    std::uint64_t limit = 0;  // of its own; 0: none
   };
   // Reserves a share for this tenant, connected or not.
   void expect(const std::string& tenant, std::uint32_t weight);
   // Reserves shares for these tenants only. Any other tenant has its share while it is connected.
   void expect_only(const std::vector<TenantConfig>& tenants);
+  // Sets a tenant's own limit; 0: none. The tenant is expected.
+  void limit_tenant(const std::string& tenant, std::uint64_t limit);
 
   // One connection's part of the quota, within its tenant's part.
   class Part {
@@ -87,6 +91,7 @@ class Quota {
   static Result<Hold> take(Part& part, std::uint64_t amount);
 
   std::uint64_t used() const { return used_; }
+  std::uint64_t used_by(const std::string& tenant) const;
   // Holds that exceed the new limit stay valid.
   void set_limit(std::uint64_t limit) { limit_ = limit; }
 
@@ -114,9 +119,10 @@ struct Admission {
   };
   // `tenants`: the configured tenants.
   Admission(const Limits& limits, const std::vector<TenantConfig>& tenants);
-  // Applies a new configuration of tenants. A new weight also affects existing connections at once.
+  // Applies a new list of tenants. New weights and limits also affect existing connections at once.
   void set_tenants(const std::vector<TenantConfig>& tenants);
   Quota connections, requests, message_bytes, puts;
+  RequestRates rates;
 };
 
 }  // namespace precis

@@ -10,6 +10,14 @@ DiskQuota::Limits disk_limits(const Config& config) {
   return limits;
 }
 
+PutRoom::Limits memory_limits(const Config& config) {
+  PutRoom::Limits limits;
+  for (const TenantConfig& tenant : config.tenants) {
+    if (tenant.max_memory_bytes > 0) limits.emplace(tenant.name, tenant.max_memory_bytes);
+  }
+  return limits;
+}
+
 CapacityManager::Settings capacity_settings(const Config& config) {
   return {*parse_capacity_policy(config.capacity_policy), config.trim_ladder};
 }

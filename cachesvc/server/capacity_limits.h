@@ -3,10 +3,12 @@
 
 #include "cachesvc/base/config.h"
 #include "cachesvc/capacity/capacity_manager.h"
+#include "cachesvc/pipeline/put_room.h"
 
 namespace precis {
 
 DiskQuota::Limits disk_limits(const Config& config);
+PutRoom::Limits memory_limits(const Config& config);
 CapacityManager::Settings capacity_settings(const Config& config);  // of a valid configuration
 
 }  // namespace precis

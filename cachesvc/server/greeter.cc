@@ -8,22 +8,22 @@
 namespace precis {
 
 Transport::Greeting Greeter::greet(const Transport::LoginAttempt& attempt) {
-  auto token = admit(attempt);
-  if (!token.ok()) {
+  auto tenant = admit(attempt);
+  if (!tenant.ok()) {
     note_refused({Tenants::name_of(attempt.hello.tenant), attempt.hello.client, attempt.peer},
-                 token.status());
-    return {token.status(), server_name(), ""};
+                 tenant.status());
+    return {tenant.status(), server_name(), ""};
   }
-  return {Status(), server_name(), std::move(*token)};
+  admitted_ = std::move(*tenant);
+  return {Status(), server_name(), admitted_.token};
 }
 
-Result<std::string> Greeter::admit(const Transport::LoginAttempt& attempt) {
-  PRECIS_ASSIGN(std::string token, log_in(attempt, parts_.tenants, parts_.wrong_proofs));
+Result<Tenant> Greeter::admit(const Transport::LoginAttempt& attempt) {
+  PRECIS_ASSIGN(Tenant tenant, log_in(attempt, parts_.tenants, parts_.wrong_proofs));
   // Checks the quota that the Peer takes after its welcome.
-  Quota::Part part(parts_.admission.connections,
-                   parts_.tenants.named(attempt.hello.tenant).owner(nullptr));
+  Quota::Part part(parts_.admission.connections, tenant.owner(nullptr));
   PRECIS_TRY(Quota::take(part, 1).status());
-  return token;
+  return tenant;
 }
 
 void Greeter::note_refused(const AuditWho& who, const Status& why) {

@@ -29,6 +29,8 @@ class Greeter {
   explicit Greeter(const Parts& parts) : parts_(parts) {}
 
   Transport::Greeting greet(const Transport::LoginAttempt& attempt);
+  // The tenant of the latest client that greet() admitted.
+  const Tenant& admitted() const { return admitted_; }
   // Records a refused connection in the metrics, the audit log and the log. The log gets only the
   // first refusals of each second.
   void note_refused(const AuditWho& who, const Status& why);
@@ -36,10 +38,10 @@ class Greeter {
   void tell_suppressed();
 
  private:
-  // Returns the token of the tenant of the attempt.
-  Result<std::string> admit(const Transport::LoginAttempt& attempt);
+  Result<Tenant> admit(const Transport::LoginAttempt& attempt);
 
   const Parts parts_;
+  Tenant admitted_;
   LogLimiter refused_;
 };
 

@@ -19,6 +19,8 @@
 
 namespace precis {
 
+class TenantsInForce;
+
 // All outlive the connections.
 struct HandlerParts {
   EventLoop& loop;
@@ -35,6 +37,7 @@ struct HandlerParts {
   FairTurns& turns;  // for received messages
   PayloadMemory& memory;
   Admission& admission;
+  TenantsInForce& in_force;
   Metrics& metrics;
   const Clock& clock;
   Log& log;

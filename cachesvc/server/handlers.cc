@@ -1,5 +1,6 @@
 #include "cachesvc/server/handlers.h"
 
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -18,6 +19,16 @@ Task<Answer> dispatch(std::uint64_t id, Request& request, Part& part, Others&...
   }
 }
 
+Status check_role(const Tenant& tenant, const RequestKind& request) {
+  if (tenant.role >= request.role) return {};
+  return Status::denied(
+      std::string(request.call) + " needs the role " + std::string(role_name(request.role)) +
+      ", and tenant '" + tenant.name + "' has the role " + std::string(role_name(tenant.role)) +
+      (request.role == Role::kAdmin
+           ? ": connect as a [[tenant]] of the configuration with role = \"admin\""
+           : ": connect as another tenant"));
+}
+
 }  // namespace
 
 Handlers::Handlers(Caller caller, ReadRequests::Served served)
@@ -29,13 +40,15 @@ Handlers::Handlers(Caller caller, ReadRequests::Served served)
       prefixes_(caller_),
       budgets_(caller_),
       events_(caller_),
-      status_(caller_) {}
+      status_(caller_),
+      tenants_(caller_) {}
 
 Task<Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
+  PRECIS_CO_TRY(check_role(caller_.tenant, msg::kind_of(body)));
   co_return co_await std::visit(
       [&](auto& request) {
         return dispatch(id, request, puts_, reads_, models_, sessions_, prefixes_, budgets_,
-                        events_, status_);
+                        events_, status_, tenants_);
       },
       body);
 }

@@ -13,6 +13,7 @@
 #include "cachesvc/server/read_requests.h"
 #include "cachesvc/server/session_requests.h"
 #include "cachesvc/server/status_requests.h"
+#include "cachesvc/server/tenant_requests.h"
 
 namespace precis {
 
@@ -22,6 +23,7 @@ class Handlers {
   Handlers(const Handlers&) = delete;  // its parts refer to its caller
   Handlers& operator=(const Handlers&) = delete;
 
+  // kPermissionDenied, before anything else, if the request needs another role than the tenant has.
   Task<Answer> handle(std::uint64_t id, msg::RequestBody body);
   // The client has disconnected: gets in progress stop at their next layer, puts are aborted.
   void cancel();
@@ -38,6 +40,7 @@ class Handlers {
   BudgetRequests budgets_;
   EventRequests events_;
   StatusRequests status_;
+  TenantRequests tenants_;
 };
 
 }  // namespace precis

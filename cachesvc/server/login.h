@@ -9,10 +9,9 @@
 
 namespace precis {
 
-// Returns the token of the client's tenant, empty if it has none. kPermissionDenied with
-// retry_after_ms() during a wait for wrong proofs; other errors as Tenants::admit(). Records
-// whether the proof was right.
-Result<std::string> log_in(const Transport::LoginAttempt& attempt, const Tenants& tenants,
-                           WrongProofs& wrong_proofs);
+// kPermissionDenied with retry_after_ms() during a wait for wrong proofs; otherwise the result of
+// Tenants::admit(). Records whether the proof was right.
+Result<Tenant> log_in(const Transport::LoginAttempt& attempt, const Tenants& tenants,
+                      WrongProofs& wrong_proofs);
 
 }  // namespace precis

@@ -8,6 +8,10 @@ namespace precis {
 Task<Answer> ModelRequests::on(msg::RegisterModel request) {
   PRECIS_CO_TRY(request.model.validate());
   const bool known = catalog_.model(tenant_, model_fingerprint(request.model)).ok();
+  if (!known && caller_.tenant.role < Role::kWriter) {
+    co_return Status::denied("model '" + request.model.name + "' is not registered, and tenant '" +
+                             tenant_ + "' has the role reader: a writer must register it");
+  }
   PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
                                  [&] { return catalog_.register_model(tenant_, request.model); }));
   if (!known) {

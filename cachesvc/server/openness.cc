@@ -44,7 +44,7 @@ std::string exposed_text(const Config& config, bool open, bool encrypted,
   if (!open) return {};
   std::string text = encrypted ? "" : std::string(kInTheClear) + " (set tls_cert and tls_key)";
   const auto own = std::ranges::find(config.tenants, tenant, &TenantConfig::name);
-  const bool has_token = own != config.tenants.end() && !own->token.empty();
+  const bool has_token = own != config.tenants.end() && own->needs_token();
   if (has_token) return text;
   if (!text.empty()) text += "; ";
   return text + (config.tenants.empty() ? kNoTenants : kNoToken) + " (give each tenant a token)";
@@ -60,7 +60,7 @@ void warn_if_open(Log& log, const Config& config, const Transport& transport,
     log.warn(kNoTenants, {{"address", address}, {"instead", "give each [[tenant]] a token"}});
   }
   for (const TenantConfig& tenant : config.tenants) {
-    if (!tenant.token.empty()) continue;
+    if (tenant.needs_token()) continue;
     log.warn(kNoToken, {{"tenant", tenant.name}, {"address", address}});
   }
 }

@@ -39,14 +39,14 @@ Peer::Peer(const HandlerParts& parts, Log& log, Tenant tenant, std::string clien
     : parts_(parts),
       log_(log),
       client_(std::move(client)),
-      tenant_name_(tenant.name),
+      tenant_(std::move(tenant)),
       connection_(std::move(connection)),
-      owner_(tenant.owner(connection_.get())),
+      owner_(tenant_.owner(connection_.get())),
       connection_part_(parts.admission.connections, owner_),
       request_part_(parts.admission.requests, owner_),
       byte_part_(parts.admission.message_bytes, owner_),
       counted_(Quota::take(connection_part_, 1)),
-      handlers_({parts, std::move(tenant), client_, *connection_}, [this](msg::LayerServed served) {
+      handlers_({parts, tenant_, client_, *connection_}, [this](msg::LayerServed served) {
         return send(encode(msg::ServerMessage(std::move(served))));
       }) {
   ++parts_.metrics.connections;
@@ -61,7 +61,7 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   // and refused connections, are logged at higher levels.
   log_.debug("client connected", {{"client", client_},
                                   {"from", connection_->peer()},
-                                  {"tenant", tenant_name_},
+                                  {"tenant", tenant_.name},
                                   {"transport", connection_->description()}});
   connection_->take_turns([&turns = parts_.turns, owner = owner_](std::function<void()> turn) {
     turns.ask(owner, std::move(turn));
@@ -80,7 +80,7 @@ void Peer::on_closed(const Status& why) {
   if (!std::exchange(open_, false)) return;
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},
-                              {"tenant", tenant_name_},
+                              {"tenant", tenant_.name},
                               {"why", why.message()}};
   switch (why.code()) {
     case StatusCode::kUnavailable:
@@ -115,7 +115,7 @@ void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
     log_.warn("puts given up",
               {{"client", client_},
                {"from", connection_->peer()},
-               {"tenant", tenant_name_},
+               {"tenant", tenant_.name},
                {"puts", puts},
                {"why", "they received nothing while other requests waited for memory"}});
   }
@@ -135,6 +135,7 @@ Result<Peer::Admitted> Peer::admit(bool ends, std::size_t size_bytes) {
   }
   Admitted admitted;
   if (ends) return admitted;
+  PRECIS_TRY(parts_.admission.rates.take(tenant_.name, parts_.clock.now()));
   PRECIS_ASSIGN(admitted.request, Quota::take(request_part_, 1));
   PRECIS_ASSIGN(admitted.bytes, Quota::take(byte_part_, size_bytes));
   return admitted;
@@ -200,7 +201,7 @@ void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status
   if (!std::exchange(told_not_understood_, true)) {
     log_.warn("request not understood", {{"client", client_},
                                          {"from", connection_->peer()},
-                                         {"tenant", tenant_name_},
+                                         {"tenant", tenant_.name},
                                          {"bytes", size_bytes},
                                          {"status", why.message()}});
   }
@@ -222,7 +223,7 @@ Task<void> Peer::answer(std::shared_ptr<Peer> self, msg::Request request, Admitt
 void Peer::note_failed(const RequestKind& request, const std::string& of, const Status& why) {
   const Log::Fields fields = {{"client", client_},
                               {"from", connection_->peer()},
-                              {"tenant", tenant_name_},
+                              {"tenant", tenant_.name},
                               {"request", request.type},
                               {"status", why.to_string()}};
   if (request.administrative || is_refusal(why.code())) {
@@ -265,7 +266,7 @@ Status Peer::send(std::vector<std::byte> message) {
   }
   // Checked only if it may matter, because the check looks at every connection.
   if (message.size() + connection_->unsent_bytes() > kSmallAnswerBytes) {
-    may = parts_.may_send(tenant_name_, message.size());
+    may = parts_.may_send(tenant_.name, message.size());
     if (!may.ok()) ++parts_.metrics.requests_rejected;
     PRECIS_TRY(may);
   }

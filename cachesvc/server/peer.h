@@ -32,9 +32,10 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   // Closes the connection of a client that harms the others, and logs why.
   void disconnect(const std::string& why) override;
 
-  const std::string& tenant() const override { return tenant_name_; }
+  const std::string& tenant() const override { return tenant_.name; }
+  const Tenant& admitted() const { return tenant_; }
   // The client, for the audit log.
-  AuditWho who() const { return {tenant_name_, client_, connection_->peer()}; }
+  AuditWho who() const { return {tenant_.name, client_, connection_->peer()}; }
   std::size_t unsent_bytes() const override { return open_ ? connection_->unsent_bytes() : 0; }
   // Called while requests wait for memory. Gives up the client's puts and its connection if they
   // have made no progress for `silence`.
@@ -65,7 +66,7 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   const HandlerParts& parts_;
   Log& log_;
   std::string client_;
-  std::string tenant_name_;
+  const Tenant tenant_;
   std::unique_ptr<Connection> connection_;
   const Owner owner_;  // this connection
   Quota::Part connection_part_, request_part_, byte_part_;

@@ -30,9 +30,10 @@ void Peers::close_all(const std::string& why) {
   for_each([&](Peer& peer) { peer.close(why); });
 }
 
-void Peers::close_tenant(const std::string& tenant, const std::string& why) {
+void Peers::close_unless(const std::function<bool(const Tenant&)>& may_stay,
+                         const std::string& why) {
   for_each([&](Peer& peer) {
-    if (peer.tenant() == tenant) peer.close(why);
+    if (!may_stay(peer.admitted())) peer.close(why);
   });
 }
 

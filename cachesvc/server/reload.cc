@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -18,13 +19,15 @@ const AuditWho kOperator{.from = "SIGHUP"};
 Status check_stays_closed(const Config& before, const Config& next) {
   constexpr char kNextStep[] =
       ": any client would be admitted; if you want that, restart the service";
-  if (!before.tenants.empty() && next.tenants.empty()) {
+  const auto configured =
+      std::ranges::count_if(before.tenants, std::not_fn(&TenantConfig::is_stored));
+  if (configured > 0 && next.tenants.empty()) {
     return Status::invalid("the configuration has no tenants any more; it had " +
-                           std::to_string(before.tenants.size()) + kNextStep);
+                           std::to_string(configured) + kNextStep);
   }
   for (const TenantConfig& tenant : next.tenants) {
     const auto was = std::ranges::find(before.tenants, tenant.name, &TenantConfig::name);
-    if (was == before.tenants.end() || was->token.empty() || !tenant.token.empty()) continue;
+    if (was == before.tenants.end() || !was->needs_token() || tenant.needs_token()) continue;
     return Status::invalid("tenant '" + tenant.name + "' has no token any more" + kNextStep);
   }
   if (!before.tls_client_ca.empty() && next.tls_client_ca.empty() && !next.tls_cert.empty()) {
@@ -75,18 +78,17 @@ void Reloader::refuse(const Status& why) {
 
 void Reloader::apply(Next next) {
   const Config before = parts_.config;
+  next.config.tenants = parts_.in_force.joined(std::move(next.config.tenants));
   const ConfigChanges changes = changes_between(before, next.config);
   parts_.config = with_live_settings(before, next.config);
   const Config& now = parts_.config;
-  parts_.tenants.apply(now.tenants);
-  parts_.admission.set_tenants(now.tenants);
   parts_.admission.requests.set_limit(now.max_requests);
   parts_.admission.puts.set_limit(now.max_puts);
   parts_.memory.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.put_room.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.disk_quota.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.capacity.set(capacity_settings(now));
-  parts_.disk_quota.set_limits(disk_limits(now));
+  parts_.in_force.apply();                  // also sets max_disk_bytes
   parts_.audit.use(std::move(next.audit));  // reopened even if the path is the same
   // The more detailed of the two levels applies while the changes are logged.
   if (next.level < *Log::parse_level(before.log_level)) parts_.log.set_level(next.level);
@@ -108,20 +110,16 @@ void Reloader::apply(Next next) {
   parts_.log.info("configuration reloaded",
                   {{"changed", changes.live.size()}, {"wait_for_restart", changes.restart.size()}});
   warn_of_exposed_files(parts_.log, now);
-  end_changed_tenants(before);
+  tell_removed_tenants(before);
+  parts_.in_force.warn();
   parts_.log.set_level(next.level);
 }
 
-// A client that used an old token connects again, and must prove the new one.
-void Reloader::end_changed_tenants(const Config& before) {
-  const Tenants was(before.tenants);
-  for (const std::string& name : was.names()) {
-    if (parts_.tenants.has_same(was, name)) continue;
-    if (!parts_.tenants.has(name)) {
-      parts_.log.warn("tenant removed: its clients are no longer admitted, its stored data stays",
-                      {{"tenant", name}});
-    }
-    parts_.end_tenant(name, "the configuration of its tenant has changed");
+void Reloader::tell_removed_tenants(const Config& before) const {
+  for (const TenantConfig& tenant : before.tenants) {
+    if (parts_.in_force.find(tenant.name) != nullptr) continue;
+    parts_.log.warn("tenant removed: its clients are no longer admitted, its stored data stays",
+                    {{"tenant", tenant.name}});
   }
 }
 

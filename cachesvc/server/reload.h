@@ -16,7 +16,7 @@
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
 #include "cachesvc/server/read_tls.h"
-#include "cachesvc/server/tenants.h"
+#include "cachesvc/server/tenants_in_force.h"
 #include "cachesvc/transport/transport.h"
 
 namespace precis {
@@ -29,7 +29,7 @@ class Reloader {
     FairExecutor& storage;
     Config& config;  // in force
     Log& log;
-    Tenants& tenants;
+    TenantsInForce& in_force;
     Admission& admission;
     PayloadMemory& memory;
     PutRoom& put_room;
@@ -37,9 +37,6 @@ class Reloader {
     CapacityManager& capacity;
     Audit& audit;
     Transport& transport;
-    // Closes the connections of a tenant with a reason. Also ends the waits after wrong tokens of a
-    // tenant that is still configured.
-    std::function<void(const std::string& tenant, const std::string& why)> end_tenant;
   };
   using Read = std::function<Result<Config>()>;
 
@@ -65,7 +62,7 @@ class Reloader {
   static Result<Next> prepare(const Read& read);
   void refuse(const Status& why);
   void apply(Next next);
-  void end_changed_tenants(const Config& before);
+  void tell_removed_tenants(const Config& before) const;
 
   // The reloads that have not begun.
   struct Waiting {

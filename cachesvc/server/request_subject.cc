@@ -34,6 +34,10 @@ struct Subject {
   std::string operator()(const msg::AddProfile& request) const { return name_in(request.json); }
   std::string operator()(const msg::RemoveProfile& request) const { return request.name; }
   std::string operator()(const msg::RemoveModel& request) const { return request.model.hex(); }
+  std::string operator()(const msg::AddTenant& request) const { return request.name; }
+  std::string operator()(const msg::ChangeTenant& request) const { return request.name; }
+  std::string operator()(const msg::RotateToken& request) const { return request.name; }
+  std::string operator()(const msg::RemoveTenant& request) const { return request.name; }
   template <typename Other>
   std::string operator()(const Other&) const {
     return {};

@@ -16,7 +16,7 @@
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
-#include "cachesvc/server/tenants.h"
+#include "cachesvc/server/tenants_in_force.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/server/wrong_proofs.h"
 #include "cachesvc/store/extent_store.h"
@@ -92,6 +92,7 @@ struct Service::Impl {
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<CapacityManager> capacity;
+  std::unique_ptr<TenantsInForce> in_force;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
   std::unique_ptr<ServiceReport> report;
@@ -194,13 +195,12 @@ void Service::Impl::wire() {
       CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
                              prefill, metrics, log, clock},
       capacity_settings(config));
-  reloader = std::make_unique<Reloader>(Reloader::Parts{
-      loop, storage, config, log, tenants, admission, *memory, *put_room, *disk_quota, *capacity,
-      audit, *transport, [this](const std::string& tenant, const std::string& why) {
-        if (tenants.has(tenant)) wrong_proofs.erase(tenant);
-        peers.close_tenant(tenant, why);
-        operators->end_streams(tenant);
-      }});
+  in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
+      config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
+      [this](const std::string& tenant) { operators->end_streams(tenant); }});
+  reloader = std::make_unique<Reloader>(Reloader::Parts{loop, storage, config, log, *in_force,
+                                                        admission, *memory, *put_room, *disk_quota,
+                                                        *capacity, audit, *transport});
   report = std::make_unique<ServiceReport>(
       ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
                            *disk_quota, *disk_watch, loss, *catalog, *backend, paths, *transport});
@@ -219,6 +219,7 @@ void Service::Impl::wire() {
                    turns,
                    *memory,
                    admission,
+                   *in_force,
                    metrics,
                    clock,
                    log,
@@ -237,12 +238,14 @@ void Service::Impl::wire() {
 }
 
 Status Service::Impl::listen() {
+  in_force->stored_changed();
+  in_force->warn();
   watch_pressure();
   auto bound = transport->listen(
       config.listen,
       {[this](const Transport::LoginAttempt& attempt) { return greeter.greet(attempt); },
        [this](std::unique_ptr<Connection> connection, const Hello& hello) {
-         peers.add(std::make_shared<Peer>(*parts, log, tenants.named(hello.tenant), hello.client,
+         peers.add(std::make_shared<Peer>(*parts, log, greeter.admitted(), hello.client,
                                           std::move(connection)));
        },
        [this](const std::string& from, const Status& why) {

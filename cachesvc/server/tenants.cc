@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "precis/limits.h"
+
 namespace precis {
 namespace {
 
@@ -26,8 +28,8 @@ void Tenants::apply(const std::vector<TenantConfig>& tenants) {
   *this = std::move(next);
 }
 
-Tenant Tenants::tenant_of(const TenantConfig& known) const {
-  return {known.name, known.salt, weights_.at(known.name)};
+Tenant Tenants::tenant_of(const TenantConfig& known, const std::string& token) const {
+  return {known.name, known.salt, weights_.at(known.name), *parse_role(known.role), token};
 }
 
 std::string Tenants::name_of(const std::string& tenant) {
@@ -45,19 +47,22 @@ const TenantConfig* Tenants::find(std::string_view name) const {
   return found == tenants_.end() ? nullptr : &*found;
 }
 
-bool Tenants::has_same(const Tenants& other, std::string_view name) const {
-  const TenantConfig *here = find(name), *there = other.find(name);
-  return here != nullptr && there != nullptr && here->token == there->token &&
-         here->salt == there->salt;
+bool Tenants::may_stay(const Tenant& admitted) const {
+  const TenantConfig* const now = find(admitted.name);
+  if (now == nullptr || now->salt != admitted.salt || *parse_role(now->role) != admitted.role) {
+    return false;
+  }
+  return now->is_stored() ? std::ranges::find(now->issued, admitted.token) != now->issued.end()
+                          : now->token == admitted.token;
 }
 
 Tenant Tenants::named(const std::string& tenant) const {
   const TenantConfig* const known = find(name_of(tenant));
   PRECIS_CHECK(known != nullptr);
-  return tenant_of(*known);
+  return tenant_of(*known, known->newest_token());
 }
 
-Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challenge) const {
+Result<Tenant> Tenants::admit(const Hello& hello, const Nonce& challenge) const {
   if (hello.protocol_version != kProtocolVersion) {
     return Status::version("the client speaks protocol version " +
                            std::to_string(hello.protocol_version) + ", this service speaks " +
@@ -65,12 +70,18 @@ Result<Tenants::Admitted> Tenants::admit(const Hello& hello, const Nonce& challe
   }
   const std::string name = name_of(hello.tenant);
   const TenantConfig* const known = find(name);
-  // The check of an unknown tenant takes as long as that of a wrong token.
-  const std::string token = known == nullptr ? "no such tenant" : known->token;
-  const bool right = equal_in_constant_time(client_proof(token, challenge, hello), hello.proof);
-  if (known != nullptr && (right || token.empty())) {
-    return Admitted{tenant_of(*known), token};
+  std::vector<std::string> tokens;
+  if (known != nullptr) tokens = known->is_stored() ? known->issued : std::vector{known->token};
+  const std::size_t valid = tokens.size();
+  // The check of an unknown tenant takes as long as that of a wrong token, however many are valid.
+  tokens.resize(std::max(valid, limits::kTokensPerTenantMax), "no such token");
+  std::size_t proved = valid;
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const Proof right = client_proof(tokens[t], challenge, hello);
+    if (equal_in_constant_time(right, hello.proof) && t < valid) proved = t;
   }
+  if (known != nullptr && !known->needs_token()) return tenant_of(*known, "");
+  if (proved < valid) return tenant_of(*known, tokens[proved]);
   return Status::denied("tenant '" + name +
                         "' is not admitted with this token, or without one; check the tenant, and "
                         "give its token: PRECIS_TOKEN, precisctl --token, or the token of "

@@ -1,8 +1,6 @@
-// The tenants that may connect: the configured ones, or the single tenant "default" if there are
-// none.
+// The tenants that may connect: those in force, or the single tenant "default" if there are none.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -18,31 +16,29 @@ class Tenants {
  public:
   explicit Tenants(const std::vector<TenantConfig>& tenants);
 
-  struct Admitted {
-    Tenant tenant;
-    std::string token;  // empty: the tenant has none, and needs no proof
-  };
+  // Returns the tenant with the token that the client has proved, empty if it needs none.
   // kVersionMismatch for another protocol version. kPermissionDenied for an unknown tenant or a
   // wrong proof; the message does not tell which.
-  Result<Admitted> admit(const Hello& hello, const Nonce& challenge) const;
-  // Applies a new configuration of tenants. A new weight also affects, at once, the Tenant objects
-  // that were returned before.
+  Result<Tenant> admit(const Hello& hello, const Nonce& challenge) const;
+  // Applies a new list of tenants. A new weight also affects, at once, the Tenant objects that were
+  // returned before.
   void apply(const std::vector<TenantConfig>& tenants);
-  // The tenant of an admitted Hello.
+  // The tenant of this name, which must be there, with its newest token.
   Tenant named(const std::string& tenant) const;
+  // Whether a client that was admitted as this may stay: its tenant is there with the same salt and
+  // role, and its token is valid.
+  bool may_stay(const Tenant& admitted) const;
 
   // Returns the configured name for a client's tenant name: "default" for an empty name.
   static std::string name_of(const std::string& tenant);
-  // Returns whether a tenant of this name is configured.
+  // Returns whether there is a tenant of this name.
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
   std::vector<std::string> names() const;
-  // Returns whether a tenant of this name is in both, with the same token and salt.
-  bool has_same(const Tenants& other, std::string_view name) const;
 
  private:
   const TenantConfig* find(std::string_view name) const;
-  Tenant tenant_of(const TenantConfig& known) const;
+  Tenant tenant_of(const TenantConfig& known, const std::string& token) const;
   std::vector<TenantConfig> tenants_;
   std::map<std::string, Weight, std::less<>> weights_;  // of each tenant
 };

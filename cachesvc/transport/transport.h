@@ -95,6 +95,7 @@ class Transport {
   };
   struct Acceptor {
     std::function<Greeting(const LoginAttempt&)> greet;
+    // Called for a client that `greet` admits, before the next `greet`.
     std::function<void(std::unique_ptr<Connection>, const Hello& hello)> accepted;
     // If set, called when a peer is dropped before `greet`. Not called for a peer that just closes.
     std::function<void(const std::string& peer, const Status& why)> refused = nullptr;

@@ -205,6 +205,7 @@ void describe(CLI::App& app, Arguments& a) {
   add_session_commands(app, a);
   add_profile_commands(app, a);
   add_budget_commands(app, a);
+  add_tenant_commands(app, a);
   add_watch(
       add_command(
           app, "stats",

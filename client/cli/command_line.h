@@ -10,6 +10,7 @@
 
 #include "client/cli/budget_commands.h"
 #include "client/cli/commands.h"
+#include "client/cli/tenant_commands.h"
 
 namespace precis::cli {
 
@@ -25,6 +26,7 @@ struct Arguments {
   PrefixRemoval removal;
   PrefixTrim trim;
   BudgetChange budget;
+  TenantChange tenant;
   std::uint64_t revision = 0, other_revision = 0;
   std::uint32_t limit = 20;
   TopOptions top;

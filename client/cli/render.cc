@@ -51,24 +51,6 @@ std::string tier_text(const msg::SegmentInfo& row) {
   return row.in_memory ? "memory" : "disk";
 }
 
-// "name  value" lines, the names padded to one column.
-class Facts {
- public:
-  void add(const std::string& name, const std::string& value) { rows_.emplace_back(name, value); }
-  std::string text() const {
-    std::size_t widest = 0;
-    for (const auto& [name, value] : rows_) widest = std::max(widest, name.size());
-    std::string out;
-    for (const auto& [name, value] : rows_) {
-      out += fmt::format("{:<{}}  {}\n", name, widest, printable(value));
-    }
-    return out;
-  }
-
- private:
-  std::vector<std::pair<std::string, std::string>> rows_;
-};
-
 // The scorer of a canonical recipe. A text of another form is returned unchanged.
 std::string scorer_name(const std::string& recipe) {
   const Json parsed = parse_json(recipe);

@@ -104,6 +104,16 @@ std::string Table::text(std::size_t limit) const {
   return out;
 }
 
+std::string Facts::text() const {
+  std::size_t widest = 0;
+  for (const auto& [name, value] : rows_) widest = std::max(widest, name.size());
+  std::string out;
+  for (const auto& [name, value] : rows_) {
+    out += fmt::format("{:<{}}  {}\n", name, widest, printable(value));
+  }
+  return out;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);

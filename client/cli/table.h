@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace precis::cli {
@@ -31,6 +32,16 @@ class Table {
 
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
+};
+
+// "name  value" lines, the names padded to one column.
+class Facts {
+ public:
+  void add(const std::string& name, const std::string& value) { rows_.emplace_back(name, value); }
+  std::string text() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> rows_;
 };
 
 std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"

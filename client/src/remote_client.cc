@@ -299,6 +299,27 @@ Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBu
 Result<msg::Events> RemoteClient::events(const msg::ListEvents& after) {
   return call<msg::Events>(after);
 }
+Result<msg::IssuedToken> RemoteClient::add_tenant(const msg::AddTenant& tenant) {
+  return call<msg::IssuedToken>(tenant, Patience::kOneTimeout,
+                                ReconnectingChannel::Repeat::kUnsafe);
+}
+Result<std::vector<msg::TenantRow>> RemoteClient::tenants() {
+  return all_rows<msg::Tenants>(msg::ListTenants{});
+}
+Result<msg::TenantRow> RemoteClient::tenant(const std::string& name) {
+  return call<msg::TenantRow>(msg::ShowTenant{name});
+}
+Result<msg::TenantRow> RemoteClient::change_tenant(const msg::ChangeTenant& change) {
+  return call<msg::TenantRow>(change);
+}
+Result<msg::IssuedToken> RemoteClient::rotate_token(const std::string& name, bool drop_old) {
+  return call<msg::IssuedToken>(msg::RotateToken{name, drop_old}, Patience::kOneTimeout,
+                                ReconnectingChannel::Repeat::kUnsafe);
+}
+Result<msg::Removed> RemoteClient::remove_tenant(const std::string& name, bool purge) {
+  return call<msg::Removed>(msg::RemoveTenant{name, purge}, Patience::kWhileAlive,
+                            ReconnectingChannel::Repeat::kUnsafe);
+}
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {
   return call<msg::ServerStatus>(msg::GetStatus{});

@@ -71,6 +71,12 @@ class RemoteClient final : public Client {
   Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
   Result<msg::Events> events(const msg::ListEvents& after) override;
   Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) override;
+  Result<msg::IssuedToken> add_tenant(const msg::AddTenant& tenant) override;
+  Result<std::vector<msg::TenantRow>> tenants() override;
+  Result<msg::TenantRow> tenant(const std::string& name) override;
+  Result<msg::TenantRow> change_tenant(const msg::ChangeTenant& change) override;
+  Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) override;
+  Result<msg::Removed> remove_tenant(const std::string& name, bool purge) override;
   Result<msg::Stats> stats() override;
   Result<msg::ServerStatus> status() override;
 

@@ -25,7 +25,8 @@ enum class RowKind : std::uint16_t {
   kBudget = 4,
   kProjection = 5,
   kProfile = 6,
-  kRevision = 7
+  kRevision = 7,
+  kTenant = 8
 };
 
 struct RowPrefix {
@@ -121,6 +122,9 @@ std::vector<std::byte> encode(const StoredProfile& row) {
 std::vector<std::byte> encode(const StoredRevision& row) {
   return encode_row<wire::StoredRevision>(RowKind::kRevision, kRowVersion, row);
 }
+std::vector<std::byte> encode(const StoredTenant& row) {
+  return encode_row<wire::StoredTenant>(RowKind::kTenant, kRowVersion, row);
+}
 
 Result<SegmentRow> decode_segment_row(Bytes bytes) {
   return decode_row<wire::SegmentRow, SegmentRow>("segment row", RowKind::kSegment, bytes);
@@ -145,6 +149,9 @@ Result<StoredProfile> decode_stored_profile(Bytes bytes) {
 Result<StoredRevision> decode_stored_revision(Bytes bytes) {
   return decode_row<wire::StoredRevision, StoredRevision>("revision row", RowKind::kRevision,
                                                           bytes);
+}
+Result<StoredTenant> decode_stored_tenant(Bytes bytes) {
+  return decode_row<wire::StoredTenant, StoredTenant>("tenant row", RowKind::kTenant, bytes);
 }
 
 bool same_put(const SegmentRow& row, const SegmentRow& other) {

@@ -107,4 +107,15 @@ Status check(const precis::SegmentRow& row) {
                     std::to_string(row.plan.num_layers) + " layers");
 }
 
+Status check(const precis::StoredTenant& row) {
+  if (row.name.empty()) return field_error("name", "is empty");
+  PRECIS_TRY(parse_role(row.role).status());
+  PRECIS_TRY(check_range("weight", row.weight, 1, limits::kTenantWeightMax));
+  if (row.tokens.empty()) return field_error("tokens", "is empty");
+  for (const StoredToken& token : row.tokens) {
+    if (token.text.empty()) return field_error("tokens", "has an empty one");
+  }
+  return {};
+}
+
 }  // namespace precis::wire

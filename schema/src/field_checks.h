@@ -21,5 +21,6 @@ Status check(const msg::MatchLink& link);
 Status check(const msg::Match& match);
 Status check(const msg::PassedMatch& passed);
 Status check(const precis::SegmentRow& row);
+Status check(const precis::StoredTenant& row);
 
 }  // namespace precis::wire

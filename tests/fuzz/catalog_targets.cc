@@ -87,7 +87,8 @@ std::string key_of(Table table, Bytes row) {
         }
       }
       return none;
-    case Table::kMeta: {  // a revision, else a quarantine mark
+    case Table::kMeta: {  // a revision or a tenant, else a quarantine mark
+      if (const auto r = decode_stored_tenant(row); r.ok()) return stored_tenant_key(r->name);
       if (const auto r = decode_stored_revision(row); r.ok()) {
         return revision_key(r->tenant, r->revision.number);
       }
@@ -222,6 +223,8 @@ Inputs catalog_seeds(std::uint64_t) {
   append_row(all, Table::kProjections, encode(projection));
   append_row(all, Table::kBudgets, encode(StoredBudget{"t", first.model, "snapkv", {}, 1, 1}));
   append_row(all, Table::kMeta, std::as_bytes(std::span(third.id.bytes)));
+  append_row(all, Table::kMeta,
+             encode(StoredTenant{"t", "reader", 1, "", {{"token", 1}}, 0, 0, 0, 0, 1}));
   append_row(all, Table::kMeta, encode(StoredRevision{"t", {1, 1, "user", "why", {}, {}}}));
   return {chain, all};
 }

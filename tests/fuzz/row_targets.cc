@@ -63,6 +63,8 @@ constexpr Target kTargets[] = {
      row_seeds<&RandomMessages::stored_profile>},
     {"decode_stored_revision", run_row<decode_stored_revision>,
      row_seeds<&RandomMessages::stored_revision>},
+    {"decode_stored_tenant", run_row<decode_stored_tenant>,
+     row_seeds<&RandomMessages::stored_tenant>},
 };
 
 }  // namespace

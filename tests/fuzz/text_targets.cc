@@ -145,7 +145,9 @@ std::string toml_of(const Config& config) {
       "\ndefault_keep = " + keep + "\n";
   for (const TenantConfig& tenant : config.tenants) {
     toml += "[[tenant]]\nname = " + quoted(tenant.name) + "\ntoken = " + quoted(tenant.token) +
-            "\nsalt = " + quoted(tenant.salt) + "\n";
+            "\nsalt = " + quoted(tenant.salt) + "\nrole = " + quoted(tenant.role) +
+            "\nmax_puts = " + std::to_string(tenant.max_puts) +
+            "\nmax_requests_per_s = " + std::to_string(tenant.max_requests_per_s) + "\n";
   }
   return toml;
 }

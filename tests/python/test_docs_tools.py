@@ -93,7 +93,8 @@ def test_every_setting_is_on_the_page_with_its_default():
     settings = tomllib.loads(text)
     for name, default in settings.items():
         assert tomllib.loads(f"x = {found[name].value}")["x"] == default
-    assert of_tenant == {"name", "token", "token_file", "weight", "salt", "max_disk_bytes"}
+    quotas = {"max_disk_bytes", "max_memory_bytes", "max_puts", "max_requests_per_s"}
+    assert of_tenant == {"name", "token", "token_file", "role", "weight", "salt", *quotas}
     assert all(key.text for key in found.values())
     page = configuration_reference.page(text)
     assert '| `max_message_bytes` | `"256MiB"` | each of: requests being received' in page

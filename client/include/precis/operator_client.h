@@ -48,6 +48,17 @@ class OperatorClient {
   virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
   // A page of what becomes of stored segments (docs/guides/events.md). It returns at once.
   virtual Result<msg::Events> events(const msg::ListEvents& after) = 0;
+  // Tenants; kPermissionDenied unless the caller's tenant has the role admin. Those of the
+  // configuration are listed too, but only the others can be changed: kConflict. Only the answers
+  // of add_tenant() and rotate_token() have the new token.
+  virtual Result<msg::IssuedToken> add_tenant(const msg::AddTenant& tenant) = 0;
+  virtual Result<std::vector<msg::TenantRow>> tenants() = 0;
+  virtual Result<msg::TenantRow> tenant(const std::string& name) = 0;
+  virtual Result<msg::TenantRow> change_tenant(const msg::ChangeTenant& change) = 0;
+  // Makes a token; the newest before it stays valid. `drop_old`: makes none, and ends all others.
+  virtual Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) = 0;
+  // kConflict if it has segments, unless `purge`, which removes all that it has stored.
+  virtual Result<msg::Removed> remove_tenant(const std::string& name, bool purge) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;
 };

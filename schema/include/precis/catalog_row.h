@@ -24,6 +24,7 @@ std::vector<std::byte> encode(const StoredBudget&);
 std::vector<std::byte> encode(const StoredProjection&);
 std::vector<std::byte> encode(const StoredProfile&);
 std::vector<std::byte> encode(const StoredRevision&);
+std::vector<std::byte> encode(const StoredTenant&);
 // Stored bytes may be damaged or from a newer build: kCorruption or kVersionMismatch, naming the
 // field. The bytes contain their own XXH3-128, so damage is detected before the content is read.
 Result<SegmentRow> decode_segment_row(Bytes);
@@ -33,5 +34,6 @@ Result<StoredBudget> decode_stored_budget(Bytes);
 Result<StoredProjection> decode_stored_projection(Bytes);
 Result<StoredProfile> decode_stored_profile(Bytes);
 Result<StoredRevision> decode_stored_revision(Bytes);
+Result<StoredTenant> decode_stored_tenant(Bytes);
 
 }  // namespace precis

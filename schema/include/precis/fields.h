@@ -7,6 +7,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "precis/role.h"
+
 namespace precis {
 
 template <typename Struct, typename Member>
@@ -34,6 +36,7 @@ struct RequestKind {
   std::string_view call = {};  // name of the client's call: "set_budget"
   // The request concerns an operator: if it fails, the audit log has it, and the log at info level.
   bool administrative = false;
+  Role role = Role::kAdmin;  // the least role that may send it
 };
 
 }  // namespace precis

@@ -122,6 +122,9 @@ inline constexpr std::size_t kCursorBytesMax = 512;  // the position at which th
 // limit.
 inline constexpr std::uint32_t kListPageScanMax = 20000;
 inline constexpr std::uint32_t kTenantWeightMax = 1000;
+// Tenants that are stored beside those of the configuration, and valid tokens of each.
+inline constexpr std::size_t kStoredTenantsMax = 1000;
+inline constexpr std::size_t kTokensPerTenantMax = 2;
 inline constexpr std::size_t kModelsPerTenantMax = 1024;
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 

@@ -23,6 +23,7 @@ TEST_CASE("keys have the published bytes", "[unit][catalog]") {
   CHECK(model_key("t", digest) == std::string("\0\0\0\1t", 5) + std::string(32, '\xab'));
   CHECK(budget_key("t", std::nullopt) == std::string("\0\0\0\1t", 5));
   CHECK(budget_key("t", digest) == model_key("t", digest));
+  CHECK(stored_tenant_key("te") == std::string("tenant/\0\0\0\2te", 13));
   CHECK(quarantine_key(id_of(7)) == "quarantine/" + std::string(16, '\7'));
 }
 

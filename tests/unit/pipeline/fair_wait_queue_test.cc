@@ -77,9 +77,10 @@ struct Room {
   explicit Room(std::chrono::milliseconds wait) : room(loop, 100, wait) {}
   using Answer = Result<std::unique_ptr<PutRoom::Place>>;
   Task<void> enter(std::size_t bytes, std::optional<Answer>& answer, bool then_stop = false) {
-    answer.emplace(co_await room.enter(bytes, Owner{"", 1, this}));
+    answer.emplace(co_await room.enter(bytes, Owner{tenant, 1, this}));
     if (then_stop) loop.stop();
   }
+  std::string tenant;
   AsioLoop loop;
   PutRoom room;
 };
@@ -114,6 +115,35 @@ TEST_CASE("a put that finds no room is rejected, and told when to come back", "[
   CHECK(second->status().code() == StatusCode::kRejected);
   CHECK(second->status().retry_after_ms() > 0);
   CHECK_THAT(second->status().message(), Catch::Contains("memory_bytes"));
+}
+
+TEST_CASE("a tenant's puts stage no more than its limit, and hold up no others",
+          "[unit][pipeline]") {
+  Room r(std::chrono::hours(1));
+  r.room.set_limits({{"small", 50}});
+  r.tenant = "small";
+  std::optional<Room::Answer> first, second, large, nothing, other;
+  spawn(r.enter(30, first));
+  REQUIRE(first);
+  REQUIRE(first->ok());
+  CHECK(r.room.taken_by("small") == 30);
+  spawn(r.enter(30, second));
+  REQUIRE(second);  // at once
+  CHECK(second->status().code() == StatusCode::kRejected);
+  CHECK(second->status().retry_after_ms() > 0);
+  CHECK_THAT(second->status().message(),
+             Catch::Contains("tenant 'small' take 30 of its 50 B (max_memory_bytes)"));
+  spawn(r.enter(51, large));
+  CHECK(large->status().code() == StatusCode::kOutOfSpace);
+  spawn(r.enter(0, nothing));
+  CHECK(nothing->ok());
+  r.tenant = "other";
+  spawn(r.enter(70, other));
+  CHECK(other->ok());
+  first.reset();
+  nothing.reset();
+  CHECK(r.room.taken_by("small") == 0);
+  CHECK(r.room.taken_bytes() == 70);
 }
 
 }  // namespace precis

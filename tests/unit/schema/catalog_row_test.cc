@@ -30,6 +30,8 @@ TEST_CASE("every kind of row round-trips with random content", "[unit][schema]")
   REQUIRE(decode_stored_profile(encode(profile)).value() == profile);
   const StoredRevision revision = random.stored_revision();
   REQUIRE(decode_stored_revision(encode(revision)).value() == revision);
+  const StoredTenant tenant = random.stored_tenant();
+  REQUIRE(decode_stored_tenant(encode(tenant)).value() == tenant);
 }
 
 TEST_CASE("a row cut at any length is corrupt", "[unit][schema]") {

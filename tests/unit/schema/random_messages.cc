@@ -153,6 +153,13 @@ struct Filler {
     x.layer = up_to(limits::kLayersMax - 1);
     x.width = up_to(limits::kHiddenMax);
   }
+  void narrow(StoredTenant& x) {
+    x.name += "tenant";
+    x.role = role_name(static_cast<Role>(r.number(2)));
+    x.weight = 1 + up_to(limits::kTenantWeightMax - 1);
+    x.tokens.resize(1 + r.number(limits::kTokensPerTenantMax - 1));
+    for (StoredToken& token : x.tokens) token.text += "token";
+  }
 
   void token_range(std::uint32_t& begin, std::uint32_t& end) {
     end = up_to(limits::kPathTokensMax);
@@ -261,5 +268,6 @@ StoredBudget RandomMessages::stored_budget() { return filled<StoredBudget>(*this
 StoredProjection RandomMessages::stored_projection() { return filled<StoredProjection>(*this); }
 StoredProfile RandomMessages::stored_profile() { return filled<StoredProfile>(*this); }
 StoredRevision RandomMessages::stored_revision() { return filled<StoredRevision>(*this); }
+StoredTenant RandomMessages::stored_tenant() { return filled<StoredTenant>(*this); }
 
 }  // namespace precis::testing

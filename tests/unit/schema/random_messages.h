@@ -32,6 +32,7 @@ class RandomMessages {
   StoredProjection stored_projection();
   StoredProfile stored_profile();
   StoredRevision stored_revision();
+  StoredTenant stored_tenant();
 
   std::uint64_t number(std::uint64_t max);  // [0, max]
   std::vector<std::byte> bytes(std::size_t count);

@@ -142,6 +142,24 @@ TEST_CASE("weights that are configured anew count at once, and tenants that are 
   CHECK(fill(light, holds) == 20);
 }
 
+TEST_CASE("a tenant's own limit holds over its connections, also while nothing else is in use",
+          "[unit][server]") {
+  Quota quota("things", "max_things", 160, 7);
+  quota.expect("small", 1);
+  quota.limit_tenant("small", 2);
+  Quota::Part one(quota, {"small"}), other(quota, {"small"});
+  auto first = Quota::take(one, 1), second = Quota::take(other, 1);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());
+  CHECK(quota.used_by("small") == 2);
+  const Status third = Quota::take(other, 1).status();
+  CHECK(third.code() == StatusCode::kRejected);
+  CHECK(third.retry_after_ms() == 7);
+  CHECK_THAT(third.message(), Catch::Contains("tenant 'small' has 2 things, its own limit is 2"));
+  quota.limit_tenant("small", 3);
+  CHECK(Quota::take(other, 1).ok());
+}
+
 TEST_CASE("of a tenant's share a greedy connection leaves a part to the tenant's others",
           "[unit][server]") {
   Quota quota("things", "max_things", 400, 7);

@@ -92,9 +92,10 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
              Catch::Contains(":1: max_putz is not a setting; did you mean 'max_puts'?"));
   CHECK_THAT(problem("[[tenant]]\nname = \"x\"\ntokne = \"t\""),
              Catch::Contains(":3: tokne is not a setting; did you mean 'token'?"));
-  CHECK_THAT(problem("[[tenant]]\nname = \"x\"\nmax_puts = 1"),
-             Catch::Contains(":3: max_puts is not a setting of a tenant: write it above the first "
-                             "[[tenant]]"));
+  CHECK_THAT(
+      problem("[[tenant]]\nname = \"x\"\nmax_requests = 1"),
+      Catch::Contains(":3: max_requests is not a setting of a tenant: write it above the first "
+                      "[[tenant]]"));
   CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("is -1, must be in [0, 4294967295]"));
   CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("must be a whole number"));
   CHECK_THAT(problem("compute_threads = true"), Catch::Contains("must be a whole number"));
@@ -223,6 +224,26 @@ TEST_CASE("the default recipe is for models without a profile, the other for tho
   config = valid();
   config.default_recipe_with_profile = config.default_recipe;
   CHECK_THAT(config.validate().message(), Catch::Contains("default_recipe_with_profile"));
+}
+
+TEST_CASE("a tenant is a writer where nothing is said, and an admin needs a token",
+          "[unit][server]") {
+  auto config = Config::parse(
+      "data_dir = \"d\"\n[[tenant]]\nname = \"a\"\nmax_memory_bytes = \"1GiB\"\nmax_puts = 2\n"
+      "max_requests_per_s = 3\n[[tenant]]\nname = \"b\"\nrole = \"admin\"\ntoken = \"t\"\n",
+      "here.toml");
+  REQUIRE(config.ok());
+  CHECK(config->validate().ok());
+  CHECK(config->tenants[0].role == "writer");
+  CHECK(config->tenants[0].max_memory_bytes == 1u << 30);
+  CHECK(config->tenants[0].max_puts == 2);
+  CHECK(config->tenants[0].max_requests_per_s == 3);
+  config->tenants[1].token.clear();
+  CHECK_THAT(config->validate().message(),
+             Catch::Contains("here.toml:7: tenant 'b' has the role admin and no token"));
+  config->tenants[0].role = "boss";
+  CHECK_THAT(config->validate().message(),
+             Catch::Contains("tenant 'a': the role is 'boss', must be reader, writer or admin"));
 }
 
 TEST_CASE("a tenant's weight is one where nothing is said, and bounded", "[unit][server]") {

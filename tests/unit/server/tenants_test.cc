@@ -13,8 +13,8 @@ Hello hello(const std::string& tenant, const std::string& token = "") {
   return greeting;
 }
 
-Result<Tenants::Admitted> admit(const Tenants& tenants, const std::string& tenant,
-                                const std::string& token = "") {
+Result<Tenant> admit(const Tenants& tenants, const std::string& tenant,
+                     const std::string& token = "") {
   return tenants.admit(hello(tenant, token), kChallenge);
 }
 
@@ -25,7 +25,7 @@ TEST_CASE("without configured tenants everybody is the default tenant", "[unit][
   for (const char* token : {"", "any"}) {
     const auto admitted = admit(tenants, "", token);
     REQUIRE(admitted.ok());
-    CHECK(admitted->tenant.name == "default");
+    CHECK(admitted->name == "default");
     CHECK(admitted->token.empty());
   }
   CHECK(admit(tenants, "other").status().code() == StatusCode::kPermissionDenied);
@@ -35,7 +35,7 @@ TEST_CASE("a tenant is admitted with its own token only", "[unit][server]") {
   const Tenants tenants({{"red", "secret", "pepper"}, {"blue", "other", ""}});
   const auto red = admit(tenants, "red", "secret");
   REQUIRE(red.ok());
-  CHECK(red->tenant.salt == "pepper");
+  CHECK(red->salt == "pepper");
   CHECK(red->token == "secret");
   CHECK(tenants.named("red").salt == "pepper");
   for (const char* token : {"", "secre", "secrets", "other"}) {
@@ -57,17 +57,41 @@ TEST_CASE("a client that names no tenant is the default one, under one name", "[
   CHECK_FALSE(Tenants({{"red", "secret", ""}}).has(Tenants::name_of("")));
 }
 
-TEST_CASE("a tenant is the same where its token and salt are", "[unit][server]") {
-  const Tenants before({{"red", "secret", "pepper"}});
-  const auto same_in = [&](const std::vector<TenantConfig>& tenants) {
-    return Tenants(tenants).has_same(before, "red");
+TEST_CASE("a client stays where its tenant's salt, role and its own token are as before",
+          "[unit][server]") {
+  const Tenant before = Tenants({{"red", "secret", "pepper"}}).named("red");
+  const auto stays = [&](const std::vector<TenantConfig>& tenants) {
+    return Tenants(tenants).may_stay(before);
   };
-  CHECK(same_in({{"blue", "x", ""}, {"red", "secret", "pepper", 2, "a file"}}));
-  CHECK_FALSE(same_in({{"red", "other", "pepper"}}));
-  CHECK_FALSE(same_in({{"red", "secret", "salt"}}));
-  CHECK_FALSE(same_in({{"blue", "x", ""}}));
-  CHECK_FALSE(same_in({}));  // only the default tenant
-  CHECK(before.names() == std::vector<std::string>{"red"});
+  CHECK(stays({{"blue", "x", ""}, {"red", "secret", "pepper", 2, "a file"}}));
+  CHECK_FALSE(stays({{"red", "other", "pepper"}}));
+  CHECK_FALSE(stays({{"red", "", "pepper"}}));
+  CHECK_FALSE(stays({{"red", "secret", "salt"}}));
+  CHECK_FALSE(stays({{"blue", "x", ""}}));
+  CHECK_FALSE(stays({}));  // only the default tenant
+  TenantConfig reader{"red", "secret", "pepper"};
+  reader.role = "reader";
+  CHECK_FALSE(stays({reader}));
+}
+
+TEST_CASE("each valid token of a stored tenant admits, and its clients stay while it is valid",
+          "[unit][server]") {
+  TenantConfig stored{"red", "", ""};
+  stored.issued = {"new", "old"};
+  Tenants tenants({stored});
+  const auto with_new = admit(tenants, "red", "new"), with_old = admit(tenants, "red", "old");
+  REQUIRE(with_new.ok());
+  REQUIRE(with_old.ok());
+  CHECK(with_new->token == "new");
+  CHECK(with_old->token == "old");
+  for (const char* token : {"", "other", "no such token"}) {
+    CHECK(admit(tenants, "red", token).status().code() == StatusCode::kPermissionDenied);
+  }
+  stored.issued = {"new"};
+  tenants.apply({stored});
+  CHECK(tenants.may_stay(*with_new));
+  CHECK_FALSE(tenants.may_stay(*with_old));
+  CHECK(admit(tenants, "red", "old").status().code() == StatusCode::kPermissionDenied);
 }
 
 TEST_CASE("weights that are configured anew count for connections that are open",
