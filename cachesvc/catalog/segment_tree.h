@@ -41,6 +41,9 @@ class SegmentTree {
   void quarantine(const SegmentId& id);
   // Removes a segment. Its descendants go out of service.
   void erase(const SegmentId& id);
+  // Counts `by` more pinned sessions with this tip, which may be absent. The stored segments of its
+  // chain are pinned.
+  void pin(const SegmentId& tip, int by);
   // Puts the segments into service that waited for this model.
   void model_added(const Digest& model);
 
@@ -58,8 +61,12 @@ class SegmentTree {
   std::uint64_t stored_bytes() const { return stored_bytes_; }
   std::uint64_t original_bytes() const { return original_bytes_; }
   std::uint64_t kept_bytes() const { return kept_bytes_; }  // of all segments
+  std::uint64_t pinned_bytes() const;                       // stored, of all tenants
+  // The stored bytes of the tip's chain that are not pinned yet.
+  std::uint64_t unpinned_bytes(const SegmentId& tip) const;
 
  private:
+  void add_pins(const SegmentId& id, int by);
   void refresh(const SegmentId& id);
   void subtract(const SegmentNode& node);  // subtracts it from the totals
   void leave_parent(const SegmentRow& row);
@@ -72,6 +79,7 @@ class SegmentTree {
   std::unordered_map<SegmentId, SegmentNode> nodes_;
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
   std::map<std::string, TenantSegments, std::less<>> tenants_;
+  std::unordered_map<SegmentId, std::uint64_t> pinned_tips_;  // number of pinned sessions at each
   PrefixIndex index_;
   std::uint64_t in_service_ = 0, stored_bytes_ = 0, original_bytes_ = 0, kept_bytes_ = 0;
 };

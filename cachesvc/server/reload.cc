@@ -87,6 +87,7 @@ void Reloader::apply(Next next) {
   parts_.disk_quota.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.capacity.set(capacity_settings(now));
   parts_.disk_quota.set_limits(disk_limits(now));
+  parts_.catalog.set_pinned_limits(pinned_limits(now));
   parts_.audit.use(std::move(next.audit));  // reopened even if the path is the same
   // The more detailed of the two levels applies while the changes are logged.
   if (next.level < *Log::parse_level(before.log_level)) parts_.log.set_level(next.level);

@@ -35,6 +35,7 @@ class Reloader {
     PutRoom& put_room;
     DiskQuota& disk_quota;
     CapacityManager& capacity;
+    Catalog& catalog;
     Audit& audit;
     Transport& transport;
     // Closes the connections of a tenant with a reason. Also ends the waits after wrong tokens of a

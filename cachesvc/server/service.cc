@@ -168,6 +168,7 @@ void Service::Impl::wire() {
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms));
+  catalog->set_pinned_limits(pinned_limits(config));
   disk_quota = std::make_unique<DiskQuota>(
       loop,
       [this](const std::string& tenant) {
@@ -183,7 +184,7 @@ void Service::Impl::wire() {
                arena->memory().size(), *backend, *catalog, paths, *hot_tier, *projections,
                *put_room, *disk_quota, prefill, metrics, clock, configured});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
-      loop, reads, paths, rate, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
+      loop, reads, paths, rate, clock, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
                                                       *registration, zeros->bytes(), *catalog,
                                                       *hot_tier, rate, metrics, clock});
@@ -195,7 +196,7 @@ void Service::Impl::wire() {
       capacity_settings(config));
   reloader = std::make_unique<Reloader>(Reloader::Parts{
       loop, storage, config, log, tenants, admission, *memory, *put_room, *disk_quota, *capacity,
-      audit, *transport, [this](const std::string& tenant, const std::string& why) {
+      *catalog, audit, *transport, [this](const std::string& tenant, const std::string& why) {
         if (tenants.has(tenant)) wrong_proofs.erase(tenant);
         peers.close_tenant(tenant, why);
       }});
