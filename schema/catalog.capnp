@@ -67,6 +67,11 @@ struct SegmentRow $Is.checked {
   # Only for a part of a split segment, else 0: the entries that the whole segment would store at
   # this part's budget, and the whole segment's tokens. A budget of a reader is that of the whole,
   # and the part reads its share of it.
+  priority @28 :UInt32 = 50 $Is.atMost("kPriorityMax");
+  ttlSeconds @29 :UInt64 $Is.atMost("kHintSecondsMax");
+  expectedUnixMs @30 :UInt64;
+  # Its users set these three by hints (types.capnp). expectedUnixMs: until then it counts as about
+  # to be used; 0: it does not.
 }
 
 struct StoredSession {

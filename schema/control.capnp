@@ -166,6 +166,8 @@ struct BeginPut {  # -> PutBegun
   parentEnd @9 :UInt32 $Is.atMost("kPathTokensMax");
   # Only for parentKind segment. The new segment begins there, at a block boundary inside the parent
   # or an ancestor, which is split there. 0: at the parent's end.
+  hints @10 :Types.Hints;
+  # Also for a segment that is already stored.
 
   enum ParentKind {
     # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
@@ -234,6 +236,8 @@ struct Lookup {  # -> Match
   leaseMs @5 :UInt32;
   # For this long the match can be read even if its segments are removed, trimmed or replaced. At
   # most kLeaseMsMax is granted. 0: no lease.
+  hints @6 :Types.Hints;
+  # For all segments of the match.
 }
 
 struct GetLink $Is.checked {
@@ -622,6 +626,11 @@ struct SegmentInfo $Is.checked {
   wholeBegin @23 :UInt32;
   wholeEnd @24 :UInt32;
   # Only for a part of a split segment, else 0 (catalog.capnp).
+  priority @25 :UInt32 = 50 $Is.atMost("kPriorityMax");
+  ttlSeconds @26 :UInt64 $Is.atMost("kHintSecondsMax");
+  # 0: none.
+  expectedUnixMs @27 :UInt64;
+  # 0: it is not expected to be used at a certain time. These three follow from hints.
 }
 
 struct Segments {
@@ -835,6 +844,10 @@ struct ServerStatus {
   # Puts are refused because the disk is short of space.
   maxDiskBytes @23 :UInt64;
   # The limit of this tenant's stored records, or else of all tenants' together; 0: none.
+  pinnedBytes @24 :UInt64;
+  # Stored records of this tenant that pinned sessions need.
+  maxPinnedBytes @25 :UInt64;
+  # The limit of pinnedBytes; 0: none.
 }
 
 struct TenantRow {

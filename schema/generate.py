@@ -266,7 +266,10 @@ def read_text(schema: Schema, node: Node, f: Field) -> str:
     optional = "optional" in f.rules
     if f.type in NUMBERS:
         if optional:
-            return f"  if ({getter} != {f.default}) {value} = {getter};\n"
+            text = f"  if ({getter} != {f.default}) {value} = {getter};\n"
+            if "atMost" in f.rules:
+                text += f"  PRECIS_TRY(check_max({name}, {value}.value_or(0), {limit(f)}));\n"
+            return text
         text = f"  {value} = {getter};\n"
         if "atLeast" in f.rules:
             bounds = f"{f.rules['atLeast']}, {limit(f)}"

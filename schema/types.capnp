@@ -72,6 +72,17 @@ struct SessionRow {
   updatedUnixMs @7 :UInt64;
 }
 
+struct Hints {
+  # A user's knowledge of the future of a segment. Absent: the segment keeps the value that it has.
+  priority @0 :UInt32 = 0xffffffff $Is.atMost("kPriorityMax") $Is.optional;
+  # Among the segments of its tenant: the larger, the longer it is kept.
+  ttlSeconds @1 :UInt64 = 0xffffffffffffffff $Is.atMost("kHintSecondsMax") $Is.optional;
+  # After this time without use, the segment loses half of its worth in each further such time. 0:
+  # it does not.
+  expectReuseInSeconds @2 :UInt64 = 0xffffffffffffffff $Is.atMost("kHintSecondsMax") $Is.optional;
+  # For this long from now on, the segment counts as about to be used. 0: it does not.
+}
+
 struct BudgetScope {
   # Defaults for puts that name no recipe or no budget, and the limit of all puts. The narrowest
   # scope that sets one applies: for defaults the request, then the model, then the tenant's global

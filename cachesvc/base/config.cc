@@ -163,6 +163,8 @@ Status Config::validate() const {
               std::to_string(kComputeThreadsMax));
   const Status device_status = DeviceChoice::parse(device).status();
   require(device_status.ok(), "device", device_status.message());
+  require(max_pinned_share > 0 && max_pinned_share <= 1, "max_pinned_share",
+          "max_pinned_share is " + std::to_string(max_pinned_share) + ", must be in (0, 1]");
   require_ok("capacity_policy", parse_capacity_policy(capacity_policy).status());
   require_ok("trim_ladder", check_trim_ladder(trim_ladder));
   require_ok("log_level", Log::parse_level(log_level).status());

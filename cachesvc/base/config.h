@@ -56,7 +56,8 @@ struct Config {
   // The most that stored records take, of all tenants together. 0: only the disk is a limit. Above
   // 95% of it, the service trims and drops what is least valuable, down to 90% (capacity/steps.h).
   std::uint64_t max_disk_bytes = 0;
-  std::string capacity_policy = "value";                    // or "lru"
+  double max_pinned_share = 0.5;          // of max_disk_bytes: the most that pinned sessions hold
+  std::string capacity_policy = "value";  // or "lru"
   std::vector<double> trim_ladder = {0.3, 0.2, 0.1, 0.05};  // shares that trims go down to
   // Recipe and budget of puts that name none, if the catalog has no default for them.
   std::string default_recipe = "global_kvdiff(min_entries=128)";

@@ -94,6 +94,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     return now_ms > unix_ms ? static_cast<double>(now_ms - unix_ms) / 1000 : 0;
   };
   std::unordered_map<SegmentId, std::uint32_t> at;
+  std::unordered_map<std::string_view, std::uint32_t> owners;
   std::vector<Candidate> candidates;
   LeastEntries least;
   for (const StoredUse& use : plan.uses) {
@@ -101,6 +102,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     Candidate c;
     if (const auto parent = at.find(row.parent); parent != at.end()) c.parent = parent->second;
     at.emplace(row.id, static_cast<std::uint32_t>(candidates.size()));
+    c.owner = owners.emplace(row.tenant, static_cast<std::uint32_t>(owners.size())).first->second;
     c.stored_bytes = row.stored_bytes;
     c.entries = row.plan.total();
     const std::uint64_t tokens = row.end - row.begin;
@@ -118,6 +120,9 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     c.use.age_s = seconds_since(row.created_unix_ms);
     c.use.idle_s = seconds_since(std::max(use.last_used_unix_ms, row.created_unix_ms));
     c.use.in_session = use.in_session;
+    c.use.priority = use.retention.priority;
+    c.use.ttl_s = static_cast<double>(use.retention.ttl_seconds);
+    c.use.expected = use.retention.expected_unix_ms > now_ms;
     candidates.push_back(c);
   }
   plan.steps = choose_steps(candidates, settings.ladder, settings.policy, bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 namespace precis {
 namespace {
@@ -17,7 +18,7 @@ std::uint64_t bytes_at(const Candidate& c, double keep) {
 class Chooser {
  public:
   Chooser(std::span<const Candidate> candidates, std::span<const double> ladder,
-          CapacityPolicy policy)
+          CapacityPolicy policy, bool with_hints)
       : candidates_(candidates), ladder_(ladder), policy_(policy), state_(candidates.size()) {
     for (std::uint32_t i = 0; i < candidates_.size(); ++i) {
       const Candidate& c = candidates_[i];
@@ -26,23 +27,27 @@ class Chooser {
                    ? 0
                    : static_cast<double>(c.entries) / static_cast<double>(c.full_entries);
       s.bytes = c.stored_bytes;
-      s.worth_a_second = reuse_rate(c.use) * c.prefill_seconds;
+      s.worth_a_second = reuse_rate(with_hints ? c.use : without_hints(c.use)) * c.prefill_seconds;
       if (c.parent) ++state_[*c.parent].children;
     }
     for (std::uint32_t i = 0; i < candidates_.size(); ++i) offer(i);
   }
 
-  std::vector<CapacityStep> run(std::uint64_t bytes_to_free) {
-    std::uint64_t freed = 0;
+  // `to_free`: the bytes that each owner gives up. If it has one element, owners do not matter.
+  std::vector<CapacityStep> run(std::vector<std::uint64_t> to_free) {
     std::vector<std::uint32_t> changed;  // in the order of their last step
-    while (freed < bytes_to_free && !offers_.empty()) {
+    auto unmet = std::ranges::count_if(to_free, [](std::uint64_t bytes) { return bytes > 0; });
+    while (unmet > 0 && !offers_.empty()) {
       const Offer best = offers_.top();
       offers_.pop();
       State& s = state_[best.candidate];
       if (best.made != s.offers) continue;  // a newer offer replaced it
-      const std::uint64_t bytes =
-          best.keep > 0 ? bytes_at(candidates_[best.candidate], best.keep) : 0;
-      freed += s.bytes - bytes;
+      const Candidate& c = candidates_[best.candidate];
+      std::uint64_t& left = to_free[to_free.size() == 1 ? 0 : c.owner];
+      if (left == 0) continue;  // its owner has given up enough
+      const std::uint64_t bytes = best.keep > 0 ? bytes_at(c, best.keep) : 0;
+      left -= std::min(left, s.bytes - bytes);
+      if (left == 0) --unmet;
       s.bytes = bytes;
       s.keep = best.keep;
       changed.push_back(best.candidate);
@@ -51,9 +56,9 @@ class Chooser {
         continue;
       }
       s.dropped = true;
-      if (const auto parent = candidates_[best.candidate].parent) {
-        --state_[*parent].children;
-        offer(*parent);
+      if (c.parent) {
+        --state_[*c.parent].children;
+        offer(*c.parent);
       }
     }
     return last_steps(changed);
@@ -130,7 +135,17 @@ class Chooser {
 std::vector<CapacityStep> choose_steps(std::span<const Candidate> candidates,
                                        std::span<const double> ladder, CapacityPolicy policy,
                                        std::uint64_t bytes_to_free) {
-  return Chooser(candidates, ladder, policy).run(bytes_to_free);
+  const auto choose = [&](bool with_hints, std::vector<std::uint64_t> to_free) {
+    return Chooser(candidates, ladder, policy, with_hints).run(std::move(to_free));
+  };
+  std::uint32_t owners = 1;
+  for (const Candidate& c : candidates) owners = std::max(owners, c.owner + 1);
+  if (owners == 1) return choose(true, {bytes_to_free});
+  std::vector<std::uint64_t> of_each(owners);
+  for (const CapacityStep& step : choose(false, {bytes_to_free})) {
+    of_each[candidates[step.candidate].owner] += step.freed_bytes;
+  }
+  return choose(true, std::move(of_each));
 }
 
 }  // namespace precis

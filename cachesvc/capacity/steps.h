@@ -15,6 +15,7 @@ namespace precis {
 // A stored segment. Candidates are given with parents before children.
 struct Candidate {
   std::optional<std::uint32_t> parent;  // index among the candidates
+  std::uint32_t owner = 0;              // the number of its tenant, from 0; also its parent's
   std::uint64_t stored_bytes = 0;
   std::uint64_t entries = 0, full_entries = 0;  // kept, and without compression
   std::uint64_t least_entries = 0;              // that any trim leaves, by its recipe
@@ -37,6 +38,9 @@ struct CapacityStep {
 // them. Returns the steps that free at least `bytes_to_free`, or as much as the held segments
 // allow. Only leaves are dropped, so a segment is dropped after its children. A candidate has at
 // most one step, its last; steps are in an order in which they can be carried out. O(n log n).
+//
+// Hints compare the segments of one owner. The bytes that an owner gives up are those that it would
+// give up if nobody had given hints, and at most a step more.
 std::vector<CapacityStep> choose_steps(std::span<const Candidate> candidates,
                                        std::span<const double> ladder, CapacityPolicy policy,
                                        std::uint64_t bytes_to_free);

@@ -189,6 +189,7 @@ Catalog::Totals CatalogImpl::totals(std::string_view tenant) const {
     totals.segments = sums.segments;
     totals.stored_bytes = sums.stored_bytes;
     totals.original_bytes = sums.original_bytes;
+    totals.pinned_bytes = sums.pinned_bytes;
     totals.quarantined_segments = sums.segments - sums.in_service;
   }
   totals.sessions = sessions_.count(tenant, clock_.unix_ms());
@@ -204,6 +205,7 @@ Catalog::Totals CatalogImpl::totals() const {
   totals.sessions = sessions_.count(clock_.unix_ms());
   totals.stored_bytes = tree_.stored_bytes();
   totals.original_bytes = tree_.original_bytes();
+  totals.pinned_bytes = tree_.pinned_bytes();
   totals.quarantined_rows = bad_rows_.size();
   totals.quarantined_segments = totals.segments - tree_.in_service();
   return totals;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -131,7 +132,10 @@ class Catalog : public ModelCatalog {
   // segment is no longer the stored one or a limit is reached (segment_leases.h).
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
-  virtual void count_hit(const SegmentId& id) = 0;  // in memory; written with the next change
+  // Both change memory, and are written with later changes. A segment that is not stored is
+  // ignored.
+  virtual void count_hit(const SegmentId& id) = 0;
+  virtual void hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) = 0;
   // Segments of a tenant, or of all for "", parents before children. Work: a step per segment.
   virtual std::vector<StoredUse> stored_uses(std::string_view tenant) const = 0;
   // [blocking] Takes a segment and its descendants out of service at once, because the segment's
@@ -164,7 +168,9 @@ class Catalog : public ModelCatalog {
   // kWal.
   virtual Result<msg::SessionRow> open_session(std::string_view tenant,
                                                const msg::OpenSession&) = 0;
-  // kInvalidArgument unless the new tip is the current one or its descendant.
+  // kInvalidArgument unless the new tip is the current one or its descendant. Pinning a session,
+  // and advancing a pinned one, is kOutOfSpace if pinned sessions would hold more than
+  // set_pinned_limits() allows. So is a commit that restores entries of their segments.
   virtual Result<msg::SessionRow> advance_session(std::string_view tenant,
                                                   const msg::AdvanceSession&) = 0;
   virtual Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) = 0;
@@ -174,6 +180,13 @@ class Catalog : public ModelCatalog {
   virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
   virtual Result<msg::Sessions> sessions_page(std::string_view tenant,
                                               const msg::ListSessions&) const = 0;  // by name
+
+  // In stored bytes; 0 or absent: no limit. Sessions that are pinned already stay pinned.
+  struct PinnedLimits {
+    std::uint64_t of_all = 0;
+    std::map<std::string, std::uint64_t, std::less<>> of_tenant;
+  };
+  virtual void set_pinned_limits(PinnedLimits limits) = 0;
 
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
@@ -200,6 +213,7 @@ class Catalog : public ModelCatalog {
   struct Totals {
     std::uint64_t models = 0, segments = 0, sessions = 0;
     std::uint64_t stored_bytes = 0, original_bytes = 0;
+    std::uint64_t pinned_bytes = 0;      // stored bytes that pinned sessions need
     std::uint64_t quarantined_rows = 0;  // rows that failed their check when they were read
     // Segments out of service, including descendants of bad segments.
     std::uint64_t quarantined_segments = 0;

@@ -106,6 +106,12 @@ Status CatalogCommits::check_commit(Commit& commit, std::uint64_t promised_bytes
   PRECIS_ASSIGN(const SegmentNode* const parent, find_parent(row));
   PRECIS_TRY(check_row(commit, model->second.spec, parent ? parent->row.get() : nullptr));
   if (!commit.makes_room) PRECIS_TRY(check_kept(tree_, row, promised_bytes, kept_bytes_max_));
+  // A put restores what a trim removed.
+  const SegmentNode* const present = tree_.find(row.id);
+  if (present && present->pins > 0 && row.stored_bytes > present->row->stored_bytes) {
+    PRECIS_TRY(check_pinned_room(row.tenant, row.stored_bytes - present->row->stored_bytes,
+                                 "segment " + row.id.hex() + " of a pinned session can't grow"));
+  }
   const bool rests_on_less = commit.durability != Durability::kMemory && chain_is_volatile(parent);
   return rests_on_less ? harden_all() : Status();
 }
@@ -158,8 +164,7 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   const SegmentNode* const present = tree_.find(from.id);
   if (!present || !present->in_service || *present->row != from) return false;
   SegmentRow row = to;
-  row.hits = present->hits;
-  row.last_used_unix_ms = present->last_used_unix_ms;
+  present->copy_use(row);
   Commit commit{row, layers, durability, /*makes_room=*/true};
   PRECIS_TRY(check_commit(commit));
   Commit* const alone = &commit;
@@ -189,10 +194,7 @@ Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, con
   const ModelSpec& model = models_.at({from.tenant, from.model}).spec;
   const Durability durability = at_least_as(left, at_least_as(present, Durability::kWal));
   std::array<SegmentRow, 2> rows{head.row, tail.row};
-  for (SegmentRow& row : rows) {
-    row.hits = present->hits;
-    row.last_used_unix_ms = present->last_used_unix_ms;
-  }
+  for (SegmentRow& row : rows) present->copy_use(row);
   std::array<Commit, 2> commits{Commit{rows[0], head.layers, durability},
                                 Commit{rows[1], tail.layers, durability}};
   PRECIS_TRY(check_row(commits[0], model, present->parent ? present->parent->row.get() : nullptr));

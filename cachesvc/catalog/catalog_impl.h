@@ -116,6 +116,7 @@ class CatalogSegments : public virtual CatalogState {
   Result<msg::SegmentInfo> find_segment(std::string_view tenant,
                                         std::string_view id_beginning) const override;
   void count_hit(const SegmentId& id) override;
+  void hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) override;
   std::vector<StoredUse> stored_uses(std::string_view tenant) const override;
 
  private:

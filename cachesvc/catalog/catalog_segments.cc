@@ -144,8 +144,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.stored_bytes = row.stored_bytes;
   info.compress_seconds = row.compress_seconds;
   info.created_unix_ms = row.created_unix_ms;
-  info.hits = node.hits;
-  info.last_used_unix_ms = node.last_used_unix_ms;
+  node.copy_use(info);
   info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
   info.out_of_service = !node.in_service;
   if (with_plan) info.plan = row.plan;
@@ -227,7 +226,16 @@ void CatalogSegments::count_hit(const SegmentId& id) {
   if (!node) return;
   ++node->hits;
   node->last_used_unix_ms = clock_.unix_ms();
-  save_hits_later(*node, id);
+  save_use_later(*node, id);
+}
+
+void CatalogSegments::hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) {
+  if (hints == msg::Hints{}) return;
+  std::shared_lock lock(state_);
+  const SegmentNode* const node = tree_.find(id);
+  if (!node || node->row->tenant != tenant) return;
+  take_hints(hints, clock_.unix_ms(), *node);
+  save_use_later(*node, id);
 }
 
 std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) const {
@@ -246,7 +254,11 @@ std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) con
     for (; !path.empty(); path.pop_back()) {
       const SegmentNode& node = *path.back();
       at[node.row->id] = uses.size();
-      uses.push_back({node.row, node.hits, node.last_used_unix_ms, node.in_service});
+      uses.push_back({node.row,
+                      node.hits,
+                      node.last_used_unix_ms,
+                      {node.priority, node.ttl_seconds, node.expected_unix_ms},
+                      node.in_service});
     }
   };
   if (tenant.empty()) {

@@ -67,6 +67,10 @@ Result<msg::SessionRow> CatalogSessions::advance_session(std::string_view tenant
   }
   const msg::SessionRow row =
       advanced_session(*present, request.tip, tip->row->end, clock_.unix_ms());
+  if (row.pinned) {
+    PRECIS_TRY(check_pinned_room(tenant, tree_.unpinned_bytes(row.tip),
+                                 "session '" + row.name + "' is pinned and can't advance"));
+  }
   PRECIS_TRY(save_session(tenant, row));
   return row;
 }
@@ -79,6 +83,10 @@ Result<msg::SessionRow> CatalogSessions::pin_session(std::string_view tenant,
   msg::SessionRow row = *present;
   row.pinned = request.pinned;
   row.updated_unix_ms = clock_.unix_ms();
+  if (row.pinned) {
+    PRECIS_TRY(check_pinned_room(tenant, tree_.unpinned_bytes(row.tip),
+                                 "session '" + row.name + "' can't be pinned"));
+  }
   PRECIS_TRY(save_session(tenant, row));
   return row;
 }

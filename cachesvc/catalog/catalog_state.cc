@@ -17,7 +17,43 @@ CatalogState::CatalogState(Store& store, const Clock& clock, std::uint64_t kept_
       leases_(store, clock),
       tree_([this](std::string_view tenant, const Digest& fingerprint) {
         return find_model(tenant, fingerprint);
-      }) {}
+      }),
+      sessions_([this](const SegmentId& tip, int by) { tree_.pin(tip, by); }) {}
+
+void CatalogState::set_pinned_limits(PinnedLimits limits) {
+  std::lock_guard lock(pinned_limits_mutex_);
+  pinned_limits_ = std::move(limits);
+}
+
+Status CatalogState::check_pinned_room(std::string_view tenant, std::uint64_t more_bytes,
+                                       const std::string& what) {
+  std::uint64_t of_tenant = 0, of_all = 0;
+  {
+    std::lock_guard lock(pinned_limits_mutex_);
+    const auto own = pinned_limits_.of_tenant.find(tenant);
+    if (own != pinned_limits_.of_tenant.end()) of_tenant = own->second;
+    of_all = pinned_limits_.of_all;
+  }
+  const auto fits = [&](std::uint64_t pinned, std::uint64_t limit) {
+    return limit == 0 || (pinned <= limit && more_bytes <= limit - pinned);
+  };
+  for (;;) {
+    const TenantSegments* const segments = tree_.of_tenant(tenant);
+    const std::uint64_t own = segments ? segments->totals().pinned_bytes : 0;
+    const std::uint64_t all = tree_.pinned_bytes();
+    const bool is_own = !fits(own, of_tenant);
+    if (more_bytes == 0 || (!is_own && fits(all, of_all))) return {};
+    if (sessions_.expired(clock_.unix_ms(), 1).empty()) {
+      return Status::out_of_space(
+          what + ": pinned sessions " + (is_own ? "of this tenant" : "of all tenants") +
+          " would hold " + std::to_string((is_own ? own : all) + more_bytes) + " B, and may hold " +
+          std::to_string(is_own ? of_tenant : of_all) +
+          " B (max_pinned_share of max_disk_bytes); unpin or remove sessions (precisctl session "
+          "unpin), or raise the limit");
+    }
+    PRECIS_TRY(write({}, Durability::kWal));  // erases expired sessions
+  }
+}
 
 Status CatalogState::write(Change change, Durability durability) {
   std::vector<SegmentId> hits_saved;
@@ -35,7 +71,7 @@ Status CatalogState::write(Change change, Durability durability) {
   }
 
   if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
-    for (const SegmentId& id : hits_saved) save_hits_later(*tree_.find(id), id);
+    for (const SegmentId& id : hits_saved) save_use_later(*tree_.find(id), id);
     return status;
   }
   if (with_marks) {
@@ -49,8 +85,8 @@ Status CatalogState::write(Change change, Durability durability) {
 }
 
 // Queues the node once, for a change that saves its hits.
-void CatalogState::save_hits_later(const SegmentNode& node, const SegmentId& id) {
-  if (node.hits_unsaved.exchange(true)) return;
+void CatalogState::save_use_later(const SegmentNode& node, const SegmentId& id) {
+  if (node.use_unsaved.exchange(true)) return;
   std::lock_guard lock(hits_mutex_);
   unsaved_hits_.push_back(id);
 }
@@ -75,11 +111,10 @@ void CatalogState::add_hits(Change& change, std::vector<SegmentId>& saved) {
       continue;
     }
     // Cleared before the count is read, so that a later hit is saved again.
-    node->hits_unsaved = false;
+    node->use_unsaved = false;
     if (!node->in_service) continue;
     SegmentRow row = *node->row;
-    row.hits = node->hits;
-    row.last_used_unix_ms = node->last_used_unix_ms;
+    node->copy_use(row);
     change.put(Table::kSegments, segment_key(id), encode(row));
     saved.push_back(id);
   }

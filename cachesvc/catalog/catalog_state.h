@@ -44,13 +44,18 @@ class CatalogState : public Catalog {
   using Models = std::map<ModelKey, Model>;
 
   CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
+  void set_pinned_limits(PinnedLimits limits) override;
 
   // The most rows with pending hits that one change also writes, so that no change becomes slow.
   static constexpr std::size_t kHitRowsPerChange = 8;
 
   // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
   Status write(Change change, Durability durability);
-  void save_hits_later(const SegmentNode& node, const SegmentId& id);
+  void save_use_later(const SegmentNode& node, const SegmentId& id);
+  // kOutOfSpace, with `what` before the reason, if pinned sessions may not hold that many more
+  // stored bytes.
+  Status check_pinned_room(std::string_view tenant, std::uint64_t more_bytes,
+                           const std::string& what);
   // Callers hold both locks, at the end of a change. `cause`: of removals.
   void tell(msg::KvEvent::Cause cause);
 
@@ -93,6 +98,9 @@ class CatalogState : public Catalog {
   std::deque<SegmentId> unsaved_hits_;  // guarded by hits_mutex_
 
  private:
+  std::mutex pinned_limits_mutex_;
+  PinnedLimits pinned_limits_;
+
   void add_hits(Change& change, std::vector<SegmentId>& saved);
 };
 

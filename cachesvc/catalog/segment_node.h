@@ -25,11 +25,25 @@ struct SegmentNode {
   std::uint32_t faithful_ppm = 0;       // of its chain (faithful.h)
   std::uint32_t block_tokens = 0;       // of its model
   Digest boundary;                      // digest of the last whole block on its path, or the root
+  std::uint64_t pins = 0;               // pinned sessions at it, and children that have pins
 
-  // Updated under a shared lock.
+  // Updated under a shared lock. They replace those of the row, which is written with later
+  // changes.
   mutable std::atomic<std::uint64_t> hits{0};
   mutable std::atomic<std::uint64_t> last_used_unix_ms{0};
-  mutable std::atomic<bool> hits_unsaved{false};
+  mutable std::atomic<std::uint32_t> priority{0};
+  mutable std::atomic<std::uint64_t> ttl_seconds{0}, expected_unix_ms{0};
+  mutable std::atomic<bool> use_unsaved{false};
+
+  // Works for a row and for a message.
+  template <typename Segment>
+  void copy_use(Segment& to) const {
+    to.hits = hits;
+    to.last_used_unix_ms = last_used_unix_ms;
+    to.priority = priority;
+    to.ttl_seconds = ttl_seconds;
+    to.expected_unix_ms = expected_unix_ms;
+  }
 };
 
 }  // namespace precis

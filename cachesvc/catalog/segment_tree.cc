@@ -73,6 +73,11 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   if (known) {
     subtract(node);
     leave_parent(*node.row);  // a split changes the parent
+    if (node.pins > 0) add_pins(node.row->parent, -1);
+  } else {
+    const auto pinned = pinned_tips_.find(id);
+    node.pins = pinned == pinned_tips_.end() ? 0 : pinned->second;
+    for (const SegmentId& child : children(id)) node.pins += nodes_.at(child).pins > 0 ? 1 : 0;
   }
   if (!row->parent.is_null()) children_[row->parent].push_back(id);
   stored_bytes_ += row->stored_bytes;
@@ -80,8 +85,12 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   kept_bytes_ += precis::kept_bytes(*row);
   node.hits = row->hits;
   node.last_used_unix_ms = row->last_used_unix_ms;
+  node.priority = row->priority;
+  node.ttl_seconds = row->ttl_seconds;
+  node.expected_unix_ms = row->expected_unix_ms;
   node.row = std::move(row);
   tenants_[node.row->tenant].take_in(node);
+  if (node.pins > 0) add_pins(node.row->parent, 1);
   node.quarantined = false;
   node.durability = durability;
   node.commit = commit;
@@ -99,10 +108,50 @@ void SegmentTree::erase(const SegmentId& id) {
   quarantine(id);  // It and all its descendants leave the index.
   const auto at = nodes_.find(id);
   if (at == nodes_.end()) return;
-  const SegmentRow& row = *at->second.row;
+  const auto row = at->second.row;
+  const bool pinned = at->second.pins > 0;
   subtract(at->second);
-  leave_parent(row);
+  leave_parent(*row);
   nodes_.erase(at);
+  if (pinned) add_pins(row->parent, -1);
+}
+
+void SegmentTree::pin(const SegmentId& tip, int by) {
+  if (tip.is_null()) return;
+  const auto pinned = pinned_tips_.try_emplace(tip, 0).first;
+  pinned->second += static_cast<std::uint64_t>(by);
+  if (pinned->second == 0) pinned_tips_.erase(pinned);
+  add_pins(tip, by);
+}
+
+// Changes the pins of a segment, and those of its ancestors up to the first that stays as pinned as
+// it was.
+void SegmentTree::add_pins(const SegmentId& id, int by) {
+  for (auto at = nodes_.find(id); at != nodes_.end(); at = nodes_.find(at->second.row->parent)) {
+    SegmentNode& node = at->second;
+    const bool was = node.pins > 0;
+    node.pins += static_cast<std::uint64_t>(by);
+    if (was == (node.pins > 0)) return;
+    const auto tenant = tenants_.find(node.row->tenant);
+    if (tenant != tenants_.end()) tenant->second.pinned_or_not(node);
+  }
+}
+
+std::uint64_t SegmentTree::pinned_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, segments] : tenants_) bytes += segments.totals().pinned_bytes;
+  return bytes;
+}
+
+std::uint64_t SegmentTree::unpinned_bytes(const SegmentId& tip) const {
+  std::uint64_t bytes = 0;
+  const SegmentNode* node = find(tip);
+  // Rows from disk may form a cycle of parents.
+  for (std::uint32_t i = 0; node && node->pins == 0 && i < limits::kChainSegmentsMax; ++i) {
+    bytes += node->row->stored_bytes;
+    node = find(node->row->parent);
+  }
+  return bytes;
 }
 
 void SegmentTree::leave_parent(const SegmentRow& row) {

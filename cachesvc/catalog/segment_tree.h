@@ -41,6 +41,9 @@ class SegmentTree {
   void quarantine(const SegmentId& id);
   // Removes a segment. Its descendants go out of service.
   void erase(const SegmentId& id);
+  // Counts `by` more pinned sessions with this tip, which may be absent. The stored segments of its
+  // chain are pinned.
+  void pin(const SegmentId& tip, int by);
   // Puts the segments into service that waited for this model.
   void model_added(const Digest& model);
 
@@ -58,6 +61,9 @@ class SegmentTree {
   std::uint64_t stored_bytes() const { return stored_bytes_; }
   std::uint64_t original_bytes() const { return original_bytes_; }
   std::uint64_t kept_bytes() const { return kept_bytes_; }  // of all segments
+  std::uint64_t pinned_bytes() const;                       // stored, of all tenants
+  // The stored bytes of the tip's chain that are not pinned yet.
+  std::uint64_t unpinned_bytes(const SegmentId& tip) const;
 
   // A segment whose stored row, as far as it is in service, is another one than before.
   struct Change {
@@ -69,6 +75,7 @@ class SegmentTree {
   std::vector<Change> take_changes();
 
  private:
+  void add_pins(const SegmentId& id, int by);
   void refresh(const SegmentId& id);
   void subtract(const SegmentNode& node);  // subtracts it from the totals
   void leave_parent(const SegmentRow& row);
@@ -82,6 +89,7 @@ class SegmentTree {
   std::unordered_map<SegmentId, SegmentNode> nodes_;
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
   std::map<std::string, TenantSegments, std::less<>> tenants_;
+  std::unordered_map<SegmentId, std::uint64_t> pinned_tips_;  // number of pinned sessions at each
   PrefixIndex index_;
   bool recording_ = false;
   std::vector<SegmentId> changed_;

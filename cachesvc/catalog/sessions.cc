@@ -61,6 +61,7 @@ Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std
 
 void Sessions::put(std::string_view tenant, msg::SessionRow row) {
   Key key{std::string(tenant), row.name};
+  if (row.pinned) pin_(row.tip, 1);  // before the old tip is unpinned: they share ancestors
   erase(key);
   if (row.expires_unix_ms != 0) expiries_.emplace(row.expires_unix_ms, key);
   ++counts_[key.tenant];
@@ -78,6 +79,7 @@ void Sessions::erase(const Key& key) {
   const auto row = rows_.find(key);
   if (row == rows_.end()) return;
   by_tip_.erase(at_tip(*row));
+  if (row->second.pinned) pin_(row->second.tip, -1);
   expiries_.erase({row->second.expires_unix_ms, key});
   const auto count = counts_.find(key.tenant);
   if (--count->second == 0) counts_.erase(count);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -40,6 +41,10 @@ class Sessions {
     std::string tenant, name;
     auto operator<=>(const Key&) const = default;
   };
+
+  // `pin` is called with 1 for the tip of each pinned session that is put, and with -1 when it is
+  // replaced or erased.
+  explicit Sessions(std::function<void(const SegmentId& tip, int by)> pin) : pin_(std::move(pin)) {}
 
   void put(std::string_view tenant, msg::SessionRow row);
   void erase(const Key& key);
@@ -88,6 +93,7 @@ class Sessions {
     return std::get<0>(at) == tenant && std::get<SegmentId>(at) == tip;
   }
 
+  const std::function<void(const SegmentId&, int)> pin_;
   Rows rows_;
   std::set<AtTip> by_tip_;                                    // all rows
   std::map<std::string, std::uint64_t, std::less<>> counts_;  // number of rows, by tenant

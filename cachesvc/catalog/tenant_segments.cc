@@ -3,6 +3,7 @@
 namespace precis {
 
 void TenantSegments::take_in(const SegmentNode& node) {
+  if (node.pins > 0) totals_.pinned_bytes += node.row->stored_bytes;
   by_age_.emplace(age_of(node), &node);
   by_id_.emplace(node.row->id, &node);
   for (Totals* const totals : {&totals_, &of_models_[node.row->model]}) {
@@ -13,6 +14,7 @@ void TenantSegments::take_in(const SegmentNode& node) {
 }
 
 void TenantSegments::take_out(const SegmentNode& node) {
+  if (node.pins > 0) totals_.pinned_bytes -= node.row->stored_bytes;
   by_age_.erase(age_of(node));
   by_id_.erase(node.row->id);
   const auto of_model = of_models_.find(node.row->model);
@@ -22,6 +24,14 @@ void TenantSegments::take_out(const SegmentNode& node) {
     totals->original_bytes -= node.row->original_bytes;
   }
   if (of_model->second.segments == 0) of_models_.erase(of_model);
+}
+
+void TenantSegments::pinned_or_not(const SegmentNode& node) {
+  if (node.pins > 0) {
+    totals_.pinned_bytes += node.row->stored_bytes;
+  } else {
+    totals_.pinned_bytes -= node.row->stored_bytes;
+  }
 }
 
 TenantSegments::Totals TenantSegments::totals_of(const Digest& model) const {

@@ -24,15 +24,17 @@ class TenantSegments {
   };
   struct Totals {
     std::uint64_t segments = 0, in_service = 0, stored_bytes = 0, original_bytes = 0;
+    std::uint64_t pinned_bytes = 0;  // the stored bytes of segments with pins
   };
 
   void take_in(const SegmentNode& node);
   void take_out(const SegmentNode& node);
+  void pinned_or_not(const SegmentNode& node);  // the node has its first pins, or none any more
   void entered_service() { ++totals_.in_service; }
   void left_service() { --totals_.in_service; }
 
   const Totals& totals() const { return totals_; }
-  // The totals of one model's segments, without `in_service`.
+  // The totals of one model's segments, without `in_service` and `pinned_bytes`.
   Totals totals_of(const Digest& model) const;
   const std::map<Age, const SegmentNode*>& by_age() const { return by_age_; }
   // Ids in [first, last], in order, at most `limit` of them.

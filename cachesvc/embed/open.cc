@@ -59,6 +59,7 @@ Result<std::shared_ptr<Client>> Client::open(const std::string& directory,
   config.listen = kAddress;
   config.log_level = "warn";  // a library does not log routine events
   config.memory_bytes = options.memory_bytes;
+  config.max_disk_bytes = options.max_disk_bytes;
   config.compute_threads = options.threads;
   config.device = options.device;
   config.takes_stored_tenants = false;

@@ -96,9 +96,15 @@ struct Lookup::Counting {
 Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, const void* from,
                                      const bool& gone) const {
   const std::uint32_t lease_ms = request.lease_ms;
+  const msg::Hints hints = request.hints;
   Links links;
   auto match = co_await find(tenant, std::move(request), from, gone, links);
-  if (!match.ok() || lease_ms == 0) co_return match;
+  if (!match.ok()) co_return match;
+  for (msg::MatchLink& link : match->links) {
+    parts_.layers.catalog.hint(tenant.name, link.segment.id, hints);
+    take_hints(hints, parts_.clock.unix_ms(), link.segment);
+  }
+  if (lease_ms == 0) co_return match;
   const auto lease = [&] { return parts_.layers.catalog.lease(tenant.name, links, lease_ms); };
   if (links.size() * (match->plan.counts.size() + kCountsALink) <= kInlineCountsMax) {
     match->lease_ms = lease();

@@ -26,6 +26,7 @@ class Lookup {
     FairExecutor& reads;  // counts
     PathHasher& paths;
     const RestoreRate& rate;
+    const Clock& clock;
     ChainLayers::Parts layers;
   };
   explicit Lookup(const Parts& parts) : parts_(parts) {}

@@ -67,6 +67,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
     if (!found.must_split) planned.status = Status();
   }
   if (planned.status.ok()) planned.status = begin(*put);
+  if (planned.status.ok()) set_hints(request.hints, *put);
   co_return planned;
 }
 
@@ -136,6 +137,17 @@ Status PutPlanner::begin(OpenPut& put) {
   put.floors.resize(model.num_layers);
   put.mass.resize(model.num_layers);
   return {};
+}
+
+// A segment that is stored keeps the values that the hints do not name.
+void PutPlanner::set_hints(const msg::Hints& hints, OpenPut& put) {
+  SegmentRow& row = put.row;
+  parts_.catalog.hint(row.tenant, row.id, hints);
+  const auto stored = parts_.catalog.info(row.tenant, row.id, /*with_plan=*/false);
+  if (!stored.ok()) return take_hints(hints, parts_.clock.unix_ms(), row);
+  row.priority = stored->priority;
+  row.ttl_seconds = stored->ttl_seconds;
+  row.expected_unix_ms = stored->expected_unix_ms;
 }
 
 Status PutPlanner::no_room(const OpenPut& put, const std::string& bytes) const {

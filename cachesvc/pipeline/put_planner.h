@@ -36,6 +36,7 @@ class PutPlanner {
   Task<Status> split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
                      PutPlaces::Found& found);
   Status begin(OpenPut& put);
+  void set_hints(const msg::Hints& hints, OpenPut& put);
   Status no_room(const OpenPut& put, const std::string& bytes) const;
   Task<Status> make_joiner(OpenPut& put);
 

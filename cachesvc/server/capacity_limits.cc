@@ -18,6 +18,16 @@ PutRoom::Limits memory_limits(const Config& config) {
   return limits;
 }
 
+Catalog::PinnedLimits pinned_limits(const Config& config) {
+  const auto share = [&](std::uint64_t limit) {
+    return static_cast<std::uint64_t>(config.max_pinned_share * static_cast<double>(limit));
+  };
+  const DiskQuota::Limits limits = disk_limits(config);
+  Catalog::PinnedLimits pinned{share(limits.of_all), {}};
+  for (const auto& [tenant, limit] : limits.of_tenant) pinned.of_tenant[tenant] = share(limit);
+  return pinned;
+}
+
 CapacityManager::Settings capacity_settings(const Config& config) {
   return {*parse_capacity_policy(config.capacity_policy), config.trim_ladder};
 }

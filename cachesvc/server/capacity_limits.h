@@ -9,6 +9,7 @@ namespace precis {
 
 DiskQuota::Limits disk_limits(const Config& config);
 PutRoom::Limits memory_limits(const Config& config);
+Catalog::PinnedLimits pinned_limits(const Config& config);
 CapacityManager::Settings capacity_settings(const Config& config);  // of a valid configuration
 
 }  // namespace precis

@@ -185,7 +185,7 @@ void Service::Impl::wire() {
                arena->memory().size(), *backend, *catalog, paths, *hot_tier, *projections,
                *put_room, *disk_quota, prefill, metrics, clock, configured});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
-      loop, reads, paths, rate, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
+      loop, reads, paths, rate, clock, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
                                                       *registration, zeros->bytes(), *catalog,
                                                       *hot_tier, rate, metrics, clock});

@@ -25,6 +25,10 @@ msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
   const DiskQuota::Limits limits = disk_limits(parts_.config);
   const auto own = limits.of_tenant.find(tenant);
   status.max_disk_bytes = own == limits.of_tenant.end() ? limits.of_all : own->second;
+  const Catalog::PinnedLimits pinned = pinned_limits(parts_.config);
+  const auto own_pinned = pinned.of_tenant.find(tenant);
+  status.max_pinned_bytes =
+      own_pinned == pinned.of_tenant.end() ? pinned.of_all : own_pinned->second;
   status.exposed = exposed_text(parts_.config, parts_.transport.is_open_to_hosts(),
                                 parts_.transport.is_encrypted(), tenant);
   return status;

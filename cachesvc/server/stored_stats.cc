@@ -37,6 +37,8 @@ void add_totals(msg::Stats& stats, const Catalog::Totals& totals) {
   add("precis_segments", totals.segments, "Segments stored (of this tenant)");
   add("precis_sessions", totals.sessions, "Sessions alive (of this tenant)");
   add("precis_stored_bytes", totals.stored_bytes, "Record bytes of all segments (of this tenant)");
+  add("precis_pinned_bytes", totals.pinned_bytes,
+      "Record bytes that pinned sessions need (of this tenant)");
   add("precis_original_bytes", totals.original_bytes,
       "K and V bytes of all segments before compression (of this tenant)");
   add("precis_quarantined_segments", totals.quarantined_segments,
@@ -50,6 +52,7 @@ void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const 
   status.segments_out_of_service = totals.quarantined_segments;
   status.sessions = totals.sessions;
   status.stored_bytes = totals.stored_bytes;
+  status.pinned_bytes = totals.pinned_bytes;
   status.disk_free_bytes = disk.free_bytes;
   status.disk_min_free_bytes = disk.min_free_bytes;
   status.disk_low = disk.low;

@@ -44,6 +44,7 @@ void TenantsInForce::apply() {
   parts_.admission.set_tenants(config.tenants);
   parts_.put_room.set_limits(memory_limits(config));
   parts_.disk_quota.set_limits(disk_limits(config));
+  parts_.catalog.set_pinned_limits(pinned_limits(config));
   // Waits after wrong tokens end for a tenant that has others now.
   for (const TenantConfig& now : config.tenants) {
     const auto was = std::ranges::find(applied_, now.name, &TenantConfig::name);

@@ -25,7 +25,7 @@ class TenantsInForce {
   // All outlive it.
   struct Parts {
     Config& config;  // in force; its tenants are the list
-    const Catalog& catalog;
+    Catalog& catalog;
     Log& log;
     Tenants& tenants;
     Admission& admission;

@@ -1,5 +1,6 @@
 // Payload in append-only files. Values are written by one thread in the order of arrival. A file is
 // removed, and a range punched, only when no crash can bring back a row that names a value there.
+#include <algorithm>
 #include <future>
 #include <optional>
 #include <utility>
@@ -15,6 +16,9 @@ namespace {
 // The live share below which values are moved if space is short and the file system punches no
 // holes.
 constexpr double kTightLiveShare = 0.95;
+// Dead bytes that are left in files: this share of the live bytes, and at least so many. A round of
+// punching syncs payload and rows, so it waits until it frees a little.
+constexpr std::uint64_t kDeadShare = 128, kDeadBytes = 256u << 10;
 
 // `ended`, if set, is called after the pin has ended.
 class PinnedExtent final : public PinnedValue {
@@ -75,7 +79,7 @@ class ExtentPayload final : public PayloadStore {
   }
 
   bool reclaim(bool tight, const std::stop_token& stop) override {
-    if (tight && punches_) punch();
+    if (punches_ && (tight || much_is_dead())) punch();
     if (tight && punches_) return false;
     // Without holes, values are moved. If space is short, they are moved from nearly full files
     // too.
@@ -89,6 +93,12 @@ class ExtentPayload final : public PayloadStore {
   Status check() override { return files_->check(); }
 
  private:
+  bool much_is_dead() const {
+    const ExtentFiles::Stats files = files_->stats();
+    return files.file_bytes >
+           files.live_bytes + std::max(files.live_bytes / kDeadShare, kDeadBytes);
+  }
+
   // Clears punches_ if the file system turns out not to punch holes: then values must be moved.
   void punch() {
     const std::vector<std::uint32_t> empty = files_->empty_files();

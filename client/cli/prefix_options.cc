@@ -41,8 +41,8 @@ void add_ls(CLI::App& group, Arguments& a) {
   add_filter(*ls, a.list.filter);
   ls->add_option_function<std::string>(
         "--sort", [&a](const std::string& name) { a.list.order = parse_order(name); },
-        "The order, largest first: newest, last used, most bytes, tokens or hits, or largest "
-        "stored share of the original; all but created read the whole list")
+        "The order, largest first: newest, last used, most bytes, tokens or hits, largest stored "
+        "share of the original, or highest priority; all but created read the whole list")
       ->check(CLI::IsMember(kSegmentOrders))
       ->default_str("created");
   ls->add_flag("--reverse", a.list.reverse, "The smallest or oldest first");

@@ -115,6 +115,12 @@ std::string status_text(const msg::ServerStatus& s) {
                           (s.max_disk_bytes == 0
                                ? ""
                                : fmt::format(" of at most {}", bytes_text(s.max_disk_bytes))));
+  if (s.pinned_bytes > 0) {
+    facts.add("pinned", bytes_text(s.pinned_bytes) +
+                            (s.max_pinned_bytes == 0
+                                 ? ""
+                                 : fmt::format(" of at most {}", bytes_text(s.max_pinned_bytes))));
+  }
   facts.add("memory", fmt::format("{} of {} ({})", bytes_text(s.memory_bytes),
                                   bytes_text(s.memory_limit_bytes),
                                   percent_text(s.memory_bytes, s.memory_limit_bytes)));
@@ -197,6 +203,7 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
                {"STORED", true},
                {"OF", true, 5},
                {"HITS", true},
+               {"PRIORITY", true, 7},
                {"TIER", false, 3},
                {"USED"},
                {"MADE", false, 4}});
@@ -204,8 +211,8 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
     table.add({short_id(row.id), short_id(row.parent), model_name(row.model, models),
                fmt::format("{}..{}", row.begin, row.end), recipe_text(row),
                keep_text(stored_budget(row)), bytes_text(row.stored_bytes),
-               bytes_text(row.original_bytes), count_text(row.hits), tier_text(row), used_text(row),
-               when_text(row.created_unix_ms)});
+               bytes_text(row.original_bytes), count_text(row.hits), std::to_string(row.priority),
+               tier_text(row), used_text(row), when_text(row.created_unix_ms)});
   }
   return table.text(columns);
 }
@@ -230,6 +237,11 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("made", when_text(row.created_unix_ms));
   facts.add("hits", count_text(row.hits));
   facts.add("last used", used_text(row));
+  facts.add("priority", std::to_string(row.priority));
+  if (row.ttl_seconds > 0) {
+    facts.add("ttl", duration_text(static_cast<double>(row.ttl_seconds)));
+  }
+  if (row.expected_unix_ms > 0) facts.add("expected until", when_text(row.expected_unix_ms));
   facts.add("children", count_text(row.children));
   facts.add("tier", row.out_of_service ? "damaged, or has a damaged ancestor: see precisctl fsck"
                                        : tier_text(row));

@@ -20,6 +20,7 @@ double sort_value(const msg::SegmentInfo& row, SegmentOrder order) {
     case SegmentOrder::kBytes: return static_cast<double>(row.stored_bytes);
     case SegmentOrder::kTokens: return static_cast<double>(row.end - row.begin);
     case SegmentOrder::kHits: return static_cast<double>(row.hits);
+    case SegmentOrder::kPriority: return row.priority;
     case SegmentOrder::kKeep:  // budgets of different kinds are compared by the share they keep
       return row.original_bytes == 0
                  ? 0

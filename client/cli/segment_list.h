@@ -10,9 +10,17 @@
 
 namespace precis::cli {
 
-enum class SegmentOrder : std::uint8_t { kCreated, kUsed, kBytes, kTokens, kHits, kKeep };
-inline const std::vector<std::string> kSegmentOrders = {"created", "used", "bytes",
-                                                        "tokens",  "hits", "keep"};
+enum class SegmentOrder : std::uint8_t {
+  kCreated,
+  kUsed,
+  kBytes,
+  kTokens,
+  kHits,
+  kKeep,
+  kPriority
+};
+inline const std::vector<std::string> kSegmentOrders = {"created", "used", "bytes",   "tokens",
+                                                        "hits",    "keep", "priority"};
 // One of kSegmentOrders.
 SegmentOrder parse_order(const std::string& name);
 

@@ -174,6 +174,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.parent_read = options.parent_read;
   body.parent_end = options.parent_end;
   body.writers = options.writers;
+  body.hints = options.hints;
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
@@ -189,7 +190,8 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    options.keep,
                    options.align,
                    static_cast<std::uint32_t>(
-                       std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax))};
+                       std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax)),
+                   options.hints};
   const bool counts = asks_for_counts(body);  // counting may need disk reads
   PRECIS_ASSIGN(
       msg::Match found,

@@ -161,6 +161,9 @@ bool same_put(const SegmentRow& row, const SegmentRow& other) {
   as_other.stored_bytes = other.stored_bytes;
   as_other.hits = other.hits;
   as_other.last_used_unix_ms = other.last_used_unix_ms;
+  as_other.priority = other.priority;
+  as_other.ttl_seconds = other.ttl_seconds;
+  as_other.expected_unix_ms = other.expected_unix_ms;
   as_other.trimmed = other.trimmed;
   as_other.whole_entries = other.whole_entries;
   return as_other == other;

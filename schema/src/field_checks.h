@@ -3,6 +3,7 @@
 #pragma once
 
 #include "precis/catalog_row.h"
+#include "precis/hint_limits.h"
 #include "precis/messages.h"
 
 namespace precis::wire {

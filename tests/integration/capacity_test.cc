@@ -1,7 +1,9 @@
 // max_disk_bytes: a real precisd gives up quality before presence, and never stores more.
+#include <sys/stat.h>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <random>
 #include <thread>
@@ -25,9 +27,31 @@ ConnectOptions as(const std::string& tenant) {
   return options;
 }
 
-std::string settings(std::uint64_t limit, const std::string& more = "") {
+std::string settings(std::uint64_t limit, const std::string& more = "",
+                     const std::string& ladder = "[0.5, 0.25]") {
   return "memory_bytes = '64MiB'\nmemory_wait_ms = 20000\nmax_disk_bytes = " +
-         std::to_string(limit) + "\ntrim_ladder = [0.5, 0.25]\n" + more;
+         std::to_string(limit) + "\ntrim_ladder = " + ladder + "\n" + more;
+}
+
+// Waits for something that the service does by itself.
+void wait_until(const std::function<bool()>& holds) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (!holds()) {
+    REQUIRE(std::chrono::steady_clock::now() < deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+// The bytes that du shows for the payload files.
+double payload_on_disk(const TempDir& dir) {
+  std::uint64_t blocks = 0;
+  for (const auto& file : std::filesystem::directory_iterator(dir.path("data/payload"))) {
+    struct ::stat found = {};  // a file may be removed meanwhile
+    if (::lstat(file.path().c_str(), &found) == 0) {
+      blocks += static_cast<std::uint64_t>(found.st_blocks);
+    }
+  }
+  return static_cast<double>(blocks) * 512;
 }
 
 class CapacityFixture {
@@ -117,6 +141,126 @@ TEST_CASE_METHOD(CapacityFixture, "segments that their recipe keeps whole are dr
   CHECK(stat(*client, "precis_capacity_drops_total") > 0);
 }
 
+TEST_CASE_METHOD(CapacityFixture, "hints decide which of a tenant's segments stay",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit, "", "[]"));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  PutOptions how = keep_most();
+  how.hints = {.priority = 100, .ttl_seconds = 3600, .expect_reuse_in_seconds = 600};
+  const Stored kept = put(*client, model, how).value();
+  CHECK(kept.info.priority == 100);
+  CHECK(kept.info.ttl_seconds == 3600);
+  CHECK(kept.info.expected_unix_ms > kept.info.created_unix_ms + 500'000);
+
+  how.hints = {.priority = 0};
+  const Stored raised = put(*client, model, how).value();
+  LookupOptions raise;
+  raise.hints.priority = 100;
+  const auto match = client->lookup(model, raised.path, raise).value();
+  CHECK(match.links.at(0).segment.priority == 100);
+  CHECK(client->segment(raised.info.id).value().priority == 100);
+  // A put of a stored segment sets what it names, too.
+  how.hints = {.ttl_seconds = 7200};
+  auto again = client->begin_put(model, kept.path, how).value();
+  CHECK(again.begun().already_stored);
+  CHECK(again.commit().value().ttl_seconds == 7200);
+  CHECK(client->segment(kept.info.id).value().priority == 100);
+
+  how.hints = {.priority = 0};
+  const Stored doomed = put(*client, model, how).value();
+  for (std::uint64_t put_bytes = 0; put_bytes < 3 * kLimit;) {
+    put_bytes += must_put(*client, model).info.stored_bytes;
+  }
+  CHECK_FALSE(client->segment(doomed.info.id).ok());
+  for (const Stored* each : {&kept, &raised}) {
+    const auto info = client->segment(each->info.id);
+    REQUIRE(info.ok());
+    CHECK(info->entries == each->info.entries);
+  }
+
+  how.hints = {.priority = 101};
+  const Status refused = put(*client, model, how).status();
+  CHECK(refused.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(refused.message(), Catch::Contains("priority"));
+}
+
+TEST_CASE_METHOD(CapacityFixture, "pinned sessions hold at most their share of the limit",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit, "max_pinned_share = 0.25\n"));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  Status refused;
+  std::string name;
+  for (int i = 0; refused.ok(); ++i) {
+    name = "session " + std::to_string(i);
+    REQUIRE(client->open_session(name, std::nullopt).ok());
+    REQUIRE(client->advance_session(name, must_put(*client, model).info.id).ok());
+    refused = client->pin_session(name, true).status();
+  }
+  CHECK(refused.code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(refused.message(), Catch::Contains("max_pinned_share"));
+  const auto status = client->status().value();
+  CHECK(status.max_pinned_bytes == kLimit / 4);
+  CHECK(status.pinned_bytes <= status.max_pinned_bytes);
+  CHECK(status.pinned_bytes > status.max_pinned_bytes / 2);
+  CHECK(stat(*client, "precis_pinned_bytes") == static_cast<double>(status.pinned_bytes));
+  CHECK_FALSE(client->session(name).value().pinned);
+  const Ran ctl = service.ctl({"session", "pin", name});
+  CHECK(ctl.exit_code != 0);
+  CHECK_THAT(ctl.err, Catch::Contains("max_pinned_share"));
+
+  service.write_config(settings(kLimit, "max_pinned_share = 1\n"));
+  service.reload();
+  CHECK(client->pin_session(name, true).ok());
+  CHECK_THAT(service.ctl({"status"}).out, Catch::Contains("pinned"));
+}
+
+TEST_CASE_METHOD(CapacityFixture, "files shrink with what is stored, and du agrees within 2%",
+                 "[integration]") {
+  constexpr std::uint64_t kMiB = 1u << 20, kStored = 64 * kMiB;
+  OperatedService service(dir,
+                          "memory_bytes = '256MiB'\nmemory_wait_ms = 60000\n"
+                          "trim_ladder = [0.3, 0.2]\nmax_disk_bytes = " +
+                              std::to_string(kStored) + "\n");
+  const auto client = Client::connect(service.address(), patient()).value();
+  ModelSpec spec = tiny_model();
+  spec.num_layers = 2;
+  spec.num_kv_heads = 2;
+  spec.num_q_heads = 2;
+  spec.head_dim = 64;
+  const Model model = client->register_model(spec).value();
+  constexpr std::uint32_t kLong = 2048;  // 4 MiB of K and V
+  const Kv kv = random_kv(random, spec, 0, kLong);
+  PutOptions half;
+  half.recipe = "keydiff";
+  half.keep = Budget::ratio_ppm(500'000);
+  const auto agree = [&] {
+    const double stored = stat(*client, "precis_stored_bytes"), disk = payload_on_disk(dir);
+    return stored > 0 && disk > 0.98 * stored && disk < 1.02 * stored;
+  };
+  for (std::uint64_t put_bytes = 0; put_bytes < 2 * kStored;) {
+    const auto info = put_all(*client, model, random_tokens(random, kLong), kv, half);
+    INFO(info.status().to_string());
+    REQUIRE(info.ok());
+    REQUIRE(stat(*client, "precis_stored_bytes") <= static_cast<double>(kStored));
+    put_bytes += info->stored_bytes;
+  }
+  CHECK(stat(*client, "precis_capacity_trims_total") > 0);
+  wait_until(agree);
+  CHECK(stat(*client, "precis_stored_bytes") > 0.8 * static_cast<double>(kStored));
+
+  // Every third segment goes: all files keep live values.
+  const auto all = client->segments(std::nullopt, 1000).value();
+  for (std::size_t i = 0; i < all.size(); i += 3) {
+    REQUIRE(client->remove_segment(all[i].id, false).ok());
+  }
+  wait_until(agree);
+  for (std::size_t i = 1; i < all.size(); i += 3) {
+    CHECK(client->check_segment(all[i].id).value().damage.empty());
+  }
+}
+
 TEST_CASE_METHOD(CapacityFixture, "a tenant's limit is its own", "[integration]") {
   OperatedService service(dir, settings(0,
                                         "[[tenant]]\nname = 'small'\nmax_disk_bytes = '1MiB'\n"
@@ -193,11 +337,7 @@ TEST_CASE_METHOD(CapacityFixture,
   const auto limit = static_cast<std::uint64_t>(before / 2);
   service->write_config(settings(limit));
   service->reload();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (stat(*client, "precis_stored_bytes") > static_cast<double>(limit)) {
-    REQUIRE(std::chrono::steady_clock::now() < deadline);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  wait_until([&] { return stat(*client, "precis_stored_bytes") <= static_cast<double>(limit); });
   CHECK(client->segment(first.info.id).ok());
 }
 

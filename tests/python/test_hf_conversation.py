@@ -186,6 +186,14 @@ def test_forks_go_on_independently(talk, store, hf_model):
         chat.fork("right")
 
 
+def test_turns_have_the_hints_of_their_conversation(talk, store):
+    first = talk(priority=80, ttl_s=60).say(words(30), max_new_tokens=NEW).segment
+    assert (first.priority, first.ttl_seconds, first.expected_unix_ms) == (80, 60, 0)
+    tokens = talk("other", priority=20, expect_reuse_in_s=60)
+    turn = tokens.say(words(30) + words(9, 2), max_new_tokens=NEW)
+    assert turn.segment.priority == 20 and turn.segment.expected_unix_ms > 0
+
+
 def test_a_seed_gives_the_same_answer_and_another_seed_another(talk):
     chat = talk()
     chat.say(words(50), max_new_tokens=NEW)

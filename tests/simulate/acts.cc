@@ -10,7 +10,7 @@ using testing::Kv;
 
 void Acts::put(Client& client, const Model& model, Path& path) {
   // The next one, or one that is stored, once more.
-  const std::size_t ready = machine_.chance(0.5) ? sure_of(path) : possible(path);
+  const std::size_t ready = machine_.chance(0.5) ? stored_of(path) : possible(path);
   const std::size_t next = std::min<std::size_t>(ready, kSegments - 1);
   const std::size_t n = machine_.chance(0.8) ? next : machine_.random(next + 1);
   if ((n > 0 && !path.segments[n - 1].id) || !begin_change(path)) return;
@@ -233,6 +233,14 @@ void Acts::list(Client& client, Path& path) {
   const Span since = span(path);
   const bool quiet = !path.changing;
   const std::size_t sure = sure_of(path);
+  if (limited()) {
+    const auto status = client.status();
+    note(status.status(), "status");
+    if (status.ok() && status->stored_bytes > plot_.max_disk_bytes / 100 * 101) {
+      breaks(fmt::format("{} B are stored, the limit is {} B", status->stored_bytes,
+                         plot_.max_disk_bytes));
+    }
+  }
   const auto rows = client.segments();
   note(rows.status(), "segments");
   if (!rows.ok() || !quiet || !undisturbed(path, since)) return;
@@ -243,11 +251,11 @@ void Acts::list(Client& client, Path& path) {
 }
 
 void Acts::advance(Client& client, Path& path) {
-  const std::size_t sure = sure_of(path);
-  if (sure == 0 || !begin_change(path)) return;
+  const std::size_t stored = stored_of(path);
+  if (stored == 0 || !begin_change(path)) return;
   const Span since = span(path);
   // The acknowledged tip is still there: a removal of this path would have cleared path.tip.
-  if (path.tip) {
+  if (path.tip && (!limited() || path.pinned == true)) {
     const auto shown = client.session(path.session);
     note(shown.status(), "session");
     const bool same = shown.ok() && shown->tip == path.tip;
@@ -256,7 +264,7 @@ void Acts::advance(Client& client, Path& path) {
       breaks("the tip of a session went back");
     }
   }
-  const SegmentId id = *path.segments[sure - 1].id;
+  const SegmentId id = *path.segments[stored - 1].id;
   path.tip.reset();
   const auto opened = client.open_session(path.session, std::nullopt);
   note(opened.status(), "open_session");
@@ -265,7 +273,7 @@ void Acts::advance(Client& client, Path& path) {
     if (row.status().code() != StatusCode::kInvalidArgument) note(row.status(), "advance");
     if (row.ok() && host_->crashes() == since.crashes) {
       path.tip = id;
-      path.tip_segment = sure - 1;
+      path.tip_segment = stored - 1;
     }
     pin(client, path, since);
   }
@@ -279,6 +287,7 @@ void Acts::pin(Client& client, Path& path, const Span& since) {
   const auto row = client.pin_session(path.session, pinned);
   note(row.status(), "pin_session");
   if (row.ok() && host_->crashes() == since.crashes) path.pinned = pinned;
+  if (row.ok() && row->tip != path.tip) path.tip.reset();  // it was dropped before the pin
 }
 
 }  // namespace precis::simulate

@@ -42,6 +42,13 @@ class Scene {
     trace("BROKEN: {}", promise);
     if (broken_.ok()) broken_ = Status::internal(promise);
   }
+  bool limited() const { return plot_.max_disk_bytes > 0; }
+  // The number of segments from the root that are stored for certain. The service keeps what is
+  // pinned, and may drop everything else if there is a limit.
+  std::size_t sure_of(const Path& path) const {
+    if (!limited()) return stored_of(path);
+    return path.pinned == true && path.tip ? path.tip_segment + 1 : 0;
+  }
   bool goes_on() const { return broken_.ok(); }
   Span span(const Path& path) const {
     return {path.changes, host_->crashes(), host_->power_losses()};
@@ -65,7 +72,7 @@ class Scene {
       case StatusCode::kRejected:
       case StatusCode::kNotFound: return;
       case StatusCode::kOutOfSpace:
-        if (plot_.faults) return;
+        if (plot_.faults || limited()) return;
         break;
       default: break;
     }

@@ -64,8 +64,8 @@ class ServiceHost::CutTransport final : public Transport {
   std::unique_ptr<Transport> net_;
 };
 
-ServiceHost::ServiceHost(Simulation& machine, std::string folder)
-    : machine_(machine), folder_(std::move(folder)) {}
+ServiceHost::ServiceHost(Simulation& machine, std::string folder, std::uint64_t max_disk_bytes)
+    : machine_(machine), folder_(std::move(folder)), max_disk_bytes_(max_disk_bytes) {}
 
 ServiceHost::~ServiceHost() {
   if (service_) stop();
@@ -77,6 +77,7 @@ Status ServiceHost::start() {
   config.listen = kAddress;
   config.log_level = "off";
   config.memory_bytes = 16u << 20;
+  config.max_disk_bytes = max_disk_bytes_;
   config.compute_threads = 1;
   config.device = "cpu";
   const auto make_transport = [this](EventLoop& loop) -> Result<std::unique_ptr<Transport>> {

@@ -17,8 +17,8 @@ namespace precis::simulate {
 // All functions are called on simulated threads.
 class ServiceHost {
  public:
-  // `folder`: an existing folder, in which nothing is kept.
-  ServiceHost(Simulation& machine, std::string folder);
+  // `folder`: an existing folder, in which nothing is kept. `max_disk_bytes`: 0 for no limit.
+  ServiceHost(Simulation& machine, std::string folder, std::uint64_t max_disk_bytes);
   ~ServiceHost();
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
@@ -46,6 +46,7 @@ class ServiceHost {
 
   Simulation& machine_;
   const std::string folder_;
+  const std::uint64_t max_disk_bytes_;
   const std::shared_ptr<LoopbackNet> net_ = make_loopback_net();
   std::unique_ptr<testing::MemoryRows> rows_ = std::make_unique<testing::MemoryRows>();
   std::unique_ptr<testing::MemoryValues> values_ = std::make_unique<testing::MemoryValues>();

@@ -63,7 +63,7 @@ Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpe
   return segment;
 }
 
-std::size_t sure_of(const Path& path) {
+std::size_t stored_of(const Path& path) {
   std::size_t n = 0;
   while (n < kSegments && path.segments[n].state == State::kStored) ++n;
   return n;

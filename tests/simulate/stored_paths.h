@@ -59,8 +59,9 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
 Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
                     const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens);
 
-// The number of segments from the root that are stored for certain, and of those that may be.
-std::size_t sure_of(const Path& path);
+// The number of segments from the root that are stored, unless the service dropped them by itself,
+// and of those that may be.
+std::size_t stored_of(const Path& path);
 std::size_t possible(const Path& path);
 
 // The tokens of the first `segments` segments.

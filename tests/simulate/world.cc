@@ -20,7 +20,7 @@ class World final : public Acts {
   explicit World(const Plot& plot) : Acts(plot) {}
 
   Outcome play() {
-    host_ = std::make_unique<ServiceHost>(machine_, plot_.folder);
+    host_ = std::make_unique<ServiceHost>(machine_, plot_.folder, plot_.max_disk_bytes);
     const auto director = machine_.start("director", [this] { direct(); });
     Status ran = machine_.run(director, kStepsMax, kTimeMax);
     if (ran.ok()) ran = broken_;

@@ -18,6 +18,8 @@ struct Plot {
   std::uint32_t operations = 40;  // of each client
   bool crashes = true;
   bool faults = true;  // full disks and failing writes
+  // Above 0, the service trims and drops what is not pinned.
+  std::uint64_t max_disk_bytes = 0;
   std::string folder;  // an existing, empty folder
   bool trace = false;  // print every operation
 };

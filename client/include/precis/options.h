@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "precis/messages.h"
 #include "precis/pages.h"
 #include "precis/types.h"
 #include "precis/view.h"
@@ -51,9 +52,10 @@ struct ConnectOptions {
 };
 
 struct OpenOptions {
-  std::uint64_t memory_bytes = 0;  // 0: the service's default
-  unsigned threads = 0;            // 0: one per core
-  std::string device = "auto";     // for compression: auto (a GPU if there is one), cpu or cuda:N
+  std::uint64_t memory_bytes = 0;    // 0: the service's default
+  std::uint64_t max_disk_bytes = 0;  // of stored records; 0: only the disk is a limit
+  unsigned threads = 0;              // 0: one per core
+  std::string device = "auto";       // for compression: auto (a GPU if there is one), cpu or cuda:N
   MakePageMover page_mover = nullptr;  // as in ConnectOptions
 };
 
@@ -84,6 +86,9 @@ struct PutOptions {
   // The new segment begins at this token, if that is not the end of `parent`: a block boundary
   // inside the parent or an ancestor, which the service splits there. 0: at the parent's end.
   std::uint32_t parent_end = 0;
+  // How long the segment is worth keeping when the service is short of space, also if it is stored
+  // already.
+  msg::Hints hints{};
 };
 
 // Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no
@@ -107,6 +112,9 @@ struct LookupOptions {
   // meanwhile. At most 30 s. LookupMatch::lease_ms is the time that the service granted; 0 if it
   // has no room for the lease. A negative value is kInvalidArgument.
   std::chrono::milliseconds lease{0};
+  // For all segments of the match: how long they are worth keeping when the service is short of
+  // space.
+  msg::Hints hints{};
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys

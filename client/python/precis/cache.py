@@ -15,6 +15,7 @@ from .arguments import names_arguments
 from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
+from .hints import Hints, hints_in
 from .model import Model, ModelSpec
 from .pages import Pages, sink_of
 from .prefix import Prefix
@@ -32,6 +33,7 @@ def open(
     directory: str | os.PathLike[str],
     *,
     memory_bytes: int = 0,
+    max_disk_bytes: int = 0,
     threads: int = 0,
     device: str = "auto",
 ) -> Cache:
@@ -39,6 +41,8 @@ def open(
 
     Args:
         memory_bytes: size of the RAM tier; 0 for the default.
+        max_disk_bytes: the most that stored records take. Near it, what is least valuable is
+            trimmed and then dropped. 0: only the disk is a limit.
         threads: for compression; 0 for one per core.
         device: for compression: "auto" (a GPU if there is one), "cpu" or "cuda:0".
 
@@ -51,6 +55,7 @@ def open(
         core = _core.open(
             os.fspath(directory),
             count_in(memory_bytes, "memory_bytes", 2**63 - 1),
+            count_in(max_disk_bytes, "max_disk_bytes", 2**63 - 1),
             count_in(threads, "threads"),
             device,
         )
@@ -281,6 +286,9 @@ class Cache:
         parent: Match | Segment | str | Literal["auto"] | None = "auto",
         parent_read: Keep | None = None,
         writers: int = 1,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        expect_reuse_in_s: float | None = None,
     ) -> Put:
         """Starts to store the KV of `tokens`.
 
@@ -305,6 +313,12 @@ class Cache:
                 tensor-parallel ranks. All of them begin it with the same arguments, push their
                 heads (`head_begin`), and commit. A commit returns once all of them have called it,
                 so use a deadline. If one aborts or disconnects, the others get Unavailable.
+            priority: 0 to 100; how long the segment is kept when the service is short of space, in
+                comparison with other segments of this tenant. By default 50.
+            ttl_s: after this time without use, the segment loses half of its worth in each further
+                such time; it never expires. By default 0: it does not.
+            expect_reuse_in_s: for this long from now on, the segment counts as about to be used.
+                None in any of the three leaves a stored segment as it is.
         """
         parent_end = 0
         if isinstance(parent, Match):
@@ -321,6 +335,7 @@ class Cache:
             to_pair(parent_read, "parent_read"),
             count_in(writers, "writers", 2**32 - 1),
             parent_end,
+            hints_in(priority, ttl_s, expect_reuse_in_s),
         )
         return Put(core, model)
 
@@ -331,6 +346,10 @@ class Cache:
         keep: Keep | None = None,
         align: int = 1,
         lease: float = 0,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        expect_reuse_in_s: float | None = None,
     ) -> Match:
         """Finds the longest stored prefix of a path; the match is false if there is none.
 
@@ -356,11 +375,12 @@ class Cache:
                 difference.
             lease: seconds, up to 30, for which get() can read the match even if its segments are
                 removed, trimmed or replaced; ``match.lease`` is the time that the service granted.
+            priority, ttl_s, expect_reuse_in_s: as in begin_put, for all segments of the match.
         """
         path = tokens_in(tokens)
-        return Match.from_core(
-            self.core.lookup(model.core, path, *lookup_options(keep, align, lease)), path
-        )
+        hints = hints_in(priority, ttl_s, expect_reuse_in_s)
+        options = lookup_options(keep, align, lease, hints)
+        return Match.from_core(self.core.lookup(model.core, path, *options), path)
 
     def get(
         self,
@@ -500,12 +520,12 @@ class Cache:
 
 
 def lookup_options(
-    keep: Keep | None, align: int, lease: float
-) -> tuple[tuple[int, int] | None, int, int]:
+    keep: Keep | None, align: int, lease: float, hints: Hints
+) -> tuple[tuple[int, int] | None, int, int, Hints]:
     """The arguments of the extension module's lookup that come after the path."""
     if not 0 <= lease < 2**20:
         raise InvalidArgument(f"lease: {lease} s, must be 0 or more; 30 s at most are granted")
-    return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000)
+    return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000), hints
 
 
 def get_arguments(

@@ -14,6 +14,7 @@ from .arrays import count_in, tokens_in
 from .budget import Keep
 from .cache import Cache, get_arguments, lookup_options
 from .errors import Error
+from .hints import hints_in
 from .model import Model
 from .pages import Pages
 from .prefix import Prefix
@@ -55,9 +56,14 @@ class Calls:
         keep: Keep | None = None,
         align: int = 1,
         lease: float = 0,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        expect_reuse_in_s: float | None = None,
     ) -> int:
         """As Cache.lookup(); the outcome is its Match."""
-        path, options = tokens_in(tokens), lookup_options(keep, align, lease)
+        hints = hints_in(priority, ttl_s, expect_reuse_in_s)
+        path, options = tokens_in(tokens), lookup_options(keep, align, lease, hints)
         return self._core.lookup(model.core, path, *options, partial(_match, path))
 
     def lookup_many(
@@ -67,10 +73,15 @@ class Calls:
         keep: Keep | None = None,
         align: int = 1,
         lease: float = 0,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        expect_reuse_in_s: float | None = None,
     ) -> list[int]:
         """Submits one lookup per path: all of them or, on an error, none."""
         arrays = [tokens_in(path) for path in paths]
-        options = lookup_options(keep, align, lease)
+        hints = hints_in(priority, ttl_s, expect_reuse_in_s)
+        options = lookup_options(keep, align, lease, hints)
         makers = [partial(_match, path) for path in arrays]
         return self._core.lookup_many(model.core, arrays, *options, makers)
 

@@ -218,13 +218,19 @@ class Service:
 
     # ---- lookups, which do not wait -------------------------------------------------------------
 
-    def look_up(self, path: Any, adapter: str, keep: Keep | None, align: int) -> int | None:
-        """Starts a lookup; returns its ticket, or None if the service is not up."""
+    def look_up(
+        self, path: Any, adapter: str, keep: Keep | None, align: int, **hints: Any
+    ) -> int | None:
+        """Starts a lookup; returns its ticket, or None if the service is not up.
+
+        Args:
+            hints: as of Calls.lookup.
+        """
         if not self.up():
             return None
         try:
             _, model, calls = self._client()
-            return calls.lookup(model.with_adapter(adapter), path, keep, align, LEASE)
+            return calls.lookup(model.with_adapter(adapter), path, keep, align, LEASE, **hints)
         except Error as error:
             self.failed(error)
             return None

@@ -32,6 +32,8 @@ class Segment:
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time, summed over the stages of all layers; layers overlap.
         last_used_unix_ms: when a lookup or get last found it; 0: never.
+        priority, ttl_seconds, expected_unix_ms: what hints have set; expected_unix_ms is the time
+            until which it counts as about to be used, 0: it does not.
         in_memory: every layer is in the RAM tier.
         out_of_service: it or one of its ancestors is damaged; it is not served.
         plan: entries per (layer, KV head), uint32 [num_layers, num_kv_heads]; None in listings.
@@ -58,6 +60,9 @@ class Segment:
     created_unix_ms: int
     hits: int
     last_used_unix_ms: int
+    priority: int
+    ttl_seconds: int
+    expected_unix_ms: int
     children: int
     in_memory: bool
     out_of_service: bool
@@ -313,6 +318,10 @@ class ServerStatus:
     """Bytes of kept logs from before the recovery."""
     max_disk_bytes: int
     """The limit of this tenant's stored records, or else of all tenants' together; 0: none."""
+    pinned_bytes: int
+    """Stored records of this tenant that pinned sessions need."""
+    max_pinned_bytes: int
+    """The limit of pinned_bytes; 0: none."""
 
     @classmethod
     def from_core(cls, status: Any) -> ServerStatus:

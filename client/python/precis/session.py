@@ -71,13 +71,22 @@ class Session:
         return self
 
     def advance(self, segment: Segment | str) -> Session:
-        """Moves the tip to `segment`, which must be a descendant of the present tip."""
+        """Moves the tip to `segment`, which must be a descendant of the present tip.
+
+        Raises:
+            OutOfSpace: the session is pinned, and pinned sessions would hold more than the service
+                allows. The segment stays stored, without protection: unpin the session, or others.
+        """
         tip = segment.id if isinstance(segment, Segment) else segment
         self._row = self._cache.core.advance_session(self.name, tip)
         return self
 
     def pin(self, pinned: bool = True) -> Session:
-        """Protects the prefix from removal while the session lives; False ends the protection."""
+        """Protects the prefix from removal while the session lives; False ends the protection.
+
+        Raises:
+            OutOfSpace: pinned sessions would hold more than the service allows (max_pinned_share).
+        """
         self._row = self._cache.core.pin_session(self.name, pinned)
         return self
 

@@ -143,27 +143,27 @@ void bind_paths(ClientClass& client) {
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
              const std::string& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
-             std::uint32_t writers, std::uint32_t parent_end) {
+             std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints) {
             const PutOptions options{
                 recipe,  to_budget(keep), to_parent(parent), to_budget(parent_read),
-                writers, parent_end};
+                writers, parent_end,      to_hints(hints)};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
-          nb::arg("writers"), nb::arg("parent_end"))
+          nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"))
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
-             const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms) {
-            const LookupOptions options{to_budget(keep), align,
-                                        std::chrono::milliseconds(lease_ms)};
+             const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
+             const HintValues& hints) {
+            const auto options = to_lookup_options(keep, align, lease_ms, hints);
             return answer(
                 [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"))
+          nb::arg("lease_ms"), nb::arg("hints"))
       .def(
           "get",
           [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
@@ -339,9 +339,9 @@ void bind_client(nb::module_& module) {
                expect_forks();
                return OwnedClient(answer([&] { return Client::connect(address, options); }));
              });
-  module.def("open", [](const std::string& directory, std::uint64_t memory_bytes, unsigned threads,
-                        const std::string& device) {
-    const OpenOptions options{memory_bytes, threads, device, kernels::make_cuda_page_mover};
+  module.def("open", [](const std::string& directory, std::uint64_t memory, std::uint64_t disk,
+                        unsigned threads, const std::string& device) {
+    const OpenOptions options{memory, disk, threads, device, kernels::make_cuda_page_mover};
     expect_forks();
     return OwnedClient(answer([&] { return Client::open(directory, options); }));
   });

@@ -5,8 +5,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -16,6 +18,7 @@
 #include "arrays.h"
 #include "errors.h"
 #include "precis/messages.h"
+#include "precis/options.h"
 #include "precis/types.h"
 
 namespace precis::python {
@@ -42,6 +45,19 @@ inline BudgetPair from_budget(const Budget& budget) {
 inline std::optional<BudgetPair> from_budget(const std::optional<Budget>& budget) {
   if (!budget) return std::nullopt;
   return from_budget(*budget);
+}
+
+// Priority, TTL and time until the next use, in seconds.
+using HintValues = std::tuple<std::optional<std::uint32_t>, std::optional<std::uint64_t>,
+                              std::optional<std::uint64_t>>;
+
+inline msg::Hints to_hints(const HintValues& values) {
+  return {std::get<0>(values), std::get<1>(values), std::get<2>(values)};
+}
+
+inline LookupOptions to_lookup_options(const std::optional<BudgetPair>& keep, std::uint32_t align,
+                                       std::uint32_t lease_ms, const HintValues& hints) {
+  return {to_budget(keep), align, std::chrono::milliseconds(lease_ms), to_hints(hints)};
 }
 
 // "" is the null id.

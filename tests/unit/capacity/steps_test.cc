@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <random>
@@ -159,6 +160,117 @@ TEST_CASE("reuse is expected less with idle time, and more with hits", "[unit][c
   other = use;
   other.in_session = true;
   CHECK(reuse_rate(other) > reuse_rate(use));
+}
+
+TEST_CASE("priority doubles the rate every ten points, and never makes it 0 or endless",
+          "[unit][capacity]") {
+  Use use{.hits = 3, .age_s = 1000, .idle_s = 100};
+  const double usual = reuse_rate(use);
+  double before = 0;
+  for (std::uint32_t priority = 0; priority <= limits::kPriorityMax; ++priority) {
+    use.priority = priority;
+    const double rate = reuse_rate(use);
+    CHECK(rate > before);
+    before = rate;
+  }
+  CHECK(before == 32 * usual);
+  use.priority = 0;
+  CHECK(reuse_rate(use) == usual / 32);
+  CHECK(reuse_rate(without_hints(use)) == usual);
+}
+
+TEST_CASE("a segment decays after its TTL, and a hit restores it", "[unit][capacity]") {
+  Use use{.hits = 3, .age_s = 1000, .idle_s = 100, .ttl_s = 100};
+  CHECK(reuse_rate(use) == reuse_rate(without_hints(use)));
+  use.idle_s = 300;
+  CHECK(reuse_rate(use) == reuse_rate(without_hints(use)) / 4);
+  double before = reuse_rate(use);
+  for (; use.idle_s < 1e15; use.idle_s *= 1.5) {  // it never reaches 0
+    CHECK(reuse_rate(use) <= before);
+    CHECK(reuse_rate(use) > 0);
+    before = reuse_rate(use);
+  }
+  use.idle_s = 0;
+  ++use.hits;
+  CHECK(reuse_rate(use) == reuse_rate(without_hints(use)));
+}
+
+TEST_CASE("what is expected counts as used now, whatever its idle time", "[unit][capacity]") {
+  Use use{.hits = 0, .age_s = 1e6, .idle_s = 1e6, .ttl_s = 10};
+  const double idle = reuse_rate(use);
+  use.expected = true;
+  CHECK(reuse_rate(use) == reuse_rate(Use{}));
+  CHECK(reuse_rate(use) > 1000 * idle);
+  use = {.hits = 1000, .age_s = 100, .expected = true};
+  CHECK(reuse_rate(use) == reuse_rate(without_hints(use)));
+}
+
+TEST_CASE("priority 0 goes first and 100 last of equals, and all of them can go",
+          "[unit][capacity]") {
+  std::vector<Candidate> all(3, segment(0.3, 10));
+  all[0].use.priority = 100;
+  all[2].use.priority = 0;
+  const std::uint64_t bytes = all[0].stored_bytes;
+  const auto dropped = [&](std::uint64_t wanted) {
+    std::vector<std::uint32_t> order;
+    for (const CapacityStep& step : choose_steps(all, {}, CapacityPolicy::kValue, wanted)) {
+      order.push_back(step.candidate);
+    }
+    return order;
+  };
+  CHECK(dropped(1) == std::vector<std::uint32_t>{2});
+  CHECK(dropped(3 * bytes) == std::vector<std::uint32_t>{2, 1, 0});
+}
+
+TEST_CASE("hints of one owner take no space of another", "[unit][capacity]") {
+  std::mt19937 random(20261127);
+  const auto below = [&](std::uint32_t n) {
+    return std::uniform_int_distribution<std::uint32_t>(0, n - 1)(random);
+  };
+  const auto of_owner = [](const std::vector<Candidate>& all,
+                           const std::vector<CapacityStep>& steps, std::uint32_t owner) {
+    std::vector<CapacityStep> own;
+    std::ranges::copy_if(steps, std::back_inserter(own), [&](const CapacityStep& step) {
+      return all[step.candidate].owner == owner;
+    });
+    return own;
+  };
+  const auto bytes_of = [](const std::vector<CapacityStep>& steps) {
+    return std::accumulate(
+        steps.begin(), steps.end(), std::uint64_t{0},
+        [](std::uint64_t sum, const CapacityStep& step) { return sum + step.freed_bytes; });
+  };
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Candidate> plain(1 + below(40));
+    for (std::uint32_t i = 0; i < plain.size(); ++i) {
+      plain[i] = segment(0.05 * (1 + below(20)), below(100'000), below(50));
+      plain[i].owner = below(3);
+      const std::uint32_t parent = below(i + 1);
+      if (parent < i && plain[parent].owner == plain[i].owner) plain[i].parent = parent;
+      plain[i].held = below(10) == 0;
+    }
+    // Owner 0 gives no hints; owner 1 gives any; owner 2 wants to keep everything.
+    std::vector<Candidate> hinted = plain;
+    for (Candidate& c : hinted) {
+      if (c.owner == 1) c.use.priority = below(limits::kPriorityMax + 1);
+      if (c.owner == 1) c.use.ttl_s = below(1000);
+      if (c.owner == 2) c.use.priority = limits::kPriorityMax;
+      if (c.owner == 2) c.use.expected = true;
+    }
+    const std::uint64_t wanted = below(200'000);
+    const auto fair = value_steps(plain, wanted), steps = value_steps(hinted, wanted);
+    CAPTURE(round, plain.size(), wanted);
+    std::vector<CapacityStep> same = of_owner(hinted, steps, 0);
+    REQUIRE(same == of_owner(plain, fair, 0));
+    for (const std::uint32_t owner : {1u, 2u}) {
+      const auto own = of_owner(hinted, steps, owner);
+      const std::uint64_t share = bytes_of(of_owner(plain, fair, owner)), freed = bytes_of(own);
+      REQUIRE(freed >= share);
+      std::uint64_t largest = 0;
+      for (const CapacityStep& step : own) largest = std::max(largest, step.freed_bytes);
+      REQUIRE((share == 0 ? freed == 0 : freed < share + largest));
+    }
+  }
 }
 
 TEST_CASE("each rung of a ladder costs more worth than the one before, and a drop the most",

@@ -279,7 +279,7 @@ std::vector<std::string> names_at(const Sessions& sessions, const SegmentId& tip
 }  // namespace
 
 TEST_CASE("sessions are found by their tip, and no others are looked at", "[unit][catalog]") {
-  Sessions sessions;
+  Sessions sessions([](const SegmentId&, int) {});
   const SegmentId a = tip_of(1), b = tip_of(2);
   for (int i = 0; i < 1000; ++i)
     sessions.put("tenant", session_at("other-" + std::to_string(i), tip_of(3)));
@@ -297,7 +297,7 @@ TEST_CASE("sessions are found by their tip, and no others are looked at", "[unit
 
 TEST_CASE("a pinned session is found among any number at its tip, until its time has passed",
           "[unit][catalog]") {
-  Sessions sessions;
+  Sessions sessions([](const SegmentId&, int) {});
   const SegmentId a = tip_of(1);
   for (int i = 0; i < 1000; ++i)
     sessions.put("tenant", session_at("unpinned-" + std::to_string(i), a));

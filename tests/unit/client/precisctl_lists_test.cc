@@ -50,6 +50,7 @@ Pages five() {
     row.stored_bytes = 100 * (1 + (i * 3) % 5);
     row.original_bytes = 1000;
     row.hits = (i * 2) % 5;
+    row.priority = static_cast<std::uint32_t>(10 * ((i * 3) % 5));
     row.created_unix_ms = now - 1000 * (i + 1);
     row.last_used_unix_ms = i == 2 ? now - 100'000'000 : 0;
     pages.rows.push_back(row);
@@ -94,6 +95,7 @@ TEST_CASE("segments are listed by every order, and reversed", "[client]") {
   CHECK(by("keep") == std::vector<std::size_t>{3, 1, 4, 2, 0});
   CHECK(by("hits") == std::vector<std::size_t>{2, 4, 1, 3, 0});
   CHECK(by("tokens") == std::vector<std::size_t>{2, 4, 1, 3, 0});
+  CHECK(by("priority") == std::vector<std::size_t>{3, 1, 4, 2, 0});
   CHECK(by("used") == std::vector<std::size_t>{2, 0, 1, 3, 4});
   options.reverse = true;
   CHECK(by("bytes") == std::vector<std::size_t>{0, 2, 4, 1, 3});

@@ -15,7 +15,7 @@ using namespace testing;  // for the fixture
 
 struct LookupFixture : ServedFixture {
   PathHasher paths{loop, std::make_unique<ThreadExecutor>("paths", 1), 1};
-  Lookup lookup{{loop, reads, paths, rate, {cold, memory, *catalog, hot_tier, metrics}}};
+  Lookup lookup{{loop, reads, paths, rate, f.clock, {cold, memory, *catalog, hot_tier, metrics}}};
   bool gone = false;
 
   // True once `times` reads have started; false after ten seconds.

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "precis/hint_limits.h"
 #include "precis/limits.h"
 
 namespace precis::testing {
@@ -115,6 +116,16 @@ struct Filler {
     x.keys_head_stride = r.number(x.keys.size_bytes);
     x.values_head_stride = r.number(x.values.size_bytes);
   }
+  void narrow(msg::Hints& x) {
+    if (x.priority) *x.priority = up_to(limits::kPriorityMax);
+    if (x.ttl_seconds) *x.ttl_seconds = r.number(limits::kHintSecondsMax);
+    if (x.expect_reuse_in_seconds) *x.expect_reuse_in_seconds = r.number(limits::kHintSecondsMax);
+  }
+  template <typename Segment>
+  void hinted(Segment& x) {
+    x.priority = up_to(limits::kPriorityMax);
+    x.ttl_seconds = r.number(limits::kHintSecondsMax);
+  }
   void narrow(msg::Lookup& x) { x.align = 1 + up_to(limits::kAlignMax - 1); }
   void narrow(msg::GetLink& x) {
     x.matched_end = up_to(limits::kPathTokensMax);
@@ -133,7 +144,10 @@ struct Filler {
   }
   void narrow(msg::ModelRow& x) { x.projections = up_to(limits::kLayersMax); }
   void narrow(msg::PutBegun& x) { token_range(x.begin, x.end); }
-  void narrow(msg::SegmentInfo& x) { token_range(x.begin, x.end); }
+  void narrow(msg::SegmentInfo& x) {
+    token_range(x.begin, x.end);
+    hinted(x);
+  }
   void narrow(msg::MatchLink& x) {
     x.matched_end = up_to(x.segment.end);
     counts(x.counts);
@@ -147,6 +161,7 @@ struct Filler {
   }
   void narrow(SegmentRow& x) {
     token_range(x.begin, x.end);
+    hinted(x);
     x.layer_bytes.resize(x.plan.num_layers);
   }
   void narrow(StoredProjection& x) {

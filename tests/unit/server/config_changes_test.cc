@@ -31,6 +31,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"tidy_after_ms", "1"},
     {"min_free_bytes", "'64MiB'"},
     {"max_disk_bytes", "'1GiB'"},
+    {"max_pinned_share", "0.25"},
     {"capacity_policy", "'lru'"},
     {"trim_ladder", "[0.5, 0.25]"},
     {"log_level", "'debug'"},

@@ -42,6 +42,7 @@ class Save:
     parent: bytes  # the match to begin at, if it ends inside a segment, else empty
     session: str
     adapter: str
+    hints: dict[str, Any]
 
 
 @dataclass
@@ -159,7 +160,9 @@ class Scheduler:
         request, keep = tracked.request, tracked.wish.keep
         path = np.asarray(request.all_token_ids[:length], np.uint32)
         keep = self.settings.keep if keep is None else keep
-        tracked.ticket = self.service.look_up(path, adapter_of(request), keep, self.size)
+        tracked.ticket = self.service.look_up(
+            path, adapter_of(request), keep, self.size, **tracked.wish.hints
+        )
         if tracked.ticket is None:
             tracked.told["error"] = "the service does not answer"
             self.counts.add(fallbacks=1)
@@ -410,6 +413,7 @@ class Scheduler:
                 b"" if plan is None or plan.whole else plan.match,
                 tracked.wish.session,
                 adapter_of(request),
+                tracked.wish.hints,
             )
         )
         tracked.saving = True

@@ -7,6 +7,7 @@ from typing import Any
 
 import precis
 from precis import engines
+from precis.hints import hints_in
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class Wish:
         store: whether its prompt is stored; None for the connector's setting.
         session: the name of its conversation; prompt and answer are stored as the next turn.
         wait: seconds to wait until its prompt is stored, for example by a prefill instance.
+        priority, ttl_s, expect_reuse_in_s: as in precis.Cache.begin_put, for what it reads and
+            stores.
     """
 
     off: bool = False
@@ -58,6 +61,14 @@ class Wish:
     store: bool | None = None
     session: str = ""
     wait: float = 0.0
+    priority: int | None = None
+    ttl_s: float | int | None = None
+    expect_reuse_in_s: float | int | None = None
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """The arguments of puts and lookups."""
+        return {name: getattr(self, name) for name in ("priority", "ttl_s", "expect_reuse_in_s")}
 
     @classmethod
     def read(cls, params: dict[str, Any] | None) -> Wish:
@@ -76,4 +87,8 @@ class Wish:
             )
         if len(wish.session.encode(errors="replace")) > 256 or not wish.session.isprintable():
             raise ValueError("kv_transfer_params: session must be printable text of at most 256 B")
+        try:
+            hints_in(**wish.hints)
+        except precis.InvalidArgument as error:
+            raise ValueError(f"kv_transfer_params: {error}") from None
         return wish

@@ -265,6 +265,7 @@ class Worker:
             parent=precis.Match.from_bytes(save.parent) if save.parent else "auto",
             parent_read=save.parent_read,
             writers=self.writers,
+            **save.hints,
         )
         with put:
             count = put.end - put.begin

@@ -34,6 +34,12 @@ def test_a_request_without_params_wishes_nothing() -> None:
     assert Wish.read({"do_remote_prefill": True}) == Wish()
 
 
+def test_hints_of_a_request_are_those_of_its_puts_and_lookups() -> None:
+    wish = Wish.read({"priority": 80, "ttl_s": 60, "expect_reuse_in_s": 1.5})
+    assert wish.hints == {"priority": 80, "ttl_s": 60, "expect_reuse_in_s": 1.5}
+    assert set(Wish.read({}).hints.values()) == {None}
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -47,6 +53,11 @@ def test_a_request_without_params_wishes_nothing() -> None:
         {"store": 0.3},
         {"wait": -1},
         {"wait": 1e9},
+        {"priority": 101},
+        {"priority": True},
+        {"ttl_s": -1},
+        {"ttl_s": "1h"},
+        {"expect_reuse_in_s": float("nan")},
     ],
 )
 def test_wrong_params_are_refused(params: dict) -> None:

@@ -104,6 +104,9 @@ class Conversation:
         durability: Literal["memory", "wal", "fsync"] = "wal",
         ttl: int | None = None,
         total: Keep | None = None,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+        expect_reuse_in_s: float | None = None,
     ) -> None:
         """Makes no call of the model.
 
@@ -118,6 +121,8 @@ class Conversation:
             total: the most that all stored turns may take together: bytes such as "64 MiB", or a
                 share of their full KV. Old turns are trimmed first, as the conversation grows, so
                 that new turns can have a `keep` that is larger.
+            priority, ttl_s, expect_reuse_in_s: of all turns, as in Cache.begin_put. A lookup when
+                the conversation is resumed, and each new turn, set them anew for its segments.
 
         Raises:
             ValueError: the session has turns, and `tokens` are not those of its conversation.
@@ -125,7 +130,11 @@ class Conversation:
         self._cache, self._model, self._hf_model = cache, model, hf_model
         self._chat = Chat(tokenizer)
         self._read = ALL if read is None else read
+        self._hints: dict[str, Any] = {
+            "priority": priority, "ttl_s": ttl_s, "expect_reuse_in_s": expect_reuse_in_s,
+        }  # fmt: skip
         self._how: dict[str, Any] = {"recipe": recipe, "keep": keep, "durability": durability}
+        self._how |= self._hints
         self._how["repeat"] = self._chat.repeat_request()
         self._total = None if total is None else TotalBudget(total)
         self._tokens = [int(token) for token in tokens]
@@ -320,11 +329,13 @@ class Conversation:
         A lookup at a budget skips turns that were computed over fewer entries than it gets. If one
         of the session's own turns is skipped, all that is stored of the path is read.
         """
-        match = self._cache.lookup(self._model, path, keep=self._read, lease=_LEASE_S)
+        match = self._cache.lookup(
+            self._model, path, keep=self._read, lease=_LEASE_S, **self._hints
+        )
         tip = None if self._session is None else self._session.tip
         if tip is None or _has(match, tip):
             return match
-        stored = self._cache.lookup(self._model, path, lease=_LEASE_S)
+        stored = self._cache.lookup(self._model, path, lease=_LEASE_S, **self._hints)
         return stored if _has(stored, tip) else match
 
     def _store(self, live: RaggedCache) -> tuple[Segment | None, Error | None]:

@@ -174,6 +174,10 @@ def store(
     past: RaggedCache | None = None,
     durability: Literal["memory", "wal", "fsync"] = "wal",
     repeat: Tokens = (),
+    *,
+    priority: int | None = None,
+    ttl_s: float | None = None,
+    expect_reuse_in_s: float | None = None,
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
@@ -185,6 +189,7 @@ def store(
             knows none takes the longest that is stored. The segment records its parent and the
             budget at which the prefix was read. Without `past`, the segment holds all tokens.
         repeat: as in prefill.
+        priority, ttl_s, expect_reuse_in_s: as in Cache.begin_put.
 
     Raises:
         ValueError: `past` holds other tokens, or was cropped inside a block of the service.
@@ -192,7 +197,15 @@ def store(
     tokens = token_list(tokens)
     parent, parent_read = (None, None) if past is None else _stands_on(past, tokens, model)
     with cache.begin_put(
-        model, tokens, recipe=recipe, keep=keep, parent=parent, parent_read=parent_read
+        model,
+        tokens,
+        recipe=recipe,
+        keep=keep,
+        parent=parent,
+        parent_read=parent_read,
+        priority=priority,
+        ttl_s=ttl_s,
+        expect_reuse_in_s=expect_reuse_in_s,
     ) as put:
         prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
         segment = put.commit(durability)

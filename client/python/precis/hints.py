@@ -1,0 +1,35 @@
+"""Hints: what a user knows about the future of a segment."""
+
+from __future__ import annotations
+
+import math
+from numbers import Real
+from typing import Any
+
+from .arrays import count_in
+from .errors import InvalidArgument
+
+PRIORITY_MAX = 100
+SECONDS_MAX = 10 * 365 * 24 * 3600
+
+# Priority, TTL, and the time until the next use, as the extension module takes them.
+Hints = tuple[int | None, int | None, int | None]
+
+
+def hints_in(priority: Any, ttl_s: Any, expect_reuse_in_s: Any) -> Hints:
+    """Checks hints; None leaves what the segment has. Fractions of a second are rounded up."""
+    return (
+        None if priority is None else count_in(priority, "priority", PRIORITY_MAX),
+        _seconds(ttl_s, "ttl_s"),
+        _seconds(expect_reuse_in_s, "expect_reuse_in_s"),
+    )
+
+
+def _seconds(value: Any, field: str) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= SECONDS_MAX:
+        raise InvalidArgument(
+            f"{field}: {value!r}, must be a number of seconds in [0, {SECONDS_MAX}]"
+        )
+    return math.ceil(value)

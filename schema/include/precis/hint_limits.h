@@ -1,0 +1,11 @@
+// The fixed maxima of hints about the future of a segment (types.capnp, Hints).
+#pragma once
+
+#include <cstdint>
+
+namespace precis::limits {
+
+inline constexpr std::uint32_t kPriorityMax = 100, kPriorityUsual = 50;
+inline constexpr std::uint64_t kHintSecondsMax = 10ull * 365 * 24 * 3600;
+
+}  // namespace precis::limits

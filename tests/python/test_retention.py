@@ -1,0 +1,90 @@
+"""Hints about what is worth keeping, pins with a limit, and a limit of the embedded service."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kv import put_all, random_layers, toy_spec
+
+import precis
+
+TOKENS = list(range(300))
+
+
+def put(cache, model, tokens=TOKENS, **options):
+    layers = random_layers(model.spec, len(tokens), seed=tokens[0])
+    return put_all(cache, model, tokens, layers, **({"keep": 0.9} | options))
+
+
+def test_puts_and_lookups_set_what_they_name(cache, model):
+    segment = put(cache, model)
+    assert (segment.priority, segment.ttl_seconds, segment.expected_unix_ms) == (50, 0, 0)
+    now = 1000 * time.time()
+    match = cache.lookup(model, TOKENS, priority=70, ttl_s=1.5, expect_reuse_in_s=60)
+    found = cache.segment(segment.id)
+    assert (found.priority, found.ttl_seconds) == (70, 2)
+    assert abs(found.expected_unix_ms - now - 60_000) < 600_000
+    assert match.links[0].segment.priority == 70
+    with cache.begin_put(model, TOKENS, "global_kvdiff", 0.9, priority=0) as again:
+        assert again.already_stored
+    found = cache.segment(segment.id)
+    assert (found.priority, found.ttl_seconds) == (0, 2)
+    other = put(cache, model, TOKENS[5:], priority=100, ttl_s=30)
+    assert (other.priority, other.ttl_seconds, other.expected_unix_ms) == (100, 30, 0)
+    with precis.Calls(cache) as calls:
+        ticket = calls.lookup(model, TOKENS, priority=20)
+        outcomes = []
+        while not outcomes:
+            outcomes = calls.poll()
+        assert outcomes[0][0] == ticket and outcomes[0][1].links[0].segment.priority == 20
+
+
+@pytest.mark.parametrize(
+    ("hint", "what"),
+    [
+        ({"priority": 101}, r"priority is 101, must be in \[0, 100\]"),
+        ({"priority": -1}, "priority is -1"),
+        ({"priority": 2.5}, "priority: 2.5 is not a whole number"),
+        ({"ttl_s": -1}, "ttl_s: -1, must be a number of seconds"),
+        ({"ttl_s": float("nan")}, "ttl_s: nan"),
+        ({"ttl_s": "1h"}, "ttl_s: '1h'"),
+        ({"expect_reuse_in_s": 1e30}, "expect_reuse_in_s: 1e"),
+        ({"expect_reuse_in_s": True}, "expect_reuse_in_s: True"),
+    ],
+)
+def test_a_wrong_hint_is_refused_by_name(cache, model, hint, what):
+    for call in (cache.begin_put, cache.lookup):
+        with pytest.raises(precis.InvalidArgument, match=what):
+            call(model, TOKENS, **hint)
+
+
+def test_an_embedded_service_stays_within_its_limit(tmp_path):
+    limit = 2 << 20
+    with precis.open(tmp_path, memory_bytes=64 << 20, max_disk_bytes=limit) as cache:
+        status = cache.status()
+        assert status.max_disk_bytes == limit and status.max_pinned_bytes == limit // 2
+        model = cache.register_model(toy_spec())
+        sent = 0
+        last = None
+        while sent < 3 * limit:
+            last = put(cache, model, [sent, *range(1000)])
+            sent += last.bytes
+            assert cache.status().stored_bytes <= limit
+        assert cache.stats()["precis_capacity_freed_bytes_total"] > limit
+        assert cache.segment(last.id).bytes > 0
+
+        pinned = 0
+        with pytest.raises(precis.OutOfSpace, match="max_pinned_share"):
+            while True:
+                segment = put(cache, model, [sent + pinned, *range(1000)])
+                session = cache.session(f"session {pinned}")
+                session.advance(segment).pin()
+                pinned += 1
+        assert pinned > 0 and not session.refresh().pinned
+        assert 0 < cache.status().pinned_bytes <= limit // 2
+
+
+def test_a_wrong_limit_of_an_embedded_service_is_refused(tmp_path):
+    with pytest.raises(precis.InvalidArgument, match="max_disk_bytes"):
+        precis.open(tmp_path, max_disk_bytes=-1)
