@@ -8,6 +8,10 @@
 namespace precis {
 
 Task<Answer> ReadRequests::on(msg::Lookup request) {
+  if (caller_.tenant.role < Role::kWriter && request.hints != msg::Hints{}) {
+    co_return Status::denied("hints of a lookup need the role writer, and tenant '" +
+                             caller_.tenant.name + "' has the role reader: look up without them");
+  }
   const std::size_t tokens = request.tokens.size();
   const bool counts = asks_for_counts(request);
   if (counts && counting_ >= limits::kGetsPerConnectionMax) {
