@@ -19,6 +19,7 @@
 
 #include "cachesvc/base/clock.h"
 #include "cachesvc/catalog/budgets.h"
+#include "cachesvc/catalog/event_source.h"
 #include "cachesvc/catalog/model_catalog.h"
 #include "cachesvc/catalog/segment_leases.h"
 #include "cachesvc/catalog/stored_use.h"
@@ -29,7 +30,7 @@
 
 namespace precis {
 
-class Catalog : public ModelCatalog {
+class Catalog : public ModelCatalog, public EventSource {
  public:
   // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
   // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
@@ -143,25 +144,6 @@ class Catalog : public ModelCatalog {
   // again. Returns false if `row` is no longer the stored one: then the bad bytes belonged to
   // another version.
   virtual bool quarantine(const SegmentRow& row) = 0;
-
-  // ---- events: what lookups can find, and how it changes
-  struct TenantEvent {
-    std::string tenant;
-    msg::KvEvent event;  // without its position
-  };
-  using EventSink = std::function<void(std::vector<TenantEvent>)>;
-  // Calls `sink` after each change of the segments that lookups can find, in the order of the
-  // changes. The sink must not wait or call the catalog, whose locks are held. Set it before the
-  // first change.
-  virtual void tell_events(EventSink sink) = 0;
-  struct StoredPage {
-    std::vector<msg::KvEvent> rows;  // kind stored
-    SegmentId last;                  // the page ends here; null: it is the last page
-  };
-  // The segments that lookups can find whose id is greater than `after`, by id. A segment that
-  // stays in service while the pages are read is on one of them.
-  virtual StoredPage stored_events(std::string_view tenant, const SegmentId& after,
-                                   std::size_t limit) const = 0;
 
   // ---- sessions (an expired session does not exist, pinned or not; opening and advancing renew
   // the TTL). The next five functions are [blocking]. A session is as durable as its tip, at most

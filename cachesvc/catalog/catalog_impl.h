@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/catalog/catalog_events.h"
 #include "cachesvc/catalog/catalog_state.h"
 #include "cachesvc/catalog/commit_queue.h"
 
@@ -138,13 +139,6 @@ class CatalogRemovals : public virtual CatalogState {
                      msg::KvEvent::Cause cause, msg::Removed& removed);
   Status check_unpinned(std::string_view tenant, const SegmentId& id,
                         const std::vector<SegmentId>& all) const;
-};
-
-class CatalogEvents : public virtual CatalogState {
- public:
-  void tell_events(EventSink sink) override;
-  StoredPage stored_events(std::string_view tenant, const SegmentId& after,
-                           std::size_t limit) const override;
 };
 
 class CatalogSessions : public virtual CatalogState {

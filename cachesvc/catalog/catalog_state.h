@@ -90,7 +90,7 @@ class CatalogState : public Catalog {
   Sessions sessions_;
   BudgetTable budgets_;
   Models models_;
-  EventSink event_sink_;                              // none: nobody is told
+  EventSink event_sink_;  // none: nobody is told
   std::map<std::string, StoredTenant, std::less<>> tenants_;
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
 

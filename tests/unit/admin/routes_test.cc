@@ -146,7 +146,7 @@ TEST_CASE("the position of an event is a parameter as it is, in letters", "[unit
 }
 
 TEST_CASE("every route is described once, with its path's parameters", "[unit][admin]") {
-  const auto api = message_json::parse_json(openapi_json());
+  const auto api = message_json::Json::parse(openapi_json());
   std::size_t described = 0;
   for (const auto& [path, methods] : api["paths"].items()) described += methods.size();
   CHECK(described == routes().size());

@@ -31,9 +31,9 @@ TEST_CASE("a reader changes nothing, and only an admin manages tenants", "[unit]
   // RegisterModel only for a model that is registered (model_requests.cc).
   CHECK(of_readers ==
         std::set<std::string>{"Cancel", "CheckPrefix", "FindPrefix", "Get", "GetStats", "GetStatus",
-                              "ListBudgetRevisions", "ListModels", "ListPrefixes", "ListProfiles",
-                              "ListSessions", "Lookup", "Ping", "RegisterModel", "ShowBudget",
-                              "ShowPrefix", "ShowProfile", "ShowSession"});
+                              "ListBudgetRevisions", "ListEvents", "ListModels", "ListPrefixes",
+                              "ListProfiles", "ListSessions", "Lookup", "Ping", "RegisterModel",
+                              "ShowBudget", "ShowPrefix", "ShowProfile", "ShowSession"});
   CHECK(of_admins == std::set<std::string>{"AddTenant", "ChangeTenant", "ListTenants",
                                            "RemoveTenant", "RotateToken", "ShowTenant"});
 }

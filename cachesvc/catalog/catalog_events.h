@@ -1,0 +1,15 @@
+// The part of the catalog that tells what lookups can find. Private to this folder.
+#pragma once
+
+#include "cachesvc/catalog/catalog_state.h"
+
+namespace precis {
+
+class CatalogEvents : public virtual CatalogState {
+ public:
+  void tell_events(EventSink sink) override;
+  StoredPage stored_events(std::string_view tenant, const SegmentId& after,
+                           std::size_t limit) const override;
+};
+
+}  // namespace precis
