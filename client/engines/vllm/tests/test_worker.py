@@ -106,7 +106,7 @@ def test_a_push_reads_once_its_step_is_done(
 ) -> None:
     begun: list[bool] = []
     monkeypatch.setattr(made, "_push", lambda push: begun.append(event.query()))
-    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, b"", "", "")
+    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, b"", "", "", {})
     made.bind(Step(saves=[save]))
     made.save()
     push = made.pushes["request"]
