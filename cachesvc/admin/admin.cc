@@ -26,6 +26,7 @@ HttpResponse plain(std::string text) { return {200, std::move(text), "text/plain
 struct Admin::Impl {
   Impl(const Config& config, Runtime& runtime)
       : clock(runtime.clock()),
+        has_token(!config.admin_token.empty()),
         guard(config.admin_token, is_loopback(config.admin), runtime.clock(),
               [this](const std::string& from, const Status& why) { note_refused(from, why); }) {}
 
@@ -39,6 +40,7 @@ struct Admin::Impl {
   void note_refused(const std::string& from, const Status& why);
 
   const Clock& clock;
+  const bool has_token;
   std::atomic<Service*> service{nullptr};  // null: the service is being opened
   // Calls that the loop has not answered; also counted after the HTTP request has timed out.
   std::shared_ptr<std::atomic<std::uint32_t>> calls =
@@ -98,6 +100,12 @@ void Admin::Impl::answer_call(Service& serving, const HttpRequest& request, Repl
   }
   auto body = read_request(**route, request);
   if (!body.ok()) return reply(error_response(body.status()));
+  // The answers have tokens, which admit also from other hosts.
+  if (!has_token && msg::kind_of(*body).role == Role::kAdmin) {
+    return reply(error_response(Status::denied(
+        "requests that need the role admin are answered only on an admin port with a token: set "
+        "admin_token_file, or use precisctl as a tenant with that role")));
+  }
   if (const auto* const events = std::get_if<msg::ListEvents>(&*body);
       events && request.accept.find("text/event-stream") != std::string::npos) {
     return answer_events(serving, request, *events, std::move(reply));

@@ -12,6 +12,7 @@ import pytest
 # small matrices of these tests several times slower than on one thread.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from admin_port import operator  # noqa: F401 - a fixture
 from kv import toy_spec
 from page_tab import browser  # noqa: F401 - a fixture
 from tiny_models import text_file, tiny_llama, tiny_model  # noqa: F401 - fixtures

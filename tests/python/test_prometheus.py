@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from admin_port import Operator
 from kv import put_all, random_layers, toy_spec
 
 import precis
@@ -97,8 +97,7 @@ def prometheus(tmp_path: Path, service: Precisd) -> Iterator[Prometheus]:
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian package prometheus)")
-    target = re.findall(r"admin port address=(\S+)", (tmp_path / "data.log").read_text())[-1]
-    server = Prometheus(program, tmp_path, target)
+    server = Prometheus(program, tmp_path, Operator(service, tmp_path / "data.log").address)
     yield server
     server.stop()
 

@@ -56,7 +56,9 @@ class Told:
     at_once: float
 
 
-def _turns(encode: Encode, count: int, facts: int, seed: int) -> tuple[list[list[int]], dict]:
+def _turns(
+    encode: Encode, count: int, facts: int, seed: int
+) -> tuple[list[list[int]], dict[int, needles.Needle]]:
     """The tokens of every turn, and the facts by the turn that tells them: first, last, evenly."""
     draw = random.Random(seed)
     pool = texts.machine_texts()
@@ -71,9 +73,9 @@ def _turns(encode: Encode, count: int, facts: int, seed: int) -> tuple[list[list
     turns = []
     for number in range(1, count + 1):
         text = sentences[(first + number) % len(sentences)]
-        words_of = " ".join(text.split()[:40])
+        told_text = " ".join(text.split()[:40])
         fact = f" {told[number].sentence}" if number in told else ""
-        turns.append(encode(f"<|im_start|>user\n{words_of}{fact}<|im_end|>\n"))
+        turns.append(encode(f"{needles.CHATML.begin}{told_text}{fact}<|im_end|>\n"))
     return turns, told
 
 
