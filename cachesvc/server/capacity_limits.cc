@@ -32,4 +32,12 @@ CapacityManager::Settings capacity_settings(const Config& config) {
   return {*parse_capacity_policy(config.capacity_policy), config.trim_ladder};
 }
 
+BudgetDefaults budget_defaults(const Config& config) {
+  BudgetDefaults defaults;
+  defaults.row.recipe = config.default_recipe;
+  defaults.row.keep = *Budget::ratio(config.default_keep);
+  defaults.profile_recipe = config.default_recipe_with_profile;
+  return defaults;
+}
+
 }  // namespace precis

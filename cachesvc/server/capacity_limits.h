@@ -1,4 +1,4 @@
-// The limits and settings of capacity that a configuration names.
+// The limits and settings of the parts of a service that a configuration names.
 #pragma once
 
 #include "cachesvc/base/config.h"
@@ -10,6 +10,8 @@ namespace precis {
 DiskQuota::Limits disk_limits(const Config& config);
 PutRoom::Limits memory_limits(const Config& config);
 Catalog::PinnedLimits pinned_limits(const Config& config);
-CapacityManager::Settings capacity_settings(const Config& config);  // of a valid configuration
+// The next two: of a valid configuration.
+CapacityManager::Settings capacity_settings(const Config& config);
+BudgetDefaults budget_defaults(const Config& config);
 
 }  // namespace precis

@@ -106,7 +106,8 @@ struct Service::Impl {
 
   Status open(const OpenStore& open_store);
   Status open_store(const OpenStore& open_store);
-  void wire();
+  void wire_paths();
+  void wire_requests();
   Status listen();
   void watch_pressure();
   void tell_dropped();
@@ -128,7 +129,8 @@ Result<std::unique_ptr<Service>> Service::create(const Config& config, Runtime& 
   PRECIS_ASSIGN(impl->transport, make_transport(impl->loop));
   if (impl->backend->expects_memory() || impl->transport->rdma() != "off") impl->arena->pin();
   PRECIS_ASSIGN(impl->registration, impl->transport->register_memory(impl->arena->memory()));
-  impl->wire();
+  impl->wire_paths();
+  impl->wire_requests();
   PRECIS_TRY(impl->listen());
   return std::unique_ptr<Service>(new Service(std::move(impl)));
 }
@@ -160,11 +162,7 @@ Status Service::Impl::open_store(const OpenStore& open_disk) {
   return {};
 }
 
-void Service::Impl::wire() {
-  BudgetDefaults configured;
-  configured.row.recipe = config.default_recipe;
-  configured.row.keep = *Budget::ratio(config.default_keep);  // validate() has checked it
-  configured.profile_recipe = config.default_recipe_with_profile;
+void Service::Impl::wire_paths() {
   memory = std::make_unique<PayloadMemory>(*arena, *hot_tier, loop,
                                            std::chrono::milliseconds(config.memory_wait_ms));
   put_room = std::make_unique<PutRoom>(
@@ -183,7 +181,7 @@ void Service::Impl::wire() {
   put_path = std::make_unique<PutPath>(
       PutParts{loop, *compute, storage, reads, *cold_reads, *memory, *registration,
                arena->memory().size(), *backend, *catalog, paths, *hot_tier, *projections,
-               *put_room, *disk_quota, prefill, metrics, clock, configured});
+               *put_room, *disk_quota, prefill, metrics, clock, budget_defaults(config)});
   lookup = std::make_unique<Lookup>(Lookup::Parts{
       loop, reads, paths, rate, clock, {*cold_reads, *memory, *catalog, *hot_tier, metrics}});
   get_path = std::make_unique<GetPath>(GetPath::Parts{loop, reads, *cold_reads, *memory,
@@ -195,6 +193,9 @@ void Service::Impl::wire() {
       CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
                              prefill, metrics, log, clock},
       capacity_settings(config));
+}
+
+void Service::Impl::wire_requests() {
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
       [this](const std::string& tenant) { operators->end_streams(tenant); }});
@@ -226,7 +227,7 @@ void Service::Impl::wire() {
                    audit,
                    events,
                    requests,
-                   configured,
+                   budget_defaults(config),
                    [this](const std::string& tenant) { return report->status(tenant); },
                    [this](const std::string& tenant) { return report->stats(tenant); },
                    [this](const std::string& tenant, std::size_t size_bytes) {
