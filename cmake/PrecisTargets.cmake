@@ -15,7 +15,9 @@ endif()
 find_program(PRECIS_CCACHE ccache)
 if(PRECIS_CCACHE)
   foreach(language C CXX CUDA)
-    set(CMAKE_${language}_COMPILER_LAUNCHER ${PRECIS_CCACHE})
+    # Without this setting, ccache passes over sources that use precompiled headers.
+    set(CMAKE_${language}_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${PRECIS_CCACHE})
   endforeach()
 endif()
 
@@ -59,10 +61,33 @@ if(PRECIS_FUZZ)
     "$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link;-fno-sanitize=function>")
 endif()
 
-# precis_library(name SOURCES ... [PUBLIC libs...] [PRIVATE libs...] [INCLUDE dirs...])
+# Most of the compilation of a source is spent on headers that all sources include. They are
+# compiled once. precis_headers(name HEADERS ... LIBS ...) makes such a set of headers, and
+# precis_precompiled(target name) uses it: the target must be compiled with the same options as the
+# set. The presets of sanitizers and fuzzing compile without such sets, and so find a source that
+# does not include what it uses.
+function(precis_headers name)
+  cmake_parse_arguments(arg "" "" "HEADERS;LIBS" ${ARGN})
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc "")
+  add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  target_link_libraries(${name} PRIVATE precis_options ${arg_LIBS})
+  target_compile_options(${name} PRIVATE ${PRECIS_CACHEABLE_HEADERS})
+  target_precompile_headers(${name} PRIVATE ${arg_HEADERS})
+endfunction()
+function(precis_precompiled target name)
+  target_compile_options(${target} PRIVATE ${PRECIS_CACHEABLE_HEADERS})
+  target_precompile_headers(${target} REUSE_FROM ${name})
+endfunction()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND PRECIS_CCACHE)
+  set(PRECIS_CACHEABLE_HEADERS $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+endif()
+
+# precis_library(name SOURCES ... [PUBLIC libs...] [PRIVATE libs...] [INCLUDE dirs...]
+#                [PRECOMPILED])
 # PUBLIC: libraries whose headers its own headers include. INCLUDE: public include folders.
+# PRECOMPILED: its sources include messages, whose headers are compiled once (schema/).
 function(precis_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE;INCLUDE" ${ARGN})
+  cmake_parse_arguments(arg "PRECOMPILED" "" "SOURCES;PUBLIC;PRIVATE;INCLUDE" ${ARGN})
   add_library(${name} STATIC ${arg_SOURCES})
   target_compile_features(${name} PUBLIC cxx_std_20)  # for dependents, which include its headers
   target_link_libraries(${name}
@@ -74,19 +99,28 @@ function(precis_library name)
   string(REGEX REPLACE "^precis_" "" short ${name})
   set_target_properties(${name} PROPERTIES EXPORT_NAME ${short})
   add_library(precis::${short} ALIAS ${name})
+  if(arg_PRECOMPILED)
+    precis_precompiled(${name} precis_message_headers)
+  endif()
 endfunction()
 
 # For sources that compile std::regex, as Catch2's main does: with the address sanitizer, GCC 12
-# warns of uninitialized values in it (GCC bug 105562). Call this in the folder whose targets have
-# the sources.
+# warns of uninitialized values in it (GCC bug 105562). They use no precompiled headers, because
+# Catch2's main must define macros before it includes Catch2. Call this in the folder whose targets
+# have the sources.
 function(precis_has_regex)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)
+  set_source_files_properties(${ARGN} PROPERTIES
+    COMPILE_OPTIONS -Wno-maybe-uninitialized SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# precis_executable(name SOURCES ... LIBS ...): a program in <build>/bin.
+# precis_executable(name SOURCES ... LIBS ... [PRECOMPILED]): a program in <build>/bin.
 function(precis_executable name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "PRECOMPILED" "" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE precis_options ${arg_LIBS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  if(arg_PRECOMPILED)
+    target_compile_options(${name} PRIVATE -fPIC)  # as the libraries, which share the headers
+    precis_precompiled(${name} precis_message_headers)
+  endif()
 endfunction()

@@ -5,6 +5,19 @@ find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
 add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
 target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
 
+# The headers of tests, compiled once. A build of the kernels alone has no client and no such tests.
+set(PRECIS_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
+if(TARGET precis_client)
+  precis_headers(precis_test_headers
+    HEADERS
+      <catch2/catch.hpp> <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory>
+      <optional> <random> <string> <thread> <vector>
+      ${PROJECT_SOURCE_DIR}/client/include/precis/client.h
+      ${PROJECT_SOURCE_DIR}/schema/include/precis/messages.h
+    LIBS precis_catch_main precis_client)
+  target_compile_options(precis_test_headers PRIVATE -fPIE ${PRECIS_TEST_OPTIONS})
+endif()
+
 # The time limit of a test, in seconds; sanitizers make tests slow.
 set(PRECIS_TEST_TIMEOUT 300)
 if(NOT PRECIS_SANITIZE STREQUAL "")
@@ -14,12 +27,14 @@ endif()
 # The tests of ./dev test --fast.
 add_custom_target(fast_tests)
 
-# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]): adds a
+# precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]
+# [OPTIMIZED]): adds a
 # Catch2 binary as one ctest entry. FAST: it starts no process and takes a few seconds. OWN_MAIN: a
 # source has its own main(), which may exit with 77 to be shown as skipped (Catch2's own exit status
-# is the number of failures, so 77 would be ambiguous).
+# is the number of failures, so 77 would be ambiguous). The sources of tests are not optimized,
+# because that doubles the time to compile them; OPTIMIZED ones compute much by themselves.
 function(precis_test name)
-  cmake_parse_arguments(arg "OWN_MAIN;FAST" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "OWN_MAIN;FAST;OPTIMIZED" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)
     set(arg_TIMEOUT ${PRECIS_TEST_TIMEOUT})
   endif()
@@ -34,6 +49,10 @@ function(precis_test name)
     precis_executable(${name} SOURCES ${arg_SOURCES} LIBS precis_catch_main ${arg_LIBS})
   endif()
   target_include_directories(${name} PRIVATE ${PRECIS_ROOT})
+  if(NOT arg_OPTIMIZED)
+    target_compile_options(${name} PRIVATE ${PRECIS_TEST_OPTIONS})
+    precis_precompiled(${name} precis_test_headers)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
   if(arg_OWN_MAIN)
