@@ -1,4 +1,4 @@
-// Text that people write: recipes, profiles, settings, and words of a command line.
+// Text that people write: recipes, profiles, settings, words of a command line, and positions.
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -7,6 +7,7 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/server/event_log.h"
 #include "precis/device_choice.h"
 #include "precis/keep.h"
 #include "precis/profile.h"
@@ -243,6 +244,39 @@ Inputs word_seeds(std::uint64_t seed) {
   return inputs;
 }
 
+// ---- positions of a reader of events
+
+// A log that kept the last four of nine events.
+struct NineEvents : EventLog {
+  NineEvents() : EventLog(0xabcd, {.events_per_tenant = 4}) {
+    for (int i = 0; i < 9; ++i) add("tenant", {});
+  }
+};
+
+// An accepted place is one from which the log can be read, and its text is accepted again.
+bool run_position(Bytes input) {
+  const NineEvents log;
+  const auto place = log.find("tenant", as_text(input));
+  if (!place.ok()) return refused(place.status());
+  if (place->lost) return true;
+  const auto again = log.find("tenant", log.position(place->number, place->listed));
+  PRECIS_CHECK(again.ok());
+  PRECIS_CHECK(again->number == place->number && again->listed == place->listed && !again->lost);
+  PRECIS_CHECK(log.read("tenant", place->number, 9).rows.size() == 9 - place->number);
+  return true;
+}
+
+Inputs position_seeds(std::uint64_t seed) {
+  const NineEvents log;
+  Inputs inputs{bytes_of(""), bytes_of("oldest"), bytes_of("newest")};
+  SegmentId id;
+  id.bytes.fill(static_cast<std::uint8_t>(seed));
+  for (const std::string& text : {log.position(2), log.position(7), log.position(9, id)}) {
+    inputs.push_back(bytes_of(text));
+  }
+  return inputs;
+}
+
 constexpr Target kTargets[] = {
     {"parse_recipe", run_recipe, recipe_seeds},
     {"parse_recipe_json", run_recipe, recipe_json_seeds},
@@ -252,6 +286,7 @@ constexpr Target kTargets[] = {
     {"parse_keep", run_keep, keep_seeds},
     {"parse_size", run_size, size_seeds},
     {"parse_word", run_word, word_seeds},
+    {"find_position", run_position, position_seeds},
 };
 
 }  // namespace
