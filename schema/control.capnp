@@ -450,8 +450,8 @@ struct RotateToken {  # -> IssuedToken
 struct RemoveTenant {  # -> Removed
   name @0 :Text;
   purge @1 :Bool;
-  # Also remove its sessions, segments and models. Without it, a tenant that has segments is
-  # refused.
+  # Also remove its sessions, segments, models and budgets. Without it, a tenant that has segments
+  # is refused.
 }
 
 # ---- replies -----------------------------------------------------------------------------------

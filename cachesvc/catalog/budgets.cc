@@ -71,6 +71,22 @@ void BudgetTable::erase(std::string_view tenant, const Digest& model) {
   rows_.erase({std::string(tenant), model});
 }
 
+BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
+  Keys keys;
+  for (const auto& [key, row] : rows_) {
+    if (key.first == tenant) keys.models.push_back(key.second);
+  }
+  const auto kept = revisions_.find(tenant);
+  if (kept == revisions_.end()) return keys;
+  for (const msg::BudgetRevision& each : kept->second) keys.revisions.push_back(each.number);
+  return keys;
+}
+
+void BudgetTable::erase(std::string_view tenant) {
+  std::erase_if(rows_, [&](const auto& row) { return row.first.first == tenant; });
+  if (const auto kept = revisions_.find(tenant); kept != revisions_.end()) revisions_.erase(kept);
+}
+
 const StoredBudget* BudgetTable::find(std::string_view tenant,
                                       const std::optional<Digest>& model) const {
   const auto row = rows_.find({std::string(tenant), model});

@@ -32,6 +32,13 @@ class BudgetTable {
  public:
   void put(StoredBudget row);
   void erase(std::string_view tenant, const Digest& model);  // the model's own row, if it has one
+  // The rows and revisions of a tenant, for erase().
+  struct Keys {
+    std::vector<std::optional<Digest>> models;
+    std::vector<std::uint64_t> revisions;
+  };
+  Keys keys(std::string_view tenant) const;
+  void erase(std::string_view tenant);
   // The oldest revisions that are forgotten when this one is added, so that there are at most
   // limits::kBudgetRevisionsMax, of at most limits::kBudgetRevisionBytesMax.
   std::vector<std::uint64_t> forgotten_by(std::string_view tenant,

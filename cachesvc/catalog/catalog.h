@@ -181,6 +181,8 @@ class Catalog : public ModelCatalog, public EventSource {
                                                  const msg::SetBudget&) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
                                                        const msg::RollBackBudget&) = 0;
+  // Removes all that the tenant has set, and its revisions. Returns how many rows that were.
+  virtual Result<std::size_t> remove_budgets(std::string_view tenant) = 0;
   virtual msg::BudgetRevisions budget_revisions(std::string_view tenant,
                                                 const msg::ListBudgetRevisions&) const = 0;
 

@@ -75,6 +75,22 @@ Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
   return std::move(revision);
 }
 
+Result<std::size_t> CatalogBudgets::remove_budgets(std::string_view tenant) {
+  std::lock_guard changing(changes_);
+  const BudgetTable::Keys keys = budgets_.keys(tenant);
+  Change change;
+  for (const auto& model : keys.models) change.erase(Table::kBudgets, budget_key(tenant, model));
+  for (const std::uint64_t number : keys.revisions) {
+    change.erase(Table::kMeta, revision_key(tenant, number));
+  }
+  const std::size_t rows = keys.models.size() + keys.revisions.size();
+  if (rows == 0) return rows;
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  budgets_.erase(tenant);
+  return rows;
+}
+
 msg::BudgetRevisions CatalogBudgets::budget_revisions(
     std::string_view tenant, const msg::ListBudgetRevisions& request) const {
   std::shared_lock lock(state_);

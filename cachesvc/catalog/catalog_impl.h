@@ -1,5 +1,4 @@
-// The classes that implement Catalog, one for each kind of object, and CatalogImpl, which joins
-// them. Private to this folder; users include catalog.h.
+// The classes that implement Catalog, one for each kind of object, and CatalogImpl, their whole.
 #pragma once
 
 #include <atomic>
@@ -167,6 +166,7 @@ class CatalogBudgets : public virtual CatalogState {
   Result<msg::BudgetRevision> set_budget(std::string_view tenant, const msg::SetBudget&) override;
   Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
                                                const msg::RollBackBudget&) override;
+  Result<std::size_t> remove_budgets(std::string_view tenant) override;
   msg::BudgetRevisions budget_revisions(std::string_view tenant,
                                         const msg::ListBudgetRevisions&) const override;
 

@@ -43,6 +43,8 @@ Status purge_some(Catalog& catalog, const std::string& tenant, Purged& purged) {
     }
     ++purged.rows;
   }
+  if (purged.rows > 0) return {};
+  PRECIS_ASSIGN(purged.rows, catalog.remove_budgets(tenant));
   return {};
 }
 

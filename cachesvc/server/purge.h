@@ -15,8 +15,8 @@ struct Purged {
   msg::Removed removed;
   std::vector<SegmentId> payload;
 };
-// [blocking] Removes some of the tenant's sessions, else segments, else models. No rows: nothing is
-// left. An error may come after some were removed.
+// [blocking] Removes some of the tenant's sessions, else segments, else models, else what it has
+// set as budgets. No rows: nothing is left. An error may come after some were removed.
 Status purge_some(Catalog& catalog, const std::string& tenant, Purged& purged);
 
 }  // namespace precis

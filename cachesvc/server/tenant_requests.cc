@@ -207,6 +207,10 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
     row.reset();
     return {};
   }));
+  if (request.purge && !only_row) {  // what it set until it was out of force
+    PRECIS_CO_TRY(
+        co_await caller_.stored([&] { return catalog_.remove_budgets(request.name).status(); }));
+  }
   caller_.note({"RemoveTenant", "tenant removed", request.name,
                 counted(removed.segments, "segment") + " purged", was});
   co_return msg::ReplyBody(removed);

@@ -8,6 +8,7 @@
 #include "client/cli/budget_history.h"
 #include "client/cli/budget_table.h"
 #include "client/cli/bulk.h"
+#include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/heatmap.h"
 #include "client/cli/json.h"
@@ -80,21 +81,29 @@ Status take_table(Client& client, const std::string& model, const BudgetChange& 
   return {};
 }
 
-// The newest segment of a model shows how its budget is shared among layers and heads.
-Result<std::string> newest_plan(Context context, const Digest& model) {
-  PRECIS_ASSIGN(const auto newest, context.client.segments(model, 1));
-  if (newest.empty()) return std::string();
-  PRECIS_ASSIGN(const msg::SegmentInfo info, context.client.segment(newest.front().id));
-  if (!info.plan) return std::string();
-  return "\nthe newest segment, " + info.id.hex() + "\n" +
-         heatmap_text(*info.plan, info.end - info.begin, context.columns());
+// The newest segment of a model, with its plan, shows how its budget is shared among layers and
+// heads.
+Result<std::optional<msg::SegmentInfo>> newest_segment(Client& client, const Digest& model) {
+  PRECIS_ASSIGN(const auto newest, client.segments(model, 1));
+  if (newest.empty()) return std::optional<msg::SegmentInfo>();
+  PRECIS_ASSIGN(msg::SegmentInfo info, client.segment(newest.front().id));
+  if (!info.plan) return std::optional<msg::SegmentInfo>();
+  return std::optional(std::move(info));
+}
+
+Status draw(Context context, const std::optional<Digest>& model, const std::string& file) {
+  if (!model) return Status::invalid("--png draws a model's newest segment: give --model");
+  PRECIS_ASSIGN(const auto newest, newest_segment(context.client, *model));
+  if (!newest) return Status::not_found("the model has no stored segment to draw");
+  return write_file(file, heatmap_png(*newest->plan, newest->end - newest->begin));
 }
 
 }  // namespace
 
-Status show_budget(Context context, const std::string& model,
-                   std::optional<std::uint64_t> revision) {
+Status show_budget(Context context, const std::string& model, std::optional<std::uint64_t> revision,
+                   const std::string& png) {
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
+  if (!png.empty()) PRECIS_TRY(draw(context, scope, png));
   if (revision) {
     PRECIS_ASSIGN(const auto changes, set_after(context.client, *revision));
     context.out += context.json ? json_text(changes_json(context.client, changes))
@@ -109,8 +118,11 @@ Status show_budget(Context context, const std::string& model,
   if (!context.json) {
     context.out += budgets_text(budgets, models);
     if (scope) {
-      PRECIS_ASSIGN(const std::string plan, newest_plan(context, *scope));
-      context.out += plan;
+      PRECIS_ASSIGN(const auto newest, newest_segment(context.client, *scope));
+      if (newest) {
+        context.out += "\nthe newest segment, " + newest->id.hex() + "\n" +
+                       heatmap_text(*newest->plan, newest->end - newest->begin, context.columns());
+      }
     }
     return {};
   }

@@ -21,9 +21,10 @@ struct BudgetChange {
   bool apply_to_stored = false;  // trims the stored segments of the scope to the new budget
 };
 
-// With `revision`: what was set after that revision.
-Status show_budget(Context context, const std::string& model,
-                   std::optional<std::uint64_t> revision);
+// With `revision`: what was set after that revision. `png`: a file for the map of the model's
+// newest segment; empty for none.
+Status show_budget(Context context, const std::string& model, std::optional<std::uint64_t> revision,
+                   const std::string& png);
 Status set_budget(Context context, const std::string& model, const BudgetChange& change);
 Status list_revisions(Context context, std::uint32_t limit);
 // The scopes that two revisions set differently. 0: nothing is set; none: the newest revision.

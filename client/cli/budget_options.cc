@@ -56,11 +56,14 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   CLI::App* show = add_command(
       group, "show", "Show what every scope sets, what is in force, and models with other budgets",
       a, [&a](Context c) {
-        return show_budget(c, a.model, a.revision == 0 ? std::nullopt : std::optional(a.revision));
+        return show_budget(c, a.model, a.revision == 0 ? std::nullopt : std::optional(a.revision),
+                           a.png);
       });
   show->add_option("--model", a.model,
                    "For this model, by name or fingerprint, with a map of its layers and heads");
-  show->add_option("--revision", a.revision, "Show what was set after this revision instead");
+  CLI::Option* png = show->add_option("--png", a.png, "Also draw that map into this file");
+  show->add_option("--revision", a.revision, "Show what was set after this revision instead")
+      ->excludes(png);
   add_set(group, a);
   CLI::App* log = add_command(group, "log", "List the revisions, the newest first", a,
                               [&a](Context c) { return list_revisions(c, a.limit); });

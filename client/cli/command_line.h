@@ -28,6 +28,7 @@ struct Arguments {
   BudgetChange budget;
   TenantChange tenant;
   std::uint64_t revision = 0, other_revision = 0;
+  std::string png;
   std::uint32_t limit = 20;
   TopOptions top;
   EventOptions events;

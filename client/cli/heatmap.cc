@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
+
+#include "client/cli/png.h"
 
 namespace precis::cli {
 namespace {
@@ -23,6 +26,26 @@ std::string_view shade_of(double share) {
     if (share <= shade.up_to) return shade.text;
   }
   return kShades.back().text;
+}
+
+// The palette of a picture: a share of 0% to 100%, then what is not a share.
+constexpr std::uint8_t kShareMax = 100, kWhite = 101, kBlack = 102;
+
+// From a light gray to a dark blue, so that a print in gray can be read too.
+std::vector<Color> palette() {
+  constexpr std::array<double, 3> kLightest = {233, 236, 239}, kDarkest = {8, 48, 107};
+  std::vector<Color> colors;
+  for (int share = 0; share <= kShareMax; ++share) {
+    Color color;
+    for (std::size_t c = 0; c < color.size(); ++c) {
+      color[c] = static_cast<std::uint8_t>(kLightest[c] +
+                                           (kDarkest[c] - kLightest[c]) * share / kShareMax);
+    }
+    colors.push_back(color);
+  }
+  colors.push_back({255, 255, 255});
+  colors.push_back({0, 0, 0});
+  return colors;
 }
 
 }  // namespace
@@ -49,6 +72,34 @@ std::string heatmap_text(const Plan& plan, std::uint32_t tokens, std::size_t col
   }
   return text +
          "share of a head's tokens:  ·  to 10%   ░░ to 20%   ▒▒ to 40%   ▓▓ to 70%   ██ above\n";
+}
+
+std::string heatmap_png(const Plan& plan, std::uint32_t tokens) {
+  constexpr std::uint32_t kSquare = 10, kGap = 1, kMarginX = 24, kMarginY = 16, kScale = 101;
+  constexpr std::uint32_t kNumbered = 4;  // every fourth layer and head has its number
+  const std::uint32_t right = kMarginX + plan.num_kv_heads * kSquare;
+  const std::uint32_t below = kMarginY + plan.num_layers * kSquare;
+  Picture picture(std::max(right, kMarginX + kScale) + kMarginX, below + 3 * kMarginY, palette());
+  picture.fill(0, 0, picture.width, picture.height, kWhite);
+  for (std::uint32_t head = 0; head < plan.num_kv_heads; head += kNumbered) {
+    picture.write(kMarginX + head * kSquare + 1, kMarginY - 8, std::to_string(head), kBlack);
+  }
+  for (std::uint32_t layer = 0; layer < plan.num_layers; ++layer) {
+    const std::uint32_t y = kMarginY + layer * kSquare;
+    if (layer % kNumbered == 0) picture.write(4, y + 2, std::to_string(layer), kBlack);
+    for (std::uint32_t head = 0; head < plan.num_kv_heads; ++head) {
+      const std::uint64_t share = std::uint64_t{kShareMax} * plan.at(layer, head) / tokens;
+      picture.fill(kMarginX + head * kSquare, y, kSquare - kGap, kSquare - kGap,
+                   static_cast<std::uint8_t>(std::min<std::uint64_t>(share, kShareMax)));
+    }
+  }
+  const std::uint32_t scale = below + kMarginY;
+  for (std::uint32_t share = 0; share < kScale; ++share) {
+    picture.fill(kMarginX + share, scale, 1, kSquare, static_cast<std::uint8_t>(share));
+  }
+  picture.write(kMarginX, scale + kSquare + 3, "0%", kBlack);
+  picture.write(kMarginX + kScale - 15, scale + kSquare + 3, "100%", kBlack);
+  return png(picture);
 }
 
 }  // namespace precis::cli

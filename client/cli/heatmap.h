@@ -12,4 +12,8 @@ namespace precis::cli {
 // widest line; heads that do not fit are left out, and a line says how many. 0: any.
 std::string heatmap_text(const Plan& plan, std::uint32_t tokens, std::size_t columns);
 
+// The same as a PNG: one square per layer and head, with numbers of layers and heads, and a scale.
+// All heads are shown. The size grows with the model: 10 x 10 pixels a square.
+std::string heatmap_png(const Plan& plan, std::uint32_t tokens);
+
 }  // namespace precis::cli

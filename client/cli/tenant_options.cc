@@ -74,7 +74,7 @@ void add_tenant_commands(CLI::App& app, Arguments& a) {
                    "Make none: end the token before the newest, and its connections");
   CLI::App* rm = add_command(group, "rm", "Remove a tenant that has no segments", a,
                              [&a](Context c) { return remove_tenant(c, a.tenant); });
-  rm->add_flag("--purge", a.tenant.purge, "Also remove its sessions, segments and models");
+  rm->add_flag("--purge", a.tenant.purge, "Also remove its sessions, segments, models and budgets");
   add_yes(*rm, a.tenant.yes);
   for (CLI::App* command : {add, show, set, rotate, rm}) {
     command->add_option("name", a.tenant.name, "The tenant's name")->required();

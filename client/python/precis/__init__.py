@@ -63,6 +63,7 @@ from .rows import (
 )
 from .session import Session
 from .solver import head_weights, prune_curves
+from .tenants import IssuedToken, TenantRow, Tenants
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "Head",
     "Internal",
     "InvalidArgument",
+    "IssuedToken",
     "Keep",
     "Kept",
     "Layer",
@@ -99,6 +101,8 @@ __all__ = [
     "Segment",
     "ServerStatus",
     "Session",
+    "TenantRow",
+    "Tenants",
     "TimedOut",
     "Trimmed",
     "Unavailable",

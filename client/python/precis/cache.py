@@ -23,6 +23,7 @@ from .projections import Projections, projections_in
 from .put import Put
 from .rows import Budgets, Match, ModelRow, ProfileRow, Segment, ServerStatus, Trimmed
 from .session import Session
+from .tenants import Tenants
 
 # Directories of embedded caches that this process has closed.
 _closed: set[str] = set()
@@ -509,6 +510,11 @@ class Cache:
         scope = None if model is None else model.fingerprint
         change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment)
         return Budgets.from_core(self.core.set_budget(scope, *change))
+
+    @property
+    def tenants(self) -> Tenants:
+        """The service's tenants, for a caller whose tenant has the role admin."""
+        return Tenants(self)
 
     def stats(self) -> dict[str, float]:
         """The service's counters and gauges by name."""

@@ -88,6 +88,23 @@ TEST_CASE_METHOD(RevisionsFixture, "a revision tells who changed what, when and 
   CHECK(log() == page);
 }
 
+TEST_CASE_METHOD(RevisionsFixture, "a tenant's budgets and revisions can be removed together",
+                 "[unit][catalog]") {
+  const msg::Budgets before = now();
+  set(keep(2));
+  set(keep(1, fingerprint));
+  msg::SetBudget others = keep(3);
+  REQUIRE(catalog->set_budget("other", others).ok());
+  CHECK(catalog->remove_budgets(tenant).value() == 4);
+  CHECK(catalog->remove_budgets(tenant).value() == 0);
+  for (int pass = 0; pass < 2; ++pass) {
+    CHECK(now() == before);
+    CHECK(log() == msg::BudgetRevisions{});
+    CHECK(catalog->budget_revisions("other", {}).newest == 1);
+    crash_and_reopen();
+  }
+}
+
 TEST_CASE_METHOD(RevisionsFixture, "a change to what is set already makes no revision",
                  "[unit][catalog]") {
   set(keep(2));
