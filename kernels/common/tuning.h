@@ -43,8 +43,11 @@ inline constexpr std::uint32_t kPlainTokens = 8;
 inline constexpr std::uint32_t kEncodeThreads = 256;
 inline constexpr std::uint32_t kSealBlocks = 64;
 
-// select: a block ranks one head. 16 warps with 256 counts each take 16 KiB of shared memory.
+// select: a block sorts one tile of a head's tokens. 16 warps with 256 counts each take 16 KiB of
+// shared memory, and the tile twice 24 KiB. At 32K tokens, 8 heads have 128 tiles, about one for
+// each multiprocessor of a large device; smaller tiles would have more to merge.
 inline constexpr std::uint32_t kSelectThreads = 512;
+inline constexpr std::uint32_t kSelectTile = 2048;
 // While one thread walks along two orders, the others fetch this many tokens of each at once.
 inline constexpr std::uint32_t kMergeThreads = 256;
 
