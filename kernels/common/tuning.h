@@ -51,6 +51,10 @@ inline constexpr std::uint32_t kSelectTile = 2048;
 // While one thread walks along two orders, the others fetch this many tokens of each at once.
 inline constexpr std::uint32_t kMergeThreads = 256;
 
+// The tokens that one block's walk takes. A walk of n tokens begins after a count of those before
+// it, which all threads share.
+inline constexpr std::uint32_t kMergePart = 128;
+
 // allocate: rounds that a warp walks. A warp begins with a search that reads about 32 x log2(n)
 // scores one after the other; a round of 8 heads reads 8.
 inline constexpr std::uint32_t kContestRounds = 32;
