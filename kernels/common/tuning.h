@@ -55,9 +55,9 @@ inline constexpr std::uint32_t kMergeThreads = 256;
 // it, which all threads share.
 inline constexpr std::uint32_t kMergePart = 128;
 
-// allocate: rounds that a warp walks. A warp begins with a search that reads about 32 x log2(n)
-// scores one after the other; a round of 8 heads reads 8.
-inline constexpr std::uint32_t kContestRounds = 32;
+// allocate: rounds that a warp walks. A warp begins with a search that reads a few hundred scores
+// one after the other; a round of 8 heads reads 8, and costs 8 exchanges of the warp.
+inline constexpr std::uint32_t kContestRounds = 4;
 inline constexpr std::uint32_t kContestThreads = 128;
 
 // pages: rows of keys or of values that a block moves; at 128 channels of two bytes, 4 pieces of 16
