@@ -38,9 +38,13 @@ inline constexpr std::uint32_t kExpectedChunkTokens = 4096;
 // Value norms without tensor cores: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;
 
-// encode: a block copies the 64 entries of a checksum, 16 KiB each of K and V at 128 channels of
-// two bytes, so 8 loads of 16 bytes a thread. The hash's partial sums take 64 B per KiB hashed.
-inline constexpr std::uint32_t kEncodeThreads = 256;
+// encode: a block copies and hashes the 64 entries of a checksum: 33 KiB at 128 channels of two
+// bytes, so 9 warps take up to 4 KiB each at once, 8 loads of 16 bytes a thread. The least number
+// of blocks on a multiprocessor bounds the registers, so that a third of its warps are active. The
+// hash's partial sums take 64 B per KiB hashed.
+inline constexpr std::uint32_t kEncodeThreads = 288;
+inline constexpr std::uint32_t kEncodeBlocks = 3;
+inline constexpr std::uint32_t kCopyBlocks = 4;  // KiB of a warp at once
 inline constexpr std::uint32_t kSealBlocks = 64;
 
 // select: a block sorts one tile of a head's tokens. 16 warps with 256 counts each take 16 KiB of
