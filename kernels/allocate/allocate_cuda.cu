@@ -23,9 +23,8 @@ struct Competitor {
   const std::uint32_t* best;
   std::uint32_t size;  // 0 in lanes without a head
   __device__ std::uint32_t rank(std::uint32_t k) const { return score_rank(scores[best[k]]); }
-  // How many entries rank above `bound`.
-  __device__ std::uint32_t above(std::uint32_t bound) const {
-    std::uint32_t low = 0, high = size;
+  // How many entries rank above `bound`, known to be in [low, high].
+  __device__ std::uint32_t above(std::uint32_t bound, std::uint32_t low, std::uint32_t high) const {
     while (low < high) {
       const std::uint32_t middle = low + (high - low) / 2;
       if (rank(middle) > bound) {
@@ -52,23 +51,33 @@ __device__ std::uint64_t warp_largest(std::uint64_t x) {
 // How many entries this lane's head holds once all heads together hold `total`. A head holds at
 // least `sure` entries, or all its entries if it has fewer. The search finds the lowest rank bound
 // at which the heads hold at most `total`; entries of exactly that rank go to the lower heads
-// first.
+// first. Each bound that it tries also narrows where in a head's list the later bounds can be.
 __device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std::uint64_t total) {
   const auto held = [&](std::uint64_t by_score) {
     return min(std::uint64_t{own.size}, max(sure, by_score));
   };
-  std::uint64_t low = 0, high = 0xffffffffu;  // above `high`, heads hold at most `total`
+  // Above `high`, heads hold at most `total`: no entry ranks above the best. Bounds below `low`
+  // have been refused: under the worst, heads would hold all their entries, and `total` is less.
+  std::uint64_t high = warp_largest(own.size > 0 ? own.rank(0) : 0);
+  std::uint64_t low =
+      0xffffffffu - warp_largest(own.size > 0 ? 0xffffffffu - own.rank(own.size - 1) : 0);
+  std::uint32_t least = 0, most = own.size;  // above() of any bound from `low` to `high`
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
-    if (warp_sum(held(own.above(static_cast<std::uint32_t>(middle)))) <= total) {
+    const std::uint32_t above = own.above(static_cast<std::uint32_t>(middle), least, most);
+    if (warp_sum(held(above)) <= total) {
       high = middle;
+      least = above;
     } else {
       low = middle + 1;
+      most = above;
     }
   }
   const auto bound = static_cast<std::uint32_t>(high);
-  const std::uint64_t above = held(own.above(bound));
-  const std::uint64_t equal = held(bound == 0 ? own.size : own.above(bound - 1)) - above;
+  const std::uint32_t by_score = own.above(bound, least, most);
+  const std::uint64_t above = held(by_score);
+  const std::uint64_t equal =
+      held(bound == 0 ? own.size : own.above(bound - 1, by_score, own.size)) - above;
   std::uint64_t before = equal;  // of the heads up to this one
   for (std::uint32_t step = 1; step < kWarp; step *= 2) {
     const std::uint64_t other = __shfl_up_sync(kWholeWarp, before, step);

@@ -38,19 +38,30 @@ inline constexpr std::uint32_t kExpectedChunkTokens = 4096;
 // Value norms without tensor cores: tokens whose products one thread holds.
 inline constexpr std::uint32_t kPlainTokens = 8;
 
-// encode: a block copies the 64 entries of a checksum, 16 KiB each of K and V at 128 channels of
-// two bytes, so 8 loads of 16 bytes a thread. The hash's partial sums take 64 B per KiB hashed.
-inline constexpr std::uint32_t kEncodeThreads = 256;
+// encode: a block copies and hashes the 64 entries of a checksum: 33 KiB at 128 channels of two
+// bytes, so 9 warps take up to 4 KiB each at once, 8 loads of 16 bytes a thread. The least number
+// of blocks on a multiprocessor bounds the registers, so that a third of its warps are active. The
+// hash's partial sums take 64 B per KiB hashed.
+inline constexpr std::uint32_t kEncodeThreads = 288;
+inline constexpr std::uint32_t kEncodeBlocks = 3;
+inline constexpr std::uint32_t kCopyBlocks = 4;  // KiB of a warp at once
 inline constexpr std::uint32_t kSealBlocks = 64;
 
-// select: a block ranks one head. 16 warps with 256 counts each take 16 KiB of shared memory.
+// select: a block sorts one tile of a head's tokens. 16 warps with 256 counts each take 16 KiB of
+// shared memory, and the tile twice 24 KiB. At 32K tokens, 8 heads have 128 tiles, about one for
+// each multiprocessor of a large device; smaller tiles would have more to merge.
 inline constexpr std::uint32_t kSelectThreads = 512;
+inline constexpr std::uint32_t kSelectTile = 2048;
 // While one thread walks along two orders, the others fetch this many tokens of each at once.
 inline constexpr std::uint32_t kMergeThreads = 256;
 
-// allocate: rounds that a warp walks. A warp begins with a search that reads about 32 x log2(n)
-// scores one after the other; a round of 8 heads reads 8.
-inline constexpr std::uint32_t kContestRounds = 32;
+// The tokens that one block's walk takes. A walk of n tokens begins after a count of those before
+// it, which all threads share.
+inline constexpr std::uint32_t kMergePart = 128;
+
+// allocate: rounds that a warp walks. A warp begins with a search that reads a few hundred scores
+// one after the other; a round of 8 heads reads 8, and costs 8 exchanges of the warp.
+inline constexpr std::uint32_t kContestRounds = 4;
 inline constexpr std::uint32_t kContestThreads = 128;
 
 // pages: rows of keys or of values that a block moves; at 128 channels of two bytes, 4 pieces of 16

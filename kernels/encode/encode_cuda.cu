@@ -1,6 +1,7 @@
-// compact + encode on CUDA. Each checksum has a block of threads, which gathers the checksum's
-// entries into the record and then hashes the bytes just written. The first block of a head also
-// writes the header and clears the gaps between sections.
+// compact + encode on CUDA. Each checksum has a block of threads, which gathers and hashes the
+// checksum's entries: in one pass (whole_block.cuh), or, at the end of a head and for rows that are
+// not pieces of 16 bytes, by hashing the bytes just written. The first block of a head also writes
+// the header and clears the gaps between sections.
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "kernels/compact/compact.cuh"
 #include "kernels/encode/encode_cuda.h"
 #include "kernels/encode/seal.cuh"
+#include "kernels/encode/whole_block.cuh"
 #include "precis/record_format.h"
 
 namespace precis::kernels {
@@ -74,9 +76,26 @@ __device__ void store_checksum(const xxh3::Hash128& hash, std::byte* at) {
   words[1] = xxh3::swapped(hash.low);
 }
 
-// grid (checksum blocks, kv heads).
-__global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
-  const std::uint32_t head = blockIdx.y, first = blockIdx.x * kChecksumBlockEntries;
+// Writes any entries and returns their hash in the first thread, as copy_and_seal() does for most.
+// Not inlined, so that its registers do not count for the usual way. Every thread must call it.
+__device__ __noinline__ xxh3::Hash128 copy_then_seal(const GatherTask& task, const Sections& out,
+                                                     SealShared& shared) {
+  gather_entries(task, out);
+  if (task.seats == nullptr) return {0, 0};
+  __syncthreads();  // other threads wrote part of the bytes hashed below
+  const std::uint32_t first = task.first, count = task.last - first;
+  const auto bytes = [first](auto* words) { return reinterpret_cast<std::byte*>(words + first); };
+  const SealInput in{{bytes(out.positions), bytes(out.seats), bytes(out.scores),
+                      out.keys + first * task.row_bytes, out.values + first * task.row_bytes},
+                     count * std::size_t{4},
+                     count * task.row_bytes};
+  return seal(in, shared);
+}
+
+// grid (checksum blocks, kv heads), a head's last checksum first: it takes the longest if it is not
+// of a whole block.
+__global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDevice task) {
+  const std::uint32_t head = blockIdx.y;
   const EncodeHead out = task.heads[head];
   const RecordLayout layout = RecordLayout::of(out.count, task.head_dim, task.dtype);
   std::byte* record = task.records + out.offset;
@@ -84,8 +103,10 @@ __global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
     if (threadIdx.x == 0) write_header(task, head, layout, record);
     clear_gaps(layout, record);
   }
-  if (first >= out.count) return;
+  const std::uint32_t blocks = checksum_blocks(out.count);
+  if (blockIdx.x >= blocks) return;
 
+  const std::uint32_t block = blocks - 1 - blockIdx.x, first = block * kChecksumBlockEntries;
   const std::uint32_t last = min(out.count, first + kChecksumBlockEntries);
   const std::size_t head_bytes = task.num_tokens * layout.row_bytes;
   const GatherTask gather{
@@ -98,20 +119,11 @@ __global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
       first,
       last,
       layout.row_bytes};
-  gather_entries(gather, sections_at(record, layout));
-  std::byte* checksum = record + layout.checksums + blockIdx.x * kChecksumBytes;
-  if (task.seats == nullptr) {
-    if (threadIdx.x == 0) *reinterpret_cast<uint4*>(checksum) = uint4{0, 0, 0, 0};
-    return;
-  }
-  __syncthreads();  // other threads wrote part of the bytes hashed below
-  const SealInput in{
-      {record + layout.positions + first * 4, record + layout.seats + first * 4,
-       record + layout.scores + first * 4, record + layout.keys + first * layout.row_bytes,
-       record + layout.values + first * layout.row_bytes},
-      (last - first) * std::size_t{4},
-      (last - first) * layout.row_bytes};
-  const xxh3::Hash128 hash = seal(in, *shared_memory<SealShared>());
+  const Sections sections = sections_at(record, layout);
+  std::byte* checksum = record + layout.checksums + block * kChecksumBytes;
+  auto& shared = *shared_memory<WholeShared>();
+  const xxh3::Hash128 hash = WholeBlock::fits(gather) ? copy_and_seal(gather, sections, shared)
+                                                      : copy_then_seal(gather, sections, shared);
   if (threadIdx.x == 0) store_checksum(hash, checksum);
 }
 
@@ -119,7 +131,7 @@ __global__ void __launch_bounds__(kEncodeThreads) encode(EncodeDevice task) {
 
 Status launch_encode(const EncodeDevice& task, Stream& stream) {
   const dim3 grid(std::max(1u, checksum_blocks(task.count_max)), task.num_kv_heads);
-  return launch("encode", encode, grid, kEncodeThreads, sizeof(SealShared), stream, task);
+  return launch("encode", encode, grid, kEncodeThreads, sizeof(WholeShared), stream, task);
 }
 
 }  // namespace precis::kernels

@@ -59,6 +59,31 @@ struct SealShared {
   std::uint64_t sums[xxh3::kSums];
 };
 
+// Writes the sums of all lanes of a warp that have the same 16 bytes of a stripe.
+__device__ inline void sum_of_warp(std::uint64_t even, std::uint64_t odd, std::uint64_t* sums) {
+  for (int step = 4; step < 32; step *= 2) {
+    even += __shfl_xor_sync(kWholeWarp, even, step);
+    odd += __shfl_xor_sync(kWholeWarp, odd, step);
+  }
+  const std::uint32_t lane = threadIdx.x % kWarp;
+  if (lane >= 4) return;
+  sums[2 * lane] = even;
+  sums[2 * lane + 1] = odd;
+}
+
+// Adds shared.blocks, of the input's `count` blocks from `first` on, to shared.sums. `size`: of the
+// whole input.
+__device__ inline void fold_blocks(std::size_t first, std::size_t count, std::size_t size,
+                                   SealShared& shared) {
+  if (threadIdx.x >= xxh3::kSums) return;
+  std::uint64_t sum = shared.sums[threadIdx.x];
+  for (std::size_t i = 0; i < count; ++i) {
+    sum += shared.blocks[i][threadIdx.x];
+    if (xxh3::is_followed(first + i, size)) sum = xxh3::scrambled(sum, threadIdx.x);
+  }
+  shared.sums[threadIdx.x] = sum;
+}
+
 // One warp computes the sums that block `block` of the input adds. A lane takes 16 bytes of every
 // eighth stripe; integer additions may happen in any order.
 __device__ inline void add_block(const SealInput& in, std::size_t block, std::uint64_t* sums) {
@@ -73,13 +98,7 @@ __device__ inline void add_block(const SealInput& in, std::size_t block, std::ui
     xxh3::add_pair(even, odd, xxh3::secret_word(i + 2 * pair), xxh3::secret_word(i + 2 * pair + 1),
                    even_sum, odd_sum);
   }
-  for (int step = 4; step < 32; step *= 2) {
-    even_sum += __shfl_xor_sync(kWholeWarp, even_sum, step);
-    odd_sum += __shfl_xor_sync(kWholeWarp, odd_sum, step);
-  }
-  if (lane >= 4) return;
-  sums[2 * pair] = even_sum;
-  sums[2 * pair + 1] = odd_sum;
+  sum_of_warp(even_sum, odd_sum, sums);
 }
 
 // The hash of all pieces of `in`. Every thread of the block must call it; the first thread gets the
@@ -96,14 +115,7 @@ __device__ inline xxh3::Hash128 seal(const SealInput& in, SealShared& shared) {
       add_block(in, first + i, shared.blocks[i]);
     }
     __syncthreads();
-    if (threadIdx.x < xxh3::kSums) {
-      std::uint64_t sum = shared.sums[threadIdx.x];
-      for (std::size_t i = 0; i < count; ++i) {
-        sum += shared.blocks[i][threadIdx.x];
-        if (xxh3::is_followed(first + i, size)) sum = xxh3::scrambled(sum, threadIdx.x);
-      }
-      shared.sums[threadIdx.x] = sum;
-    }
+    fold_blocks(first, count, size, shared);
     __syncthreads();
   }
   if (threadIdx.x != 0) return {};

@@ -1,9 +1,8 @@
-// Top-k by radix, exact and deterministic. Per head:
-//   1. the rank of the limit-th best token, digit by digit, by counting;
-//   2. the tokens that rank before it, and of its equals the lowest ones, in the order of tokens;
-//   3. a stable sort of these by rank, digit by digit.
-// Each warp reads a consecutive run of the input, and counts before it writes. So the place of each
-// output depends only on counts, not on the order in which warps run.
+// The best tokens by merging, exact and deterministic. Many blocks work on each head:
+//   sort_tiles    a block sorts one tile of tokens by (score desc, token asc)
+//   merge_tiles   the place of a token in its head is the number of tokens that come before it in
+//                 each tile; a block finds the places of one tile's tokens by search
+// The place of each output depends only on counts, not on the order in which warps run.
 #include <algorithm>
 
 #include "kernels/select/best_tokens_cuda.h"
@@ -13,68 +12,49 @@ namespace precis::kernels {
 namespace {
 
 constexpr std::uint32_t kWarps = kSelectThreads / kWarp;
+static_assert(kSelectTile % kSelectThreads == 0 && kSelectTile <= 1u << 16);
 
-struct Shared : RankSearch {
-  std::uint32_t bins[kWarps][kBins];           // counts, then the next place of each digit
-  std::uint32_t below[kWarps], equal[kWarps];  // of each warp's run
+struct TilesTask {
+  BestTokensDevice d;
+  std::uint32_t* sorted;  // [num_heads, last - first], the tokens of each tile in its order
 };
 
-struct Run {
-  std::uint32_t first, last;
+// One head's part of the task.
+struct Head {
+  const float* scores;
+  std::uint32_t* sorted;
+  std::uint32_t total, limit, tiles;
+  // A token after the limit-th of its tile cannot be among the best.
+  __device__ std::uint32_t tile_size(std::uint32_t tile) const {
+    return min(limit, min(kSelectTile, total - tile * kSelectTile));
+  }
 };
-// The run of `count` items that this warp reads: a multiple of the warp size, except at the end.
-__device__ Run own_run(std::uint32_t count) {
-  const std::uint32_t steps = (count + kSelectThreads - 1) / kSelectThreads;
-  const std::uint32_t first = min(count, threadIdx.x / kWarp * steps * kWarp);
-  return {first, min(count, first + steps * kWarp)};
+__device__ Head head_of(const TilesTask& task, std::uint32_t head) {
+  const std::uint32_t total = task.d.last - task.d.first;
+  return {task.d.scores + std::uint64_t{head} * task.d.stride,
+          task.sorted + std::uint64_t{head} * total, total,
+          task.d.limits == nullptr ? total : task.d.limits[head],
+          (total + kSelectTile - 1) / kSelectTile};
 }
+
+// ---- sort ---------------------------------------------------------------------------------------
+
+struct Keys {
+  std::uint32_t ranks[kSelectTile];
+  std::uint16_t tokens[kSelectTile];  // counted from the tile's first
+};
+struct SortShared : RankSearch {
+  std::uint32_t bins[kWarps][kBins];  // counts, then the next place of each digit
+  Keys keys[2];
+};
 
 __device__ std::uint32_t lanes_before() { return (1u << threadIdx.x % kWarp) - 1; }
 
-// Writes the tokens that s.prefix and s.left select to `out`, ascending.
-__device__ void gather_best(const float* scores, std::uint32_t first, std::uint32_t last, Shared& s,
-                            std::uint32_t* out) {
-  const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const Run run = own_run(last - first);
-  std::uint32_t below = 0, equal = 0;
-  for (std::uint32_t i = run.first; i < run.last; i += kWarp) {
-    const bool inside = i + lane < run.last;
-    const std::uint32_t rank = inside ? rank_of(scores, first + i + lane) : 0xffffffffu;
-    below += __popc(__ballot_sync(kWholeWarp, inside && rank < s.prefix));
-    equal += __popc(__ballot_sync(kWholeWarp, inside && rank == s.prefix));
-  }
-  if (lane == 0) {
-    s.below[warp] = below;
-    s.equal[warp] = equal;
-  }
-  __syncthreads();
-  below = equal = 0;
-  for (std::uint32_t w = 0; w < warp; ++w) {
-    below += s.below[w];
-    equal += s.equal[w];
-  }
-  for (std::uint32_t i = run.first; i < run.last; i += kWarp) {
-    const std::uint32_t token = first + i + lane;
-    const bool inside = i + lane < run.last;
-    const std::uint32_t rank = inside ? rank_of(scores, token) : 0xffffffffu;
-    const std::uint32_t is_below = __ballot_sync(kWholeWarp, inside && rank < s.prefix);
-    const std::uint32_t is_equal = __ballot_sync(kWholeWarp, inside && rank == s.prefix);
-    const std::uint32_t equals_before = equal + __popc(is_equal & lanes_before());
-    const bool taken =
-        (is_below >> lane & 1) != 0 || ((is_equal >> lane & 1) != 0 && equals_before < s.left);
-    if (taken) {
-      out[below + __popc(is_below & lanes_before()) + min(equals_before, s.left)] = token;
-    }
-    below += __popc(is_below);
-    equal += __popc(is_equal);
-  }
-  __syncthreads();
-}
-
 // Turns the counts of every warp and digit into places: digits ascending, then warps in order.
-__device__ void places_of_counts(Shared& s) {
+__device__ void places_of_counts(SortShared& s) {
   if (threadIdx.x < kBins) {
     std::uint32_t sum = 0;
+#pragma unroll
     for (std::uint32_t w = 0; w < kWarps; ++w) {
       const std::uint32_t count = s.bins[w][threadIdx.x];
       s.bins[w][threadIdx.x] = sum;
@@ -84,62 +64,135 @@ __device__ void places_of_counts(Shared& s) {
   }
   sum_totals(s);
   if (threadIdx.x < kBins) {
+#pragma unroll
     for (std::uint32_t w = 0; w < kWarps; ++w) s.bins[w][threadIdx.x] += s.totals[threadIdx.x];
   }
   __syncthreads();
 }
 
-// Sorts `count` tokens by one digit of their ranks, keeping the order of equals.
-__device__ void sort_by_digit(const float* scores, const std::uint32_t* from, std::uint32_t count,
-                              std::uint32_t digit, Shared& s, std::uint32_t* to) {
-  const std::uint32_t lane = threadIdx.x % kWarp;
-  std::uint32_t* bins = s.bins[threadIdx.x / kWarp];
-  const Run run = own_run(count);
+// Sorts `count` keys by one digit of their ranks, keeping the order of equals. Each warp takes a
+// consecutive run of the keys.
+__device__ void sort_by_digit(const Keys& from, std::uint32_t count, std::uint32_t digit,
+                              SortShared& s, Keys& to) {
+  const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const std::uint32_t steps = (count + kSelectThreads - 1) / kSelectThreads;
+  const std::uint32_t first = min(count, warp * steps * kWarp);
+  const std::uint32_t last = min(count, first + steps * kWarp);
+  std::uint32_t* bins = s.bins[warp];
   for (std::uint32_t i = lane; i < kBins; i += kWarp) bins[i] = 0;
   __syncwarp();
-  for (std::uint32_t i = run.first + lane; i < run.last; i += kWarp) {
-    atomicAdd(&bins[digit_of(rank_of(scores, from[i]), digit)], 1u);
+  for (std::uint32_t i = first + lane; i < last; i += kWarp) {
+    atomicAdd(&bins[digit_of(from.ranks[i], digit)], 1u);
   }
   __syncthreads();
   places_of_counts(s);
-  for (std::uint32_t i = run.first; i < run.last; i += kWarp) {
-    const bool inside = i + lane < run.last;
-    const std::uint32_t token = inside ? from[i + lane] : 0;
-    const std::uint32_t bin = inside ? digit_of(rank_of(scores, token), digit) : kBins;
+  for (std::uint32_t i = first; i < last; i += kWarp) {
+    const bool inside = i + lane < last;
+    const std::uint32_t rank = inside ? from.ranks[i + lane] : 0;
+    const std::uint16_t token = inside ? from.tokens[i + lane] : std::uint16_t{0};
+    const std::uint32_t bin = inside ? digit_of(rank, digit) : kBins;
     const std::uint32_t alike = __match_any_sync(kWholeWarp, bin);
+    const std::uint32_t before = __popc(alike & lanes_before());
     const std::uint32_t place = inside ? bins[bin] : 0;
     __syncwarp();  // every lane reads its place before any lane updates it
-    if (inside) to[place + __popc(alike & lanes_before())] = token;
-    if (inside && (alike & lanes_before()) == 0) bins[bin] = place + __popc(alike);
+    if (inside) {
+      to.ranks[place + before] = rank;
+      to.tokens[place + before] = token;
+      if (before == 0) bins[bin] = place + __popc(alike);
+    }
     __syncwarp();
   }
   __syncthreads();
 }
 
-// grid (heads).
-__global__ void __launch_bounds__(kSelectThreads)
-    best_tokens(BestTokensDevice task, std::uint32_t* workspace) {
-  auto& s = *shared_memory<Shared>();
-  const std::uint32_t head = blockIdx.x, total = task.last - task.first;
-  const std::uint32_t limit = task.limits == nullptr ? total : task.limits[head];
-  if (limit == 0) return;
-  const float* scores = task.scores + std::uint64_t{head} * task.stride;
-  std::uint32_t* order = task.order + std::uint64_t{head} * task.order_stride + task.order_first;
-  if (limit < total) {
-    find_last_rank(scores, task.first, task.last, limit, s);
-    gather_best(scores, task.first, task.last, s, order);
-  } else {
-    for (std::uint32_t i = threadIdx.x; i < total; i += kSelectThreads) order[i] = task.first + i;
+// grid (tiles, heads).
+__global__ void __launch_bounds__(kSelectThreads) sort_tiles(TilesTask task) {
+  auto& s = *shared_memory<SortShared>();
+  const Head head = head_of(task, blockIdx.y);
+  if (head.limit == 0) return;
+  const std::uint32_t first = blockIdx.x * kSelectTile;
+  const std::uint32_t count = min(kSelectTile, head.total - first);
+  for (std::uint32_t i = threadIdx.x; i < count; i += kSelectThreads) {
+    s.keys[0].ranks[i] = rank_of(head.scores, task.d.first + first + i);
+    s.keys[0].tokens[i] = static_cast<std::uint16_t>(i);
+  }
+  __syncthreads();
+  for (std::uint32_t digit = 0; digit < kDigits; ++digit) {
+    sort_by_digit(s.keys[digit % 2], count, digit, s, s.keys[1 - digit % 2]);
+  }
+  static_assert(kDigits % 2 == 0);  // so the last pass writes to keys[0]
+  for (std::uint32_t i = threadIdx.x; i < head.tile_size(blockIdx.x); i += kSelectThreads) {
+    head.sorted[first + i] = task.d.first + first + s.keys[0].tokens[i];
+  }
+}
+
+// ---- merge --------------------------------------------------------------------------------------
+
+constexpr std::uint32_t kTilesAtOnce = 4;  // in shared memory
+constexpr std::uint32_t kOwn = kSelectTile / kSelectThreads;
+
+struct MergeShared {
+  std::uint32_t ranks[kTilesAtOnce][kSelectTile];
+};
+
+// How many of `size` ascending ranks come before `rank`: the lower ones, and if `with_equals` the
+// equal ones.
+__device__ std::uint32_t count_before(const std::uint32_t* ranks, std::uint32_t size,
+                                      std::uint32_t rank, bool with_equals) {
+  std::uint32_t low = 0, high = size;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    const std::uint32_t other = ranks[middle];
+    if (other < rank || (with_equals && other == rank)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+// grid (tiles, heads).
+__global__ void __launch_bounds__(kSelectThreads) merge_tiles(TilesTask task) {
+  auto& s = *shared_memory<MergeShared>();
+  const Head head = head_of(task, blockIdx.y);
+  const std::uint32_t own = blockIdx.x, own_size = head.tile_size(own);
+  std::uint32_t tokens[kOwn], ranks[kOwn], places[kOwn];  // a place at the limit: not wanted
+#pragma unroll
+  for (std::uint32_t k = 0; k < kOwn; ++k) {
+    const std::uint32_t i = threadIdx.x + k * kSelectThreads;
+    places[k] = i < own_size ? i : head.limit;
+    tokens[k] = i < own_size ? head.sorted[own * kSelectTile + i] : 0;
+    ranks[k] = i < own_size ? rank_of(head.scores, tokens[k]) : 0;
+  }
+  for (std::uint32_t first = 0; first < head.tiles; first += kTilesAtOnce) {
+    const std::uint32_t last = min(head.tiles, first + kTilesAtOnce);
+#pragma unroll
+    for (std::uint32_t k = 0; k < kTilesAtOnce * kOwn; ++k) {
+      const std::uint32_t tile = first + k / kOwn;
+      const std::uint32_t i = threadIdx.x + k % kOwn * kSelectThreads;
+      if (tile >= last || tile == own || i >= head.tile_size(tile)) continue;
+      s.ranks[k / kOwn][i] = rank_of(head.scores, head.sorted[tile * kSelectTile + i]);
+    }
+    __syncthreads();
+    for (std::uint32_t tile = first; tile < last; ++tile) {
+      if (tile == own) continue;
+#pragma unroll
+      for (std::uint32_t k = 0; k < kOwn; ++k) {
+        if (places[k] >= head.limit) continue;
+        // Equal tokens of earlier tiles come before, those of later tiles after.
+        places[k] +=
+            count_before(s.ranks[tile - first], head.tile_size(tile), ranks[k], tile < own);
+      }
+    }
     __syncthreads();
   }
-  std::uint32_t *from = order, *to = workspace + std::uint64_t{head} * total;
-  for (std::uint32_t digit = 0; digit < kDigits; ++digit) {
-    sort_by_digit(scores, from, limit, digit, s, to);
-    std::uint32_t* const sorted = to;
-    to = from;
-    from = sorted;
+  std::uint32_t* order =
+      task.d.order + std::uint64_t{blockIdx.y} * task.d.order_stride + task.d.order_first;
+#pragma unroll
+  for (std::uint32_t k = 0; k < kOwn; ++k) {
+    if (places[k] < head.limit) order[places[k]] = tokens[k];
   }
-  static_assert(kDigits % 2 == 0);  // so the last pass writes to `order`
 }
 
 }  // namespace
@@ -149,8 +202,12 @@ std::size_t best_tokens_workspace_bytes(const BestTokensDevice& task) {
 }
 
 Status launch_best_tokens(const BestTokensDevice& task, void* workspace, Stream& stream) {
-  return launch("select: best tokens", best_tokens, task.num_heads, kSelectThreads, sizeof(Shared),
-                stream, task, static_cast<std::uint32_t*>(workspace));
+  const TilesTask tiles{task, static_cast<std::uint32_t*>(workspace)};
+  const dim3 grid(ceil_div(task.last - task.first, kSelectTile), task.num_heads);
+  PRECIS_TRY(launch("select: sorted tiles", sort_tiles, grid, kSelectThreads, sizeof(SortShared),
+                    stream, tiles));
+  return launch("select: best tokens", merge_tiles, grid, kSelectThreads, sizeof(MergeShared),
+                stream, tiles);
 }
 
 }  // namespace precis::kernels

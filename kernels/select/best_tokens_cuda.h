@@ -21,8 +21,8 @@ struct BestTokensDevice {
 std::size_t best_tokens_workspace_bytes(const BestTokensDevice& task);
 
 // order[h][order_first ..] = the limits[h] best tokens by (score desc, token asc), D1's order.
-// Enqueues on `stream`; neither allocates nor waits. Uses one block of threads per head, so it is
-// most efficient with many heads.
+// Enqueues on `stream`; neither allocates nor waits. Uses a block of threads for every kSelectTile
+// tokens of a head.
 Status launch_best_tokens(const BestTokensDevice& task, void* workspace, Stream& stream);
 
 }  // namespace precis::kernels

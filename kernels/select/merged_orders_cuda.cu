@@ -2,6 +2,9 @@
 // thread walks while the others fetch its input. No flag says whether a token has been taken: the
 // tokens taken from an order are always its beginning, so a comparison with the last taken token is
 // enough.
+// A walk along two stages is cut into parts, one for each block of threads. How many of the tokens
+// before a part the first stage chose follows from their number; all others are the beginning of
+// the other order without the chosen tokens. So a block finds where its part begins by counting.
 #include "kernels/select/merged_orders_cuda.h"
 
 #include "kernels/common/device_code.cuh"
@@ -53,14 +56,62 @@ __device__ Place place_of(const Head& head, std::uint32_t token) {
 struct TwoStageShared {
   Place by_score[kMergeThreads], by_second[kMergeThreads];  // the next of each order
   std::uint32_t chosen, next, ranked;                       // the progress of the walk
+  std::uint32_t counts[kMergeThreads / kWarp];              // of each warp's run
 };
 
-// Walks in one thread until it reaches the end of the fetched places or the head's limit.
-__device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, TwoStageShared& s,
-                               std::uint64_t& last_chosen, std::uint64_t& last_passed) {
+// One past the key of the token before place `next` of an order; no key is below 0.
+__device__ std::uint64_t last_key(const float* scores, const std::uint32_t* order,
+                                  std::uint32_t next) {
+  return next == 0 ? 0 : retention_key(scores[order[next - 1]], order[next - 1]) + 1;
+}
+
+// Sets s.next to the least number of by_second's tokens that hold `wanted` whose key by score is at
+// least `last_chosen`. These are among the first `end`. Every thread must call it.
+__device__ void find_next(const Head& head, std::uint64_t last_chosen, std::uint32_t wanted,
+                          std::uint32_t end, TwoStageShared& s) {
+  constexpr std::uint32_t kWarps = kMergeThreads / kWarp;
+  const std::uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  if (wanted == 0) {
+    if (threadIdx.x == 0) s.next = 0;
+    return;
+  }
+  const auto left_over = [&](std::uint32_t i, std::uint32_t last) {
+    if (i >= last) return false;
+    const std::uint32_t token = head.by_second[i];
+    return retention_key(head.scores[token], token) >= last_chosen;
+  };
+  std::uint32_t first = 0;
+  while (end - first > kWarp) {  // keeps the warp's run that reaches `wanted`
+    const std::uint32_t run = (end - first + kMergeThreads - 1) / kMergeThreads * kWarp;
+    const std::uint32_t own_first = min(end, first + warp * run),
+                        own_end = min(end, own_first + run);
+    std::uint32_t count = 0;
+#pragma unroll 4
+    for (std::uint32_t i = own_first; i < own_end; i += kWarp) {
+      count += __popc(__ballot_sync(kWholeWarp, left_over(i + lane, own_end)));
+    }
+    if (lane == 0) s.counts[warp] = count;
+    __syncthreads();
+    std::uint32_t w = 0;
+    for (; w + 1 < kWarps && s.counts[w] < wanted; ++w) wanted -= s.counts[w];
+    first = min(end, first + w * run);
+    end = min(end, first + run);
+    __syncthreads();
+  }
+  const std::uint32_t found = __ballot_sync(kWholeWarp, left_over(first + lane, end));
+  const auto up_to = static_cast<std::uint32_t>(__popc(found << (kWarp - 1 - lane)));
+  if (warp == 0 && (found >> lane & 1) != 0 && up_to == wanted) {
+    s.next = first + lane + 1;
+  }
+}
+
+// Walks in one thread until it reaches the end of the fetched places or of the part.
+__device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, std::uint32_t last,
+                               TwoStageShared& s, std::uint64_t& last_chosen,
+                               std::uint64_t& last_passed) {
   const std::uint32_t chosen0 = s.chosen, next0 = s.next;
   std::uint32_t chosen = chosen0, next = next0, ranked = s.ranked;
-  while (ranked < head.limit && chosen - chosen0 < kMergeThreads && next - next0 < kMergeThreads) {
+  while (ranked < last && chosen - chosen0 < kMergeThreads && next - next0 < kMergeThreads) {
     const Place& second = s.by_second[next - next0];
     const bool by_score = first_stage(ranked + 1) > chosen;
     const Place& first = s.by_score[chosen - chosen0];
@@ -85,15 +136,23 @@ __device__ void walk_two_stage(const Head& head, const FirstStage& first_stage, 
   s.ranked = ranked;
 }
 
-// grid (heads).
+// grid (parts, heads).
 __global__ void __launch_bounds__(kMergeThreads) merge_two_stage(MergeTask task) {
   auto& s = *shared_memory<TwoStageShared>();
-  const Head head = head_of(task, blockIdx.x);
-  // One past the key of the last token taken from each order; no key is below 0.
-  std::uint64_t last_chosen = 0, last_passed = 0;
-  if (threadIdx.x == 0) s.chosen = s.next = s.ranked = 0;
+  const Head head = head_of(task, blockIdx.y);
+  const std::uint32_t first = blockIdx.x * kMergePart;
+  if (first >= head.limit) return;
+  const std::uint32_t last = min(head.limit, first + kMergePart);
+  const auto chosen = static_cast<std::uint32_t>(task.first_stage(first));
+  std::uint64_t last_chosen = last_key(head.scores, head.by_score, chosen);
+  find_next(head, last_chosen, first - chosen, first, s);
+  if (threadIdx.x == 0) {
+    s.chosen = chosen;
+    s.ranked = first;
+  }
   __syncthreads();
-  while (s.ranked < head.limit) {
+  std::uint64_t last_passed = last_key(head.second, head.by_second, s.next);
+  while (s.ranked < last) {
     const std::uint32_t of_score = s.chosen + threadIdx.x, of_second = s.next + threadIdx.x;
     if (of_score < head.limit) {
       s.by_score[threadIdx.x] = place_of(head, head.by_score[of_score]);
@@ -102,7 +161,9 @@ __global__ void __launch_bounds__(kMergeThreads) merge_two_stage(MergeTask task)
       s.by_second[threadIdx.x] = place_of(head, head.by_second[of_second]);
     }
     __syncthreads();
-    if (threadIdx.x == 0) walk_two_stage(head, task.first_stage, s, last_chosen, last_passed);
+    if (threadIdx.x == 0) {
+      walk_two_stage(head, task.first_stage, last, s, last_chosen, last_passed);
+    }
     __syncthreads();
   }
 }
@@ -215,7 +276,8 @@ Status launch_merged_orders(const SelectDevice& task, void* workspace, Stream& s
                   task.first_stage,
                   static_cast<double>(task.mass_ppm) / static_cast<double>(kPpm)};
   if (task.selector == Selector::kTwoStage) {
-    return launch("select: two stages", merge_two_stage, task.num_heads, kMergeThreads,
+    return launch("select: two stages", merge_two_stage,
+                  dim3(ceil_div(ranked, kMergePart), task.num_heads), kMergeThreads,
                   sizeof(TwoStageShared), stream, merge);
   }
   return launch("select: threshold", merge_threshold, task.num_heads, kMergeThreads,

@@ -93,15 +93,22 @@ __global__ void span_stats(WindowLaunch l) {
   }
 }
 
-// One thread per row, spans in order.
+// One warp per row, so that the loads of a row's stats are of neighbouring words. The order of the
+// sum depends only on the number of spans.
 __global__ void merge_stats(WindowLaunch l) {
-  const std::uint64_t row = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  const std::uint64_t row = (std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
   if (row >= std::uint64_t{l.task.num_kv_heads} * l.task.op.group * l.task.op.rows) return;
   const float* largest = l.work.largest + row * l.num_spans;
   const float* sum = l.work.sum + row * l.num_spans;
+  const std::uint32_t lane = threadIdx.x % kWarp;
   float top = kMinusInfinity, total = 0;
-  for (std::uint32_t i = 0; i < l.num_spans; ++i) top = fmaxf(top, largest[i]);
-  for (std::uint32_t i = 0; i < l.num_spans; ++i) total += sum[i] * exp_f32(largest[i] - top);
+  for (std::uint32_t i = lane; i < l.num_spans; i += kWarp) top = fmaxf(top, largest[i]);
+  top = lanes_largest(top, kWarp);
+  for (std::uint32_t i = lane; i < l.num_spans; i += kWarp) {
+    total += sum[i] * exp_f32(largest[i] - top);
+  }
+  total = lanes_sum(total, kWarp);
+  if (lane != 0) return;
   l.work.lse[row] = top + logf(total);
 }
 
@@ -236,7 +243,8 @@ Status launch_stats(const WindowLaunch& l, Stream& stream) {
   }
   if (l.num_spans == 1) return {};
   return launch("window attention: merge_stats", merge_stats,
-                ceil_div(rows_of(l.task), kElementwiseThreads), kElementwiseThreads, 0, stream, l);
+                ceil_div(rows_of(l.task) * kWarp, kElementwiseThreads), kElementwiseThreads, 0,
+                stream, l);
 }
 
 Status launch_columns(const WindowLaunch& l, Stream& stream) {

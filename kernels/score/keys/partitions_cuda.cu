@@ -25,8 +25,7 @@ struct PartitionTask {
 };
 
 struct Shared {
-  float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
-  float lows[kElementwiseThreads], highs[kElementwiseThreads];  // of slices of the rows
+  float low[limits::kHeadDimMax], high[limits::kHeadDimMax];  // of each channel
   float of_warps[kWarps];
 };
 
@@ -35,34 +34,66 @@ __global__ void fill_infinity(std::uint64_t count, float* out) {
   if (i < count) out[i] = kInfinity;
 }
 
-// Sets s.low and s.stretch from `count` rows from `first` on. Neighbouring threads take
-// neighbouring channels; if there are fewer channels than threads, the rows are split into slices
-// that run side by side.
-__device__ void channel_ranges(const RowsDevice& rows, std::uint64_t first, std::uint32_t count,
-                               Shared& s) {
-  const std::uint32_t slices = max(1u, blockDim.x / rows.dim), width = blockDim.x / slices;
-  const std::uint32_t slice = threadIdx.x / width;
-  for (std::uint32_t c0 = 0; c0 < rows.dim; c0 += width) {
-    const std::uint32_t c = c0 + threadIdx.x % width;
-    float low = kInfinity, high = -kInfinity;
-    for (std::uint32_t t = slice; slice < slices && c < rows.dim && t < count; t += slices) {
-      const float x = element(rows.dtype, rows.data, (first + t) * rows.dim + c);
-      low = fminf(low, x);
-      high = fmaxf(high, x);
+// The channels that a lane holds of every row: their lowest values and stretches.
+template <int kEach, int kUnits>
+struct ChannelRanges {
+  float low[kUnits][kEach], stretch[kUnits][kEach];
+};
+
+// The ranges over `count` rows from `first` on. Each lane takes the ranges of its channels over its
+// rows; the rows of a warp meet by shuffles, the warps one after the other in shared memory.
+template <int kEach, int kUnits>
+__device__ ChannelRanges<kEach, kUnits> channel_ranges(const RowsDevice& rows, std::uint64_t first,
+                                                       std::uint32_t count, Shared& s) {
+  float low[kUnits][kEach], high[kUnits][kEach];
+#pragma unroll
+  for (int i = 0; i < kUnits * kEach; ++i) {
+    low[i / kEach][i % kEach] = kInfinity;
+    high[i / kEach][i % kEach] = -kInfinity;
+  }
+  RowPart<kEach, kUnits> part;
+#pragma unroll 4
+  for (std::uint32_t t = rows.group(); t < count; t += rows.groups()) {
+    part.load(rows, first + t, true);
+#pragma unroll
+    for (int i = 0; i < kUnits * kEach; ++i) {
+      const float x = part.x[i / kEach][i % kEach];
+      low[i / kEach][i % kEach] = fminf(low[i / kEach][i % kEach], x);
+      high[i / kEach][i % kEach] = fmaxf(high[i / kEach][i % kEach], x);
     }
-    s.lows[threadIdx.x] = low;
-    s.highs[threadIdx.x] = high;
-    __syncthreads();
-    if (slice == 0 && c < rows.dim) {
-      for (std::uint32_t i = 1; i < slices; ++i) {
-        low = fminf(low, s.lows[i * width + threadIdx.x]);
-        high = fmaxf(high, s.highs[i * width + threadIdx.x]);
-      }
-      s.low[c] = low;
-      s.stretch[c] = lag_stretch(low, high);
+  }
+#pragma unroll
+  for (int i = 0; i < kUnits * kEach; ++i) {
+    float &least = low[i / kEach][i % kEach], &most = high[i / kEach][i % kEach];
+    for (std::uint32_t step = rows.lanes; step < kWarp; step *= 2) {
+      least = fminf(least, __shfl_xor_sync(kWholeWarp, least, static_cast<int>(step)));
+      most = fmaxf(most, __shfl_xor_sync(kWholeWarp, most, static_cast<int>(step)));
+    }
+  }
+  // Calls fn(channel, unit, element) for every channel that this lane holds.
+  const auto each_channel = [&rows](const auto& fn) {
+#pragma unroll
+    for (int i = 0; i < kUnits * kEach; ++i) {
+      const std::uint32_t unit = rows.lane() + static_cast<std::uint32_t>(i / kEach) * rows.lanes;
+      if (unit >= rows.units) continue;
+      fn(unit * kEach + static_cast<std::uint32_t>(i % kEach), i / kEach, i % kEach);
+    }
+  };
+  for (std::uint32_t w = 0; w < kWarps; ++w) {
+    if (threadIdx.x / kWarp == w && threadIdx.x % kWarp < rows.lanes) {
+      each_channel([&](std::uint32_t c, int u, int e) {
+        s.low[c] = w == 0 ? low[u][e] : fminf(s.low[c], low[u][e]);
+        s.high[c] = w == 0 ? high[u][e] : fmaxf(s.high[c], high[u][e]);
+      });
     }
     __syncthreads();
   }
+  ChannelRanges<kEach, kUnits> ranges{};
+  each_channel([&](std::uint32_t c, int u, int e) {
+    ranges.low[u][e] = s.low[c];
+    ranges.stretch[u][e] = lag_stretch(s.low[c], s.high[c]);
+  });
+  return ranges;
 }
 
 // A reduction over all threads of the block; `added` combines two values. The order is always the
@@ -83,19 +114,22 @@ __device__ float over_block(float x, Shared& s, const Added& added) {
 // spreads[t] = the unbiased standard deviation over channels of row first + t, normalised.
 template <int kEach, int kUnits>
 __device__ void row_spreads(const RowsDevice& rows, std::uint64_t first, std::uint32_t count,
-                            const Shared& s, float* spreads) {
+                            const ChannelRanges<kEach, kUnits>& ranges, float* spreads) {
   const auto dim = static_cast<float>(rows.dim);
   RowPart<kEach, kUnits> part;
+#pragma unroll 2
   for (std::uint32_t t0 = 0; t0 < count; t0 += rows.groups()) {
     const std::uint32_t t = t0 + rows.group();
     part.load(rows, first + t, t < count);
+#pragma unroll
+    for (int i = 0; i < kUnits * kEach; ++i) {
+      float& x = part.x[i / kEach][i % kEach];
+      x = (x - ranges.low[i / kEach][i % kEach]) * ranges.stretch[i / kEach][i % kEach];
+    }
     float sum = 0, square = 0;
-    part.each(rows, [&](std::uint32_t c, float x) { sum += (x - s.low[c]) * s.stretch[c]; });
+    part.each(rows, [&](std::uint32_t, float x) { sum += x; });
     const float mean = sum_over_row(sum, rows.lanes) / dim;
-    part.each(rows, [&](std::uint32_t c, float x) {
-      const float y = (x - s.low[c]) * s.stretch[c] - mean;
-      square += y * y;
-    });
+    part.each(rows, [&](std::uint32_t, float x) { square += (x - mean) * (x - mean); });
     square = sum_over_row(square, rows.lanes);
     if (rows.lane() == 0 && t < count) {
       spreads[t] = rows.dim > 1 ? sqrtf(square / (dim - 1)) : 0.0f;
@@ -128,8 +162,8 @@ __global__ void score_partition(PartitionTask task) {
   float *spreads = task.spreads + first, *scores = task.scores + first;
   for (int which = 0; which < 2; ++which) {
     const RowsDevice& rows = task.rows[which];
-    channel_ranges(rows, first + task.ahead, task.lag, s);
-    row_spreads<kEach, kUnits>(rows, first, task.lag, s, spreads);
+    const auto ranges = channel_ranges<kEach, kUnits>(rows, first + task.ahead, task.lag, s);
+    row_spreads<kEach, kUnits>(rows, first, task.lag, ranges, spreads);
     float largest = 0, total = 0;
     for (std::uint32_t t = threadIdx.x; t < task.lag; t += blockDim.x) {
       largest = fmaxf(largest, spreads[t]);

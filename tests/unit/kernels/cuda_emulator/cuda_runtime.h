@@ -18,7 +18,8 @@
 #define __global__
 #define __device__
 #define __host__
-#define __launch_bounds__(threads)
+#define __noinline__
+#define __launch_bounds__(...)
 
 using dim3 = precis::cuda_emulator::Extent;
 
