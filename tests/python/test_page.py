@@ -32,7 +32,8 @@ def fill(service: Precisd) -> None:
             for n in range(4):
                 tokens = list(range(1000 * n, 1000 * n + 100 + 50 * n))
                 layers = random_layers(model.spec, len(tokens), seed=n)
-                segment = put_all(cache, model, tokens, layers, keep=0.5)
+                hints = {"priority": 20 * n, "ttl_s": 3600 if n == 1 else None}
+                segment = put_all(cache, model, tokens, layers, keep=0.5, **hints)
                 cache.get(cache.lookup(model, tokens))
         cache.session("chat").advance(segment.id)
         tokens = [*tokens, *range(5000, 5100)]
@@ -114,6 +115,14 @@ def test_segments_are_sorted_filtered_and_shown_with_their_plan(shown, operator)
     assert tab.locator("th[aria-sort]").get_attribute("aria-sort") == "descending"
     tab.get_by_role("button", name="Tokens").click()
     assert [int(text) for text in column(tab, "Tokens")] == tokens[::-1]
+    for name, key in (("Priority", "priority"), ("Hits", "hits")):
+        tab.get_by_role("button", name=name).click()
+        values = sorted((row[key] for row in rows), reverse=True)
+        assert [int(text) for text in column(tab, name)] == values
+    tab.get_by_role("button", name="TTL").click()
+    tab.get_by_role("button", name="TTL").click()
+    assert column(tab, "TTL") == ["1 h"] * 2 + ["–"] * 7
+    assert column(tab, "Last use").count("never") == 1
     tab.fill("#filter", "LARGE")
     assert set(column(tab, "Model")) == {"large"} and len(column(tab, "Model")) == 4
     tab.fill("#filter", "no such thing")

@@ -47,31 +47,52 @@ async function renewToken(used) {
   await asking;
 }
 
-export async function call(path, { method = "GET", query = {}, body } = {}) {
-  const url = new URL(`/api/v1/${path}`, location.origin);
-  const parameters = tenant() === "" ? query : { ...query, tenant: tenant() };
-  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
+// The answer of the port, which is a success. `path`: below the port's origin.
+async function ask(path, { method = "GET", query = {}, headers = {}, body, signal } = {}) {
+  const url = new URL(path, location.origin);
+  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
   for (;;) {
     const token = sessionStorage.getItem(kToken);
-    const headers = bearer(token);
-    if (body !== undefined) headers["Content-Type"] = "application/json";
-    const text = body === undefined ? undefined : JSON.stringify(body);
-    const answer = await fetch(url, { method, headers, body: text, cache: "no-store" });
-    const json = await answer.json().catch(() => ({}));
-    if (answer.ok) return json;
+    const answer = await fetch(url, { method, headers: { ...headers, ...bearer(token) }, body,
+                                      signal, cache: "no-store" });
+    if (answer.ok) return answer;
     if (answer.status !== 401) {
+      const json = await answer.json().catch(() => ({}));
       throw new ApiError(answer.status, json.error ?? "", json.message ?? answer.statusText);
     }
     await renewToken(token);
   }
 }
 
+const named = (query, as) => (as === "" ? query : { ...query, tenant: as });
+
+// `as`: the tenant on whose behalf the request is made.
+export async function call(path, { method, query = {}, body, as = tenant() } = {}) {
+  const json = body === undefined ? {} : { "Content-Type": "application/json" };
+  const answer = await ask(`/api/v1/${path}`, { method, query: named(query, as), headers: json,
+    body: body === undefined ? undefined : JSON.stringify(body) });
+  return answer.json();
+}
+
+// The open stream of the tenant's events after a position; `signal` closes it.
+export async function eventStream(after, signal) {
+  const answer = await ask("/api/v1/events", { query: named({ after }, tenant()), signal,
+                                               headers: { Accept: "text/event-stream" } });
+  return answer.body;
+}
+
+export const metrics = async () => (await ask("/metrics")).text();
+
+// Whether the port has asked for a token. Only then does it manage tenants.
+export const hasToken = () => sessionStorage.getItem(kToken) !== null;
+
 // The rows of at most `pages` pages of a list, and whether these are all.
-export async function list(path, key, pages, query = {}, onPage = () => {}) {
+export async function list(path, key, pages, { query = {}, onPage = () => {}, as } = {}) {
   const rows = [];
   let after = null;
   for (let page = 0; page < pages; ++page) {
-    const answer = await call(path, { query: after === null ? query : { ...query, after } });
+    const asked = after === null ? query : { ...query, after };
+    const answer = await call(path, { query: asked, as });
     rows.push(...answer[key]);
     after = answer.next ?? null;
     onPage(rows.length);
@@ -81,6 +102,8 @@ export async function list(path, key, pages, query = {}, onPage = () => {}) {
 }
 
 // At most 10,000 segments.
-export const segments = (onPage) => list("prefixes", "prefixes", 10, { limit: kPageRows }, onPage);
-export const models = () => list("models", "models", 10);
+export const segments = (onPage) => list("prefixes", "prefixes", 10,
+  { query: { limit: kPageRows }, onPage });
+export const models = (as) => list("models", "models", 10, { as });
 export const sessions = () => list("sessions", "sessions", 10);
+export const tenants = (as) => list("tenants", "tenants", 10, { as });

@@ -25,6 +25,23 @@ export function say(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+// A bar for the share of a limit, with its text for screen readers.
+export function meter(name, share, text) {
+  const node = el("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": 0,
+                           "aria-valuemax": 100 }, el("span", { class: "bar" }));
+  setMeter(node, share, text);
+  return node;
+}
+
+export function setMeter(node, share, text) {
+  const shown = Math.min(1, Math.max(0, share));
+  node.firstChild.style.width = `${100 * shown}%`;
+  node.firstChild.hidden = !(shown > 0);
+  node.firstChild.dataset.level = shown > 0.95 ? "high" : shown > 0.8 ? "raised" : "usual";
+  node.setAttribute("aria-valuenow", Math.round(100 * shown));
+  node.setAttribute("aria-valuetext", text);
+}
+
 // Arrow keys move the focus among `items`, a grid of `columns`; Tab leaves it. One item is a stop
 // of Tab.
 export function rove(items, columns) {

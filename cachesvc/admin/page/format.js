@@ -11,6 +11,9 @@ export function bytes(value) {
   return `${digits(value, unit === 0)} ${kBinary[unit]}`;
 }
 
+export const perSecond = (value) =>
+  `${value >= 10 ? count(value) : Number(value.toFixed(value < 1 ? 2 : 1))}/s`;
+
 export const rate = (value) => `${bytes(value)}/s`;
 
 function digits(value, whole = false) {
@@ -38,8 +41,11 @@ export function duration(seconds) {
   return `${Math.floor(seconds / size)} ${name}${more > 0 ? ` ${more} ${rest[1]}` : ""}`;
 }
 
-export function ago(unixMs) {
-  return unixMs === 0 ? "never" : `${duration((Date.now() - unixMs) / 1000)} ago`;
+// `coarse`: only the largest unit.
+export function ago(unixMs, coarse = false) {
+  if (unixMs === 0) return "never";
+  const text = duration((Date.now() - unixMs) / 1000);
+  return `${coarse ? text.split(" ").slice(0, 2).join(" ") : text} ago`;
 }
 
 export function time(unixMs) {
@@ -59,7 +65,15 @@ export function budget(value, none = "") {
   }
 }
 
-function exactBytes(value) {
+// The bytes that a text such as "500 GiB" means; empty means none. Throws if it means nothing.
+export function parseBytes(text) {
+  const found = /^([0-9]*\.?[0-9]+) *([KMGTP]iB|B)?$/i.exec(text.trim() || "0");
+  if (found === null) throw new Error(`'${text}' is no size: write 500 GiB, for example.`);
+  const unit = kBinary.findIndex((name) => name.toLowerCase() === (found[2] ?? "B").toLowerCase());
+  return Math.round(Number(found[1]) * 1024 ** unit);
+}
+
+export function exactBytes(value) {
   let unit = 0;
   while (unit < 3 && value >= 1024 && value % 1024 === 0) {
     value /= 1024;
@@ -71,4 +85,10 @@ function exactBytes(value) {
 // A recipe, which the API may give as JSON.
 export function recipe(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+// The time of today, or the date too.
+export function clock(unixMs) {
+  const text = time(unixMs);
+  return text.slice(0, 10) === time(Date.now()).slice(0, 10) ? text.slice(11) : text;
 }

@@ -1,6 +1,6 @@
 // The plan of one segment: how many entries each (layer, KV head) keeps.
 import { $, el, rove, say } from "./dom.js";
-import { ago, budget, bytes, count, percent, recipe, time } from "./format.js";
+import { ago, budget, bytes, count, duration, percent, recipe, time } from "./format.js";
 
 function facts(segment, model) {
   const rows = [
@@ -15,6 +15,8 @@ function facts(segment, model) {
     ["Recipe", el("code", {}, segment.preset || recipe(segment.recipe))],
     ["Used", segment.hits > 0
       ? `${count(segment.hits)} hits, the last ${ago(segment.last_used_unix_ms)}` : "never"],
+    ["Priority", `${segment.priority} of 100` + (segment.ttl_seconds > 0
+      ? `, falls after ${duration(segment.ttl_seconds)} without use` : "")],
     ["Created", time(segment.created_unix_ms)],
     ["Place", segment.out_of_service ? "damaged, not served"
       : segment.in_memory ? "memory and disk" : "disk"],
@@ -66,7 +68,7 @@ export function showSegment(segment, model) {
     ? [el("p", { class: "axis" }, "Rows are layers, columns are KV heads."),
        ...grid(plan, segment.end - segment.begin, readout), readout]
     : [el("p", { class: "empty" }, "The service gives no plan of this segment.")];
-  $("segment-body").replaceChildren(...map, facts(segment, model));
+  $("segment-body").replaceChildren(el("div", { class: "plan" }, ...map), facts(segment, model));
 }
 
 export function showSegmentError(text) {

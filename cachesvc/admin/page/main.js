@@ -3,14 +3,18 @@ import * as api from "./api.js";
 import { Budgets } from "./budgets.js";
 import { Chart } from "./charts.js";
 import { $, el, say } from "./dom.js";
-import { bytes, count, percent, rate, recipe } from "./format.js";
+import { Events } from "./events.js";
+import { bytes, count, percent, perSecond, plural, rate, recipe } from "./format.js";
 import { showSegment, showSegmentError } from "./heatmap.js";
 import { Now } from "./now.js";
 import { Ring } from "./ring.js";
 import { SegmentTable } from "./segments.js";
+import { Tenants } from "./tenants.js";
 import { groups, Treemap } from "./treemap.js";
 
 const kPollMs = 2000;
+const kTenantsMs = 10000;
+const kTenantsInMap = 20;
 const kReloadMs = 15000;  // at most this often, and only after something was stored or removed
 
 const ring = new Ring();
@@ -18,28 +22,45 @@ const now = new Now();
 const table = new SegmentTable(choose);
 const map = new Treemap(choose);
 const budgets = new Budgets((error) => now.fail("warn", "Up, needs attention", error.message));
+const modelName = (model) => stored.modelName.get(model) ?? model.slice(0, 12);
+const events = new Events({ modelName, onSegment: choose });
+const tenants = new Tenants({ onTenant: showTenant, onChange: showTenantMap });
 const charts = [
   new Chart({ title: "Hit rate", series: [{ key: "hits", name: "lookups" },
     { key: "hitTokens", name: "tokens" }], format: percent, most: 1 }),
   new Chart({ title: "Traffic", series: [{ key: "bytesIn", name: "in" },
     { key: "bytesOut", name: "out" }], format: rate, base: 1024, least: 1024 }),
-  new Chart({ title: "Stored bytes", series: [{ key: "stored", name: "stored" },
-    { key: "original", name: "full KV" }], format: bytes, base: 1024, least: 1024 }),
+  new Chart({ title: "Quality: share of the KV that is kept",
+    series: [{ key: "kept", name: "all stored" }, { key: "keptNew", name: "new puts" }],
+    format: percent, least: 0.1 }),
+  new Chart({ title: "Stored bytes", series: [{ key: "stored", name: "stored" }],
+    format: bytes, base: 1024, least: 1024 }),
+  new Chart({ title: "Puts and gets", series: [{ key: "putsDone", name: "puts" },
+    { key: "getsDone", name: "gets" }], format: perSecond }),
+  new Chart({ title: "Requests", series: [{ key: "requests", name: "answered" },
+    { key: "failed", name: "with an error" }], format: perSecond }),
 ];
 $("charts").append(...charts.map((chart) => chart.node));
 
 let stored = { rows: [], modelName: new Map() };
 let loadedAt = 0, loadedFor = "", loading = false;
+let begunFor = null;  // the tenant that has answered
 
 // ---- the state, every 2 seconds -----------------------------------------------------------------
 
 async function poll() {
   const of = api.tenant();
   try {
-    const [status, stats] = await Promise.all([api.call("status"), api.call("stats")]);
+    const status = await api.call("status");  // alone: it finds out whether the port needs a token
+    const stats = await api.call("stats");
     if (of !== api.tenant()) return;
     ring.add(Date.now(), stats);
     now.show(status, stats, ring.points);
+    if (begunFor !== of) {
+      begunFor = of;
+      budgets.load();
+      events.start();
+    }
     const stamp = [of, stats.precis_segments, stats.precis_stored_bytes, stats.precis_sessions,
       stats.precis_models].join();
     if (stamp !== loadedFor && Date.now() - loadedAt >= kReloadMs) reload(stamp);
@@ -53,9 +74,9 @@ async function poll() {
   for (const chart of charts) chart.show(ring.points);
 }
 
-async function pollAgain() {
-  await poll();
-  setTimeout(pollAgain, kPollMs);
+async function again(act, ms) {
+  await act();
+  setTimeout(again, ms, act, ms);
 }
 
 // ---- models, sessions and segments --------------------------------------------------------------
@@ -95,16 +116,16 @@ async function reload(stamp = loadedFor) {
         if (stored.rows.length === 0) say($("segments-note"), `Reading: ${count(read)} segments`);
       })]);
     if (of !== api.tenant()) return;
-    const modelName = modelLabels(models.rows);
+    const labels = modelLabels(models.rows);
     const sessionOf = sessionNames(segments.rows, sessions.rows);
-    stored = { modelName, rows: segments.rows.map((row) => ({ ...row,
-      modelName: modelName.get(row.model) ?? row.model.slice(0, 12),
+    stored = { modelName: labels, rows: segments.rows.map((row) => ({ ...row,
+      modelName: labels.get(row.model) ?? row.model.slice(0, 12),
       sessionName: sessionOf(row.id) })) };
     table.show(stored.rows, segments.all ? ""
       : `The newest ${count(segments.rows.length)} segments; the service has more.`);
     showMap();
     budgets.setModels(models.rows.map((model) => ({ fingerprint: model.fingerprint,
-                                                    label: modelName.get(model.fingerprint) })));
+                                                    label: modelName(model.fingerprint) })));
     loadedFor = stamp;
   } catch (error) {
     say($("segments-note"), `The segments could not be read: ${error.message}`);
@@ -122,7 +143,25 @@ const kGroups = {
 };
 
 function showMap() {
-  map.show(groups(stored.rows, kGroups[$("group").value]));
+  if ($("group").value === "tenant") showTenantMap();
+  else map.show(groups(stored.rows, kGroups[$("group").value]));
+}
+
+// Of the tenants that store most. A tenant's models are read when the map shows tenants.
+async function showTenantMap() {
+  if ($("group").value !== "tenant") return;
+  const most = tenants.rows.filter((row) => row.stored > 0).slice(0, kTenantsInMap);
+  const read = await Promise.all(most.map(({ name }) => api.models(name))).catch(() => null);
+  if ($("group").value !== "tenant" || read === null) return;
+  map.show(most.map(({ name, stored: bytesStored, original, segments }, index) => ({
+    name, stored: bytesStored, original, segments,
+    rows: read[index].rows.map((model) => ({ name: model.name, stored_bytes: model.stored_bytes,
+      detail: plural(model.segments, "segment"),
+      go: () => {
+        $("group").value = "model";
+        map.enter(model.name);
+        showTenant(name);
+      } })) })));
 }
 
 async function choose(id) {
@@ -133,7 +172,7 @@ async function choose(id) {
   try {
     const segment = await api.call(`prefixes/${id}`);
     if (table.chosen !== id) return;
-    showSegment(segment, stored.modelName.get(segment.model) ?? segment.model.slice(0, 12));
+    showSegment(segment, modelName(segment.model));
   } catch (error) {
     if (table.chosen === id) showSegmentError(error.message);
   }
@@ -150,28 +189,34 @@ api.onTokenNeeded((reason) => new Promise((resolve) => {
   dialog.showModal();
 }));
 
-$("tenant").value = api.tenant();
-$("tenant-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const name = $("tenant").value.trim();
+function showTenant(name) {
   if (name === api.tenant()) return;
   api.setTenant(name);
+  $("tenant").value = name;
   ring.clear();
   stored = { rows: [], modelName: new Map() };
   loadedFor = "";
   loadedAt = 0;
+  begunFor = null;
   table.show([], "");
   table.choose(null);
   $("segment-body").replaceChildren(el("p", { class: "empty" },
     "Choose a segment in the table or in the map."));
-  showMap();
   budgets.setModels([]);
-  budgets.load();
+  events.clear();
+  tenants.load();
   poll();
+}
+
+$("tenant").value = api.tenant();
+$("tenant-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  showTenant($("tenant").value.trim());
 });
 $("group").addEventListener("change", showMap);
 $("reload").addEventListener("click", () => reload());
 
+// One request comes first: the others would need a token, too.
 showMap();
-budgets.load();
-pollAgain();
+events.clear();
+again(poll, kPollMs).then(() => again(() => tenants.load(), kTenantsMs));

@@ -1,5 +1,5 @@
 // The state of the service in one line, and tiles with the newest numbers.
-import { $, el, say, svg } from "./dom.js";
+import { $, el, meter, say, setMeter, svg } from "./dom.js";
 import { bytes, count, duration, percent, plural } from "./format.js";
 
 const kSparkPoints = 60;
@@ -21,15 +21,12 @@ function faults(status) {
 }
 
 class Tile {
-  // meter: whether a bar shows the share of a limit. spark: a key of the ring.
-  constructor(name, { meter = false, spark = null } = {}) {
+  // limited: whether a bar shows the share of a limit. spark: a key of the ring.
+  constructor(name, { limited = false, spark = null } = {}) {
     this.key = spark;
     this.value = el("p", { class: "value" }, "–");
     this.note = el("p", { class: "hint" });
-    this.fill = meter ? el("span", { class: "bar" }) : null;
-    this.meter = meter
-      ? el("div", { class: "track", role: "meter", "aria-label": name, "aria-valuemin": 0,
-                    "aria-valuemax": 100 }, this.fill) : null;
+    this.meter = limited ? meter(name, 0, "") : null;
     this.line = spark === null ? null : svg("polyline", { class: "spark" });
     this.node = el("div", { class: "tile-card card" }, el("h3", {}, name), this.value, this.note,
       this.meter, this.line === null ? null
@@ -43,11 +40,7 @@ class Tile {
     if (this.meter === null) return;
     this.meter.hidden = share === null;
     if (share === null) return;
-    const shown = Math.min(1, Math.max(0, share));
-    this.fill.style.width = `${100 * shown}%`;
-    this.fill.dataset.level = shown > 0.95 ? "high" : shown > 0.8 ? "raised" : "usual";
-    this.meter.setAttribute("aria-valuenow", Math.round(100 * shown));
-    this.meter.setAttribute("aria-valuetext", `${value}, ${percent(shown)}`);
+    setMeter(this.meter, share, `${value}, ${percent(share)}`);
   }
 
   spark(points) {
@@ -63,8 +56,8 @@ class Tile {
 export class Now {
   constructor() {
     this.tiles = {
-      memory: new Tile("Memory", { meter: true }),
-      disk: new Tile("Disk", { meter: true }),
+      memory: new Tile("Memory", { limited: true }),
+      disk: new Tile("Disk", { limited: true }),
       stored: new Tile("Stored KV"),
       puts: new Tile("Puts now", { spark: "puts" }),
       gets: new Tile("Gets now", { spark: "gets" }),

@@ -15,15 +15,22 @@ export class Ring {
     const seconds = last === null || restarted ? 0 : (at - last.at) / 1000;
     const by = (name) => (seconds > 0 ? stats[name] - last.stats[name] : 0);
     const share = (part, all) => (by(all) > 0 ? by(part) / by(all) : null);
+    const rate = (...names) => (seconds > 0
+      ? names.reduce((sum, name) => sum + by(name), 0) / seconds : null);
     this.#push({
       at,
       hits: share("precis_lookup_hits_total", "precis_lookups_total"),
       hitTokens: share("precis_lookup_hit_tokens_total", "precis_lookup_tokens_total"),
-      bytesIn: seconds > 0
-        ? (by("precis_pulled_bytes_total") + by("precis_in_place_bytes_total")) / seconds : null,
-      bytesOut: seconds > 0 ? by("precis_pushed_bytes_total") / seconds : null,
+      bytesIn: rate("precis_pulled_bytes_total", "precis_in_place_bytes_total"),
+      bytesOut: rate("precis_pushed_bytes_total"),
+      kept: stats.precis_original_bytes > 0
+        ? stats.precis_stored_bytes / stats.precis_original_bytes : null,
+      keptNew: share("precis_compressed_out_bytes_total", "precis_compressed_in_bytes_total"),
+      putsDone: rate("precis_puts_committed_total"),
+      getsDone: rate("precis_gets_total"),
+      requests: rate("precis_requests_total"),
+      failed: rate("precis_requests_failed_total"),
       stored: stats.precis_stored_bytes,
-      original: stats.precis_original_bytes,
       puts: stats.precis_open_puts,
       gets: stats.precis_open_gets,
       waiting: stats.precis_waiting_requests,

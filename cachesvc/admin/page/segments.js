@@ -1,10 +1,13 @@
 // The table of segments: sorted, filtered, and shown page by page.
-import { $, el, say } from "./dom.js";
-import { ago, budget, bytes, count, percent, recipe, time } from "./format.js";
+import { $, el, rove, say } from "./dom.js";
+import { ago, budget, bytes, count, duration, percent, recipe, time } from "./format.js";
 
 const kRowsPerPage = 50;
 
 const recipeName = (row) => row.preset || recipe(row.recipe);
+
+// Budgets of one kind by their value.
+const budgetKey = ({ kind, value = 0 }) => `${kind} ${value.toFixed(6).padStart(24, "0")}`;
 
 // key: what the column is sorted by.
 const kColumns = [
@@ -17,12 +20,16 @@ const kColumns = [
     kind: "number" },
   { name: "Of full KV", key: (row) => row.stored_bytes / Math.max(1, row.original_bytes),
     cell: (row) => percent(row.stored_bytes / Math.max(1, row.original_bytes)), kind: "number" },
-  { name: "Keep", key: (row) => budget(row.trimmed ?? row.keep),
+  { name: "Keep", key: (row) => budgetKey(row.trimmed ?? row.keep),
     cell: (row) => budget(row.trimmed ?? row.keep), kind: "number" },
-  { name: "Recipe", key: recipeName, cell: recipeName, kind: "name" },
   { name: "Hits", key: (row) => row.hits, cell: (row) => count(row.hits), kind: "number" },
   { name: "Last use", key: (row) => row.last_used_unix_ms,
-    cell: (row) => ago(row.last_used_unix_ms), kind: "number" },
+    cell: (row) => ago(row.last_used_unix_ms, true), kind: "number" },
+  { name: "Priority", key: (row) => row.priority, cell: (row) => count(row.priority),
+    kind: "number" },
+  { name: "TTL", key: (row) => row.ttl_seconds || Infinity,
+    cell: (row) => (row.ttl_seconds > 0 ? duration(row.ttl_seconds) : "–"), kind: "number" },
+  { name: "Recipe", key: recipeName, cell: recipeName, kind: "name" },
   { name: "Created", key: (row) => row.created_unix_ms, cell: (row) => time(row.created_unix_ms),
     kind: "number" },
 ];
@@ -105,6 +112,7 @@ export class SegmentTable {
       body.append(el("tr", {}, el("td", { colspan: kColumns.length, class: "empty" },
         this.rows.length === 0 ? "No segments are stored." : "No segment matches the filter.")));
     }
+    rove([...body.querySelectorAll("button")], 1);
     if (focused) body.querySelector(`tr[data-id="${CSS.escape(focused)}"] button`)?.focus();
     $("first-page").disabled = $("previous-page").disabled = this.page === 0;
     $("last-page").disabled = $("next-page").disabled = this.page === pages - 1;
@@ -118,7 +126,7 @@ export class SegmentTable {
       const text = cell(row);
       if (index > 0) return el("td", { class: kind, title: kind === "name" ? text : null }, text);
       return el("th", { scope: "row", class: kind }, el("button", {
-        type: "button", title: row.id, "aria-label": `Segment ${text}`,
+        type: "button", class: "link", title: row.id, "aria-label": `Segment ${text}`,
         onclick: () => this.onSegment(row.id) }, text));
     });
     return el("tr", { "data-id": row.id, "data-chosen": row.id === this.chosen,

@@ -1,5 +1,6 @@
-// A map of stored bytes: groups of segments, and in a group its segments. A rectangle's area is its
-// share of the bytes. What is drawn is bounded; the smallest are drawn together.
+// A map of stored bytes: groups of segments, and in a group its segments; of tenants, and in a
+// tenant its models. A rectangle's area is its share of the bytes. What is drawn is bounded; the
+// smallest are drawn together.
 import { $, el, rove } from "./dom.js";
 import { bytes, count, percent, plural } from "./format.js";
 
@@ -42,13 +43,14 @@ export function squarify(sizes, box) {
   return out;
 }
 
-// [{name, rows, stored, original}], the largest first. groupOf: a segment's group.
+// [{name, rows, segments, stored, original}], the largest first. groupOf: a segment's group.
 export function groups(rows, groupOf) {
   const found = new Map();
   for (const row of rows) {
     const name = groupOf(row);
-    const group = found.get(name) ?? { name, rows: [], stored: 0, original: 0 };
+    const group = found.get(name) ?? { name, rows: [], segments: 0, stored: 0, original: 0 };
     group.rows.push(row);
+    group.segments += 1;
     group.stored += row.stored_bytes;
     group.original += row.original_bytes;
     found.set(name, group);
@@ -79,6 +81,11 @@ export class Treemap {
     this.draw();
   }
 
+  // Opens a group as soon as it is shown.
+  enter(name) {
+    this.open = name;
+  }
+
   #enter(name) {
     this.open = name;
     this.draw();
@@ -93,15 +100,17 @@ export class Treemap {
       ? [el("span", {}, `All: ${bytes(total)}`)]
       : [el("button", { type: "button", onclick: () => this.#enter(null) }, "All"),
          el("span", {}, `${group.name}: ${bytes(group.stored)} in ` +
-           plural(group.rows.length, "segment"))]));
+           plural(group.segments, "segment"))]));
     this.items = group === undefined
       ? bounded(this.groups.map((each, index) => ({ ...each, hue: index % kHues,
-          detail: plural(each.rows.length, "segment"), go: () => this.#enter(each.name) })),
+          detail: plural(each.segments, "segment"), go: () => this.#enter(each.name) })),
         kGroupsMax, (n) => `${count(n)} other groups`)
       : bounded([...group.rows].sort((a, b) => b.stored_bytes - a.stored_bytes).map((row) => ({
-          name: row.id.slice(0, 8), stored: row.stored_bytes, hue: at % kHues,
-          detail: `tokens ${row.begin}–${row.end}`, go: () => this.onSegment(row.id) })),
-        kSegmentsMax, (n) => `${count(n)} other segments`);
+          name: row.name ?? row.id.slice(0, 8), stored: row.stored_bytes, hue: at % kHues,
+          detail: row.detail ?? `tokens ${row.begin}–${row.end}`,
+          go: row.go ?? (() => this.onSegment(row.id)) })),
+        kSegmentsMax,
+        (n) => `${count(n)} other ${group.rows[0].name === undefined ? "segments" : "models"}`);
     this.items.sort((a, b) => b.stored - a.stored);
     this.#list(total);
     this.#tiles(group === undefined ? total : group.stored);
@@ -172,7 +181,7 @@ export class Treemap {
       return el("li", {}, el("span", { class: "label", title: group.name }, group.name),
         el("span", { class: "number" }, bytes(group.stored)),
         el("span", { class: "track", "aria-hidden": "true" }, bar),
-        el("span", { class: "hint" }, `${plural(group.rows.length, "segment")}, ` +
+        el("span", { class: "hint" }, `${plural(group.segments, "segment")}, ` +
           `${percent(group.original > 0 ? group.stored / group.original : 0)} of the full KV`));
     });
     const more = this.groups.length - rows.length;
