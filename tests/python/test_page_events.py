@@ -93,6 +93,20 @@ def test_the_page_says_that_the_service_was_started_again(browser, tmp_path):
         service.stop()
 
 
+def test_a_revision_of_another_operator_comes_up(browser, operator):
+    shown = Shown(browser, operator.address)
+    tab = shown.open()
+    has_text(tab, "#budget-table", "in force")
+    operator.api("budgets", "PUT", {"keep": "13%", "comment": "from elsewhere"})
+    has_text(tab, "#revisions", "from elsewhere")
+    tab.fill("#keep", "9%")  # what somebody types is not taken away
+    operator.api("budgets", "PUT", {"keep": "14%", "comment": "meanwhile"})
+    with tab.expect_response(lambda answer: "budgets/revisions" in answer.url):
+        pass
+    assert tab.input_value("#keep") == "9%"
+    shown.close()
+
+
 # ---- answers that the test makes up -------------------------------------------------------------
 
 

@@ -82,6 +82,12 @@ export class Budgets {
     this.#untry();
   }
 
+  // Shows what others have changed, unless the operator has begun a change.
+  async refresh() {
+    const { newest } = await call("budgets/revisions", { query: { limit: 1 } });
+    if (newest !== this.newest && Object.keys(this.#values()).length === 0) await this.load();
+  }
+
   // What applies if this scope sets nothing.
   #wider(field) {
     return this.layers.slice(0, -1).map((layer) => layer[field])
@@ -142,12 +148,17 @@ export class Budgets {
   #change() {
     const change = { user: kUser, comment: $("comment").value.trim(), if_revision: this.newest };
     if ($("scope").value !== "") change.model = $("scope").value;
+    return { ...change, ...this.#values() };
+  }
+
+  #values() {
+    const values = {};
     for (const field of kFields) {
       const value = $(field).value.trim();
       const own = shown(field, this.own[field]);
-      if (value !== (own === "–" ? "" : own)) change[field] = value === "" ? null : value;
+      if (value !== (own === "–" ? "" : own)) values[field] = value === "" ? null : value;
     }
-    return change;
+    return values;
   }
 
   #untry() {

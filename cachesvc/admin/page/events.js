@@ -19,33 +19,35 @@ const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });
 export class Events {
   // modelName: of a fingerprint. onSegment: the operator chooses a stored segment.
   constructor({ modelName, onSegment }) {
-    Object.assign(this, { modelName, onSegment, turn: 0, close: null, paused: false, timer: null });
+    Object.assign(this, { modelName, onSegment, turn: 0, close: null, paused: false,
+                          begun: false, timer: null });
     $("event-kind").addEventListener("change", () => this.#draw());
     $("event-filter").addEventListener("input", () => this.#draw());
     $("event-pause").addEventListener("click", () => this.#pause(!this.paused));
     // A tab that nobody sees gives its stream back: the service has 16.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.#stop();
-      else this.start();
+      else if (this.begun) this.start();
     });
   }
 
   // Forgets the events of the tenant before.
   clear() {
     this.#stop();
-    Object.assign(this, { position: null, rows: [], lost: 0 });
+    Object.assign(this, { position: null, rows: [], lost: 0, begun: false });
     this.#draw();
   }
 
   // For the tenant of now, from now on.
   start() {
+    this.begun = true;
     if (!this.paused && !document.hidden) this.#run();
   }
 
   #pause(paused) {
     this.paused = paused;
     say($("event-pause"), paused ? "Resume" : "Pause");
-    if (!paused) return this.#run();
+    if (!paused) return this.begun ? this.#run() : undefined;
     this.#stop();
     this.#state("wait", "Paused. Resume shows what happens in between.");
   }

@@ -13,7 +13,7 @@ import { Tenants } from "./tenants.js";
 import { groups, Treemap } from "./treemap.js";
 
 const kPollMs = 2000;
-const kTenantsMs = 10000;
+const kRefreshMs = 10000;
 const kTenantsInMap = 20;
 const kReloadMs = 15000;  // at most this often, and only after something was stored or removed
 
@@ -216,7 +216,13 @@ $("tenant-form").addEventListener("submit", (event) => {
 $("group").addEventListener("change", showMap);
 $("reload").addEventListener("click", () => reload());
 
+// What changes seldom.
+async function refresh() {
+  await tenants.load();
+  if (begunFor === api.tenant()) await budgets.refresh().catch(() => {});  // poll() says why
+}
+
 // One request comes first: the others would need a token, too.
 showMap();
 events.clear();
-again(poll, kPollMs).then(() => again(() => tenants.load(), kTenantsMs));
+again(poll, kPollMs).then(() => again(refresh, kRefreshMs));
