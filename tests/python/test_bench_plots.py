@@ -168,6 +168,8 @@ def test_no_texts_of_the_plot_of_vllm_overlap(module: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["kernels", "service", "vllm"])
-def test_the_committed_page_shows_its_plot(name: str) -> None:
-    assert f"]({name}.png)\n" in (RESULTS / f"{name}.md").read_text()
+def test_the_committed_page_begins_with_its_verdict_and_shows_its_plot(name: str) -> None:
+    text = (RESULTS / f"{name}.md").read_text()
+    assert "marks met" in text.split("\n\n")[1]
+    assert f"]({name}.png)\n" in text
     assert (RESULTS / f"{name}.png").is_file()

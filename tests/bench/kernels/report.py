@@ -184,10 +184,23 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
             print("".join(text.ljust(45 if i == 0 else 16) for i, text in enumerate(line)).rstrip())
 
 
+def summary(rows: list[dict[str, Any]]) -> str:
+    """What the rows say, in one or two sentences."""
+    told = [verdict.startswith("met") for row in rows for verdict in verdicts(row)]
+    faster = [row["times_faster"] for row in rows if row.get("times_faster")]
+    beside = (
+        f" A preset is {min(faster):.1f} to {max(faster):.0f} times as fast as kvpress' code."
+        if faster
+        else ""
+    )
+    return f"{sum(told)} of {len(told)} marks met.{beside}"
+
+
 def markdown(rows: list[dict[str, Any]], image: str = "") -> str:
     """The page that is committed; `image` is the file of the plot, relative to the page."""
     parts = [
         "# Kernels compared with this machine's ceilings\n",
+        f"{summary(rows)}\n",
         "Times and GB/s are medians; shares and marks compare the fastest runs. The share is the\n"
         "time that the ceiling alone needs, divided by the time of the stage.\n",
     ]

@@ -149,16 +149,18 @@ def markdown(rows: list[Row], image: str = "") -> str:
     parts = [
         "# put, get, lookup, commit and restart beside this machine's ceilings\n",
         paragraph(
+            f"{summary(rows)}; [service-marks.md](service-marks.md) names those that are not, and "
+            "what would change that."
+        ),
+        paragraph(
             f"Medians of {' or '.join(map(str, runs))} rounds, taken in "
             f"{passes} pass{'' if passes == 1 else 'es'} over all figures. In each round, the "
             "ceiling was measured right before the figure. The share is the median of the rounds' "
             "shares. The rounds of a peer come later than ours, so beside a peer, the share is "
             "that of the medians. Of an even number of rounds, the less favourable of the two "
             "middle ones counts. [plan.h](../../tests/bench/service/plan.h) describes each "
-            "measurement. Marks that are not met, and what would change that, are in "
-            "[service-marks.md](service-marks.md)."
+            "measurement."
         ),
-        f"{summary(rows)}.\n",
         *(
             f"Measured on: {text}.\n"
             for text in sorted({row.get("machine", "") for row in rows} - {""})
