@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +29,13 @@ def tiny(tiny_llama, monkeypatch):
 
 def test_the_agent_resumes_and_its_figures_add_up(tiny, tmp_path, capsys):
     found = tmp_path / "figures.json"
-    assert agents.main(["--turns", "8", "--answer", "4", "--json", str(found)]) == 0
+    arguments = ["--turns", "8", "--answer", "4", "--json", str(found)]
+    picture = tmp_path / "page.png"
+    if shutil.which("chromium"):
+        arguments += ["--page", str(picture)]
+    assert agents.main(arguments) == 0
+    if shutil.which("chromium"):
+        assert picture.read_bytes().startswith(b"\x89PNG")
     figures = json.loads(found.read_text())
     turns = figures["turns"]
     agent = [turn for turn in turns if turn["who"] == "agent"]
@@ -44,6 +51,7 @@ def test_the_agent_resumes_and_its_figures_add_up(tiny, tmp_path, capsys):
     assert every["read"] == sum(turn["read"] for turn in turns)
     assert every["stored_bytes"] > 0
     out = capsys.readouterr().out
+    assert "precisctl top" in out and "USED" in out
     assert f"{every['tokens_in']} tokens went into {len(turns)} turns" in out
 
 

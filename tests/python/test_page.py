@@ -410,6 +410,7 @@ def test_charts_show_the_rates_between_readings(browser, operator):
             "precis_lookups_total": 4 * turn, "precis_lookup_hits_total": 3 * turn,
             "precis_pulled_bytes_total": turn << 30, "precis_pushed_bytes_total": turn << 31,
             "precis_open_puts": turn, "precis_open_gets": 7,
+            "precis_compressed_in_bytes_total": 4 * turn, "precis_compressed_out_bytes_total": turn,
         }  # fmt: skip
 
     answer_with(shown, "stats", next_stats)
@@ -427,6 +428,7 @@ def test_charts_show_the_rates_between_readings(browser, operator):
 
     read_until(4)
     has_text(tab, ".chart", "Hit rate.*lookups 75%")
+    has_text(tab, ".chart", "Quality.*new puts 25%")
     has_text(tab, ".chart", r"Traffic.*in [\d.]+ \w+/s.*out [\d.]+ \w+/s")
     shown_in, shown_out = (
         float(value) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(unit)

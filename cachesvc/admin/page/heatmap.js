@@ -1,6 +1,6 @@
 // The plan of one segment: how many entries each (layer, KV head) keeps.
 import { $, el, rove, say } from "./dom.js";
-import { ago, budget, bytes, count, duration, percent, recipe, time } from "./format.js";
+import { ago, budget, bytes, count, duration, percent, plural, recipe, time } from "./format.js";
 
 function facts(segment, model) {
   const rows = [
@@ -14,7 +14,7 @@ function facts(segment, model) {
       : "")],
     ["Recipe", el("code", {}, segment.preset || recipe(segment.recipe))],
     ["Used", segment.hits > 0
-      ? `${count(segment.hits)} hits, the last ${ago(segment.last_used_unix_ms)}` : "never"],
+      ? `${plural(segment.hits, "hit")}, the last ${ago(segment.last_used_unix_ms)}` : "never"],
     ["Priority", `${segment.priority} of 100` + (segment.ttl_seconds > 0
       ? `, falls after ${duration(segment.ttl_seconds)} without use` : "")],
     ["Created", time(segment.created_unix_ms)],

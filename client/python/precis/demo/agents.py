@@ -23,6 +23,7 @@ import precis
 from precis.eval.models import SMOLLM2
 from precis.extras import exit_status
 
+from . import operator_view
 from .service import Precisd, find_precisd
 from .view import View, duration, size
 
@@ -174,10 +175,23 @@ def _table(view: View, totals: Sequence[dict[str, Any]]) -> None:
     view.table(names, cells)
 
 
+def _show(service: Precisd, options: argparse.Namespace, view: View) -> None:
+    view.step("What an operator sees: precisctl top, and the page of the admin port")
+    for line in operator_view.top(service).splitlines():
+        view.say(line)
+    if options.page is not None:
+        address = operator_view.admin_address(service.log())
+        operator_view.save_page(address, options.page)
+        view.say(f"a picture of the page is in {options.page}")
+
+
 def _arguments(arguments: Sequence[str] | None, prog: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=prog, description=__doc__.splitlines()[0])
     parser.add_argument("--precisd", metavar="PATH", help="the service [from the PATH]")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also writes the figures")
+    parser.add_argument(
+        "--page", metavar="FILE", type=Path, help="also writes a picture of the operator's page"
+    )
     parser.add_argument("--turns", type=int, default=40, help="of the agent [%(default)s]")
     parser.add_argument("--answer", type=int, default=12, help="tokens, at most [%(default)s]")
     parser.add_argument("--recipe", default="global_kvdiff", help="[%(default)s]")
@@ -195,7 +209,8 @@ def _tell(options: argparse.Namespace, view: View, scratch: Path) -> dict[str, A
     half, quarter = options.turns // 2, options.turns // 4
     view.step(f"{SMOLLM2.name}: an agent of {options.turns} turns, in a session of precisd")
     agents = Agents(options, view)
-    with Precisd(options.precisd or find_precisd(), scratch / "data") as service:
+    flags = ("--admin", "127.0.0.1:0")
+    with Precisd(options.precisd or find_precisd(), scratch / "data", *flags) as service:
         with agents.start(service) as agent:
             agents.work(agent, range(1, half + 1), {quarter: "signatures"})
             tokens = agent.tokens
@@ -207,6 +222,7 @@ def _tell(options: argparse.Namespace, view: View, scratch: Path) -> dict[str, A
         with agents.start(service, tokens) as agent:
             agents.work(agent, range(half + 1, options.turns + 1), {half + quarter: "suppliers"})
             tokens, turns = agent.tokens, agent.session.turns
+        _show(service, options, view)
         service.stop()
     prefill = agents.prefill_seconds(tokens)
     rows = agents.rows

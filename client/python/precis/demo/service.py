@@ -87,9 +87,13 @@ class Precisd:
             self._process.wait()
             self._clear_process()
 
+    def log(self) -> str:
+        """Precisd's log."""
+        return self._log.read_text(errors="replace")
+
     def log_end(self) -> str:
         """The last lines of precisd's log."""
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+        return "\n".join(self.log().splitlines()[-10:])
 
     def __enter__(self) -> Precisd:
         return self.start()
