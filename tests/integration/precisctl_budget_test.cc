@@ -1,6 +1,7 @@
 // precisctl budget: revisions, limits, tables of layers and heads, and what a change does to stored
 // segments.
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "tests/integration/precisctl_fixture.h"
 
@@ -196,6 +197,31 @@ TEST_CASE_METHOD(BudgetCommands, "a rollback tells what it does to stored segmen
   const json back = budget_json({"rollback", "4", "--apply-to-stored"});
   CHECK(back["stored"]["freed_bytes"] == 0);
   CHECK_FALSE(budget_json({"rollback", "5"}).contains("stored"));
+}
+
+TEST_CASE("the configuration's limit holds until a narrower scope sets one", "[integration]") {
+  const TempDir dir;
+  std::ofstream(dir.path("precisd.toml")) << "default_keep = 0.2\ndefault_limit = 0.25\n";
+  const ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
+  const auto client = service.connect();
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(20261127);
+  PutOptions how;
+  how.recipe = "keydiff";
+  how.keep = Budget::ratio(0.5).value();
+  const auto begun = [&] {
+    return client->begin_put(model, random_tokens(random, kTokens), how).value().begun();
+  };
+  CHECK(begun().limited);
+  CHECK(begun().budget == Budget::ratio(0.25).value());
+  const msg::Budgets shown = client->budgets({}).value();
+  CHECK(shown.layers[1].scope == "config");
+  CHECK(shown.layers[1].limit == Budget::ratio(0.25).value());
+  CHECK(shown.effective.limit == Budget::ratio(0.25).value());
+  msg::SetBudget wider;
+  wider.limit = Budget::ratio(0.75).value();
+  REQUIRE(client->set_budget(wider).ok());
+  CHECK_FALSE(begun().limited);
 }
 
 }  // namespace
