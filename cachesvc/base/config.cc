@@ -189,7 +189,16 @@ Status Config::validate() const {
             "default_recipe_with_profile is '" + default_recipe_with_profile +
                 "', must be a recipe that takes its budgets from a profile, such as lukv(kvdiff)");
   }
-  require_ok("default_keep", Budget::ratio(default_keep).status());
+  const auto share = Budget::ratio(default_keep), most = Budget::ratio(default_limit);
+  require_ok("default_keep", share.status());
+  require(most.ok(), "default_limit",
+          "default_limit is " + std::to_string(default_limit) +
+              ", must be in (0, 1]: 0.5 is 50%, and 1 is no limit");
+  if (share.ok() && most.ok()) {
+    require(default_keep <= default_limit, "default_limit",
+            "default_limit is " + most->to_string() + ", less than default_keep, which is " +
+                share->to_string() + ": raise the limit, or lower default_keep");
+  }
   std::set<std::string> names;
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     const TenantConfig& tenant = tenants[t];

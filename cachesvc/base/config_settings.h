@@ -50,6 +50,7 @@ void each_setting(Visit visit) {
   visit("default_recipe", &Config::default_recipe, kRestart);
   visit("default_recipe_with_profile", &Config::default_recipe_with_profile, kRestart);
   visit("default_keep", &Config::default_keep, kRestart);
+  visit("default_limit", &Config::default_limit, kRestart);
 }
 
 }  // namespace precis

@@ -36,6 +36,7 @@ BudgetDefaults budget_defaults(const Config& config) {
   BudgetDefaults defaults;
   defaults.row.recipe = config.default_recipe;
   defaults.row.keep = *Budget::ratio(config.default_keep);
+  if (config.default_limit < 1) defaults.row.limit = *Budget::ratio(config.default_limit);
   defaults.profile_recipe = config.default_recipe_with_profile;
   return defaults;
 }

@@ -18,7 +18,7 @@ struct BudgetChange {
   std::string user, comment;
   std::optional<std::uint64_t> if_revision;
   bool dry_run = false;          // changes nothing, and tells what the change would do
-  bool apply_to_stored = false;  // trims the stored segments of the scope to the new budget
+  bool apply_to_stored = false;  // trims the stored segments that it concerns to the new budget
 };
 
 // With `revision`: what was set after that revision. `png`: a file for the map of the model's

@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "client/cli/budget_commands.h"
+#include "client/cli/budget_stored.h"
 #include "client/cli/find.h"
 #include "client/cli/table.h"
+#include "client/cli/terminal.h"
 
 namespace precis::cli {
 namespace {
@@ -185,18 +187,41 @@ Status roll_back_budget(Context context, std::uint64_t revision, const BudgetCha
   const std::string comment =
       how.comment.empty() ? "rollback to " + std::to_string(revision) : how.comment;
   msg::RollBackBudget request{revision, how.user, comment, how.if_revision, how.dry_run};
+  std::optional<ConcernedSegments> concerned;
+  if (how.dry_run || how.apply_to_stored) {
+    request.dry_run = true;
+    PRECIS_ASSIGN(const msg::BudgetRevision planned, context.client.roll_back_budget(request));
+    catch_interrupts();
+    PRECIS_ASSIGN(concerned, concerned_by(context.client, planned.changes));
+    request.dry_run = how.dry_run;
+    // The trims below must fit the rollback that is made.
+    request.if_revision = planned.number - 1;
+  }
   PRECIS_ASSIGN(const msg::BudgetRevision made, context.client.roll_back_budget(request));
-  if (context.json) {
-    Json json = to_json(context.client, made);
-    json["dry_run"] = how.dry_run;
-    context.out += json_text(json);
-    return {};
-  }
-  context.out += changes_text(context.client, made.changes);
+  Json json = to_json(context.client, made);
+  json["dry_run"] = how.dry_run;
+  std::string text = changes_text(context.client, made.changes);
   if (!how.dry_run && !made.changes.empty()) {
-    context.out += fmt::format("revision {} restores revision {}\n", made.number, revision);
+    text += fmt::format("revision {} restores revision {}\n", made.number, revision);
   }
-  return {};
+  Status trimmed;
+  if (concerned) {
+    PrefixTrim trim;
+    trim.keep = "their new budget";
+    trim.dry_run = how.dry_run;
+    const TrimOutcome outcome =
+        trim_parts(context.client, concerned->parts, Durability::kWal, trim);
+    json["stored"] = outcome.json;
+    json["stored"]["quality"] = concerned->quality;
+    text += outcome.text;
+    for (const std::string& model : concerned->quality) {
+      text += fmt::format("not trimmed: segments of {}, whose budget is a quality target\n", model);
+    }
+    // A segment that stores less than the budget is not a failure.
+    if (outcome.status.code() != StatusCode::kConflict) trimmed = outcome.status;
+  }
+  context.out += context.json ? json_text(json) : text;
+  return trimmed;
 }
 
 }  // namespace precis::cli

@@ -81,6 +81,8 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
       add_command(group, "rollback", "Set every scope to what it was after a revision", a,
                   [&a](Context c) { return roll_back_budget(c, a.revision, a.budget); });
   rollback->add_option("revision", a.revision, "The revision; 0 is before the first")->required();
+  rollback->add_flag("--apply-to-stored", a.budget.apply_to_stored,
+                     "Then trim the stored segments whose budget gets smaller; Ctrl-C stops that");
   add_revision_options(*rollback, a.budget);
 }
 

@@ -38,17 +38,16 @@ Result<Chosen> chain_of(Client& client, const SegmentId& tip, bool whole) {
   return chosen;
 }
 
-Done trim_all(Client& client, const Chosen& chosen, const Budget& keep, Durability durability,
-              bool dry_run) {
-  Progress progress("trimming", chosen.stored_bytes);
-  std::uint64_t seen = 0;
-  Done done;
-  for (const ChosenSegment& segment : chosen.segments) {
+// `seen`: the stored bytes of all segments that were tried.
+void trim_part(Client& client, const TrimPart& part, Durability durability, bool dry_run,
+               Progress& progress, std::uint64_t& seen, Done& done) {
+  const std::vector<ChosenSegment>& segments = part.chosen.segments;
+  for (const ChosenSegment& segment : segments) {
     if (interrupted()) {
       done.status = Status::canceled("interrupted");
-      break;
+      return;
     }
-    const auto trimmed = client.trim_segment(segment.id, keep, durability, dry_run);
+    const auto trimmed = client.trim_segment(segment.id, part.keep, durability, dry_run);
     const StatusCode code = trimmed.status().code();
     if (code == StatusCode::kConflict) {
       done.left.push_back({segment.id, trimmed.status()});
@@ -58,12 +57,24 @@ Done trim_all(Client& client, const Chosen& chosen, const Budget& keep, Durabili
       done.sum.entries += trimmed->entries;
       done.sum.stored_bytes += trimmed->stored_bytes;
       done.sum.freed_bytes += trimmed->freed_bytes;
-    } else if (code != StatusCode::kNotFound || chosen.segments.size() == 1) {
+    } else if (code != StatusCode::kNotFound || segments.size() == 1) {
       done.status = trimmed.status();
-      break;
+      return;
     }
     seen += segment.stored_bytes;
     progress.show(seen, fmt::format("{} freed", bytes_text(done.sum.freed_bytes)));
+  }
+}
+
+Done trim_all(Client& client, const std::vector<TrimPart>& parts, Durability durability,
+              bool dry_run) {
+  std::uint64_t bytes = 0, seen = 0;
+  for (const TrimPart& part : parts) bytes += part.chosen.stored_bytes;
+  Progress progress("trimming", bytes);
+  Done done;
+  for (const TrimPart& part : parts) {
+    trim_part(client, part, durability, dry_run, progress, seen, done);
+    if (!done.status.ok()) break;
   }
   if (done.status.ok() && done.trimmed.empty() && !done.left.empty()) {
     done.status = done.left.front().why;
@@ -165,15 +176,23 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
   return trim_chosen(context, chosen, keep, durability, how);
 }
 
+TrimOutcome trim_parts(Client& client, const std::vector<TrimPart>& parts, Durability durability,
+                       const PrefixTrim& how) {
+  const Done done = trim_all(client, parts, durability, how.dry_run);
+  const bool more =
+      std::ranges::any_of(parts, [](const TrimPart& part) { return part.chosen.more; });
+  return {to_json(done, how.dry_run),
+          to_text(done, how) + (more ? "more segments match: run it again\n" : ""), done.status};
+}
+
 Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
                    const PrefixTrim& how) {
-  const Done done = trim_all(context.client, chosen, keep, durability, how.dry_run);
+  const TrimOutcome outcome = trim_parts(context.client, {{chosen, keep}}, durability, how);
   // An error of the only segment is the whole outcome.
-  const bool nothing = chosen.segments.size() == 1 && done.trimmed.empty() && !done.status.ok();
-  if (nothing) return done.status;
-  context.out += context.json ? json_text(to_json(done, how.dry_run)) : to_text(done, how);
-  if (chosen.more && !context.json) context.out += "more segments match: run it again\n";
-  return done.status;
+  const bool nothing = chosen.segments.size() == 1 && outcome.json["segments"].empty();
+  if (nothing && !outcome.status.ok()) return outcome.status;
+  context.out += context.json ? json_text(outcome.json) : outcome.text;
+  return outcome.status;
 }
 
 }  // namespace precis::cli

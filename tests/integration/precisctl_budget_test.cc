@@ -1,6 +1,7 @@
 // precisctl budget: revisions, limits, tables of layers and heads, and what a change does to stored
 // segments.
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "tests/integration/precisctl_fixture.h"
 
@@ -155,6 +156,72 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to store
         dry["stored_bytes"].get<std::uint64_t>());
   CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.4);
   CHECK(budget({"set", "--recipe", "knorm", "--apply-to-stored"}).exit_code == kUsage);
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a rollback tells what it does to stored segments, and does it",
+                 "[integration]") {
+  ModelSpec spec = tiny_model();
+  spec.name = "test/other";
+  const Model other = client->register_model(spec).value();
+  budget_json({"set", "--keep", "0.2", "--limit", "0.25"});
+  budget_json({"set", "--model", "test/other", "--keep", "0.7", "--limit", "0.8"});
+  budget_json({"set", "--keep", "0.6", "--limit", "0.9"});
+  const auto stored = store(kTokens, keeping(0.6));
+  REQUIRE(put_all(*client, other, random_tokens(random, 300), random_kv(random, other.spec, 0, 300),
+                  keeping(0.5))
+              .ok());
+
+  // Both models get 0.2 again.
+  const json of_other = budget_json({"rollback", "1", "--dry-run"})["stored"];
+  CHECK(of_other["segments"].size() == 2);
+  budget_json({"set", "--model", "test/other", "--keep", "0.4"});
+  const json dry = budget_json({"rollback", "3", "--dry-run"})["stored"];
+  CHECK(dry["segments"].empty());  // 0.7 is above what is stored
+  REQUIRE(dry["left"].size() == 1);
+
+  const json plan = budget_json({"rollback", "1", "--dry-run"});
+  CHECK(plan["dry_run"] == true);
+  CHECK(client->segment(stored.id).value() == stored);
+  CHECK(budget_json({"log"})["newest"] == 4);
+  CHECK(plan["stored"]["freed_bytes"].get<std::uint64_t>() > 0);
+  CHECK(plan["stored"]["segments"][0]["kept_mass"].size() == 4);
+  CHECK(budget({"rollback", "1", "--dry-run"}).out.find("score mass kept: ") != std::string::npos);
+
+  json done = budget_json({"rollback", "1", "--apply-to-stored"});
+  CHECK(done["stored"]["dry_run"] == false);
+  done["stored"]["dry_run"] = true;
+  CHECK(done["stored"] == plan["stored"]);
+  CHECK(client->segment(stored.id).value().trimmed == Budget::ratio(0.2).value());
+  CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.2);
+  // A rollback to larger budgets leaves what is stored.
+  const json back = budget_json({"rollback", "4", "--apply-to-stored"});
+  CHECK(back["stored"]["freed_bytes"] == 0);
+  CHECK_FALSE(budget_json({"rollback", "5"}).contains("stored"));
+}
+
+TEST_CASE("the configuration's limit holds until a narrower scope sets one", "[integration]") {
+  const TempDir dir;
+  std::ofstream(dir.path("precisd.toml")) << "default_keep = 0.2\ndefault_limit = 0.25\n";
+  const ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
+  const auto client = service.connect();
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(20261127);
+  PutOptions how;
+  how.recipe = "keydiff";
+  how.keep = Budget::ratio(0.5).value();
+  const auto begun = [&] {
+    return client->begin_put(model, random_tokens(random, kTokens), how).value().begun();
+  };
+  CHECK(begun().limited);
+  CHECK(begun().budget == Budget::ratio(0.25).value());
+  const msg::Budgets shown = client->budgets({}).value();
+  CHECK(shown.layers[1].scope == "config");
+  CHECK(shown.layers[1].limit == Budget::ratio(0.25).value());
+  CHECK(shown.effective.limit == Budget::ratio(0.25).value());
+  msg::SetBudget wider;
+  wider.limit = Budget::ratio(0.75).value();
+  REQUIRE(client->set_budget(wider).ok());
+  CHECK_FALSE(begun().limited);
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"default_recipe", "'knorm'"},
     {"default_recipe_with_profile", "''"},
     {"default_keep", "0.5"},
+    {"default_limit", "0.5"},
 };
 
 std::vector<std::string> keys_of(const std::vector<SettingChange>& changes) {

@@ -302,6 +302,19 @@ TEST_CASE("a share may be written as a whole number", "[unit][server]") {
              Catch::Contains("keep is 30, must be in (0, 1]: 0.3 is 30%"));
 }
 
+TEST_CASE("a limit of puts is a share that is not below the default", "[unit][server]") {
+  Config config = valid();
+  config.default_limit = 0.3;
+  CHECK(config.validate() == Status());
+  config.default_limit = 0.25;
+  CHECK_THAT(config.validate().message(),
+             Catch::Contains("default_limit is 0.25, less than default_keep, which is 0.3: "));
+  for (const double wrong : {0.0, -1.0, 1.5, 50.0}) {
+    config.default_limit = wrong;
+    CHECK_THAT(config.validate().message(), Catch::Contains("must be in (0, 1]: 0.5 is 50%"));
+  }
+}
+
 TEST_CASE("a name that is misspelt is recognised, another one is not", "[unit][server]") {
   const std::set<std::string> names{"name", "token", "token_file", "weight"};
   for (const char* misspelt : {"tokn", "ttoken", "tokem", "tokne", "TOken"}) {
