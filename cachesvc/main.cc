@@ -20,6 +20,7 @@
 #include "cachesvc/base/notify.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/publish/kv_publisher.h"
+#include "cachesvc/restore_command.h"
 #include "cachesvc/server/accept_loss.h"
 #include "cachesvc/server/audit.h"
 #include "cachesvc/server/disk_mark.h"
@@ -44,6 +45,7 @@ constexpr int kExitUsage = 2;
 struct Flags {
   std::string config_file, data_dir, listen, memory, device, log_level, listen_unix, threads, admin;
   bool check = false;
+  precis::RestoreOptions restore;
   std::uint64_t accept_loss = 0;
 };
 
@@ -69,6 +71,16 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--accept-loss", flags.accept_loss,
                  "Accept the loss of this many missing changes (precisctl fsck says how many) for "
                  "good, and exit");
+  CLI::Option* const restore =
+      app.add_option("--restore", flags.restore.from,
+                     "Restore a backup from this folder into the empty folder of --data, and exit");
+  app.add_option("--backup", flags.restore.name, "With --restore: the backup's name [the newest]")
+      ->needs(restore);
+  app.add_flag("--list", flags.restore.list, "With --restore: only list the backups")
+      ->needs(restore);
+  app.add_flag("--dry-run", flags.restore.dry_run, "With --restore: only check the backup")
+      ->needs(restore);
+  app.add_flag("--json", flags.restore.json, "With --restore: answer in JSON")->needs(restore);
   app.set_version_flag("--version", precis::server_name());
 }
 
@@ -285,6 +297,11 @@ int main(int argc, char** argv) {
     return app.exit(error);  // --help or --version
   }
   ::umask(S_IRWXG | S_IRWXO);  // stored data is private to this user
+  if (!flags.restore.from.empty()) {
+    flags.restore.into = flags.data_dir;
+    const Status restored = precis::run_restore(flags.restore);
+    return restored.ok() ? 0 : fail(restored, kExitFailed);
+  }
   const int signals = own_signals();
   const auto config = settle(app, flags);
   if (!config.ok()) return fail(config.status(), kExitUsage);

@@ -79,6 +79,10 @@ struct Request {
     changeTenant @40 :ChangeTenant $Is.role("admin") $Is.call("change_tenant") $Is.administrative;
     rotateToken @41 :RotateToken $Is.role("admin") $Is.call("rotate_token") $Is.administrative;
     removeTenant @42 :RemoveTenant $Is.role("admin") $Is.call("remove_tenant") $Is.administrative;
+    startBackup @43 :StartBackup $Is.role("admin") $Is.call("start_backup") $Is.administrative;
+    listBackups @44 :ListBackups $Is.role("admin") $Is.call("backups");
+    showBackup @45 :ShowBackup $Is.role("admin") $Is.call("backup");
+    cancelBackup @46 :CancelBackup $Is.role("admin") $Is.call("cancel_backup") $Is.administrative;
   }
 }
 
@@ -454,6 +458,21 @@ struct RemoveTenant {  # -> Removed
   # is refused.
 }
 
+struct StartBackup {  # -> BackupState
+  # The service writes it below its backup_dir, and answers once it has begun.
+  name @0 :Text;
+  # A plain file name; empty: the time.
+  keep @1 :UInt32;
+  # Once it is complete, only so many of the newest backups stay; 0: all.
+}
+
+struct ListBackups {}  # -> Backups: the newest, of those that are complete
+
+struct ShowBackup {}  # -> BackupState: of the backup that runs, or ran last
+
+struct CancelBackup {}  # -> BackupState
+# The backup that runs ends soon. The next one uses the values that it has copied.
+
 # ---- replies -----------------------------------------------------------------------------------
 
 enum StatusCode $Is.byHand("status.h") {
@@ -509,6 +528,8 @@ struct Reply {
     tenantRow @25 :TenantRow;
     tenants @26 :Tenants;
     issuedToken @27 :IssuedToken;
+    backupState @28 :BackupState;
+    backups @29 :Backups;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -887,4 +908,47 @@ struct IssuedToken {
   tenant @0 :TenantRow;
   token @1 :Text $Is.atMost("kCredentialBytesMax");
   # Only this answer has it. Empty: none was made.
+}
+
+struct BackupState {
+  name @0 :Text;
+  state @1 :Text;
+  # "running", "done", "failed" or "canceled"; empty: none was made since the service started.
+  startedUnixMs @2 :UInt64;
+  endedUnixMs @3 :UInt64;
+  values @4 :UInt64;
+  bytes @5 :UInt64;
+  # Payload of the store at its instant; 0: not known yet.
+  doneValues @6 :UInt64;
+  doneBytes @7 :UInt64;
+  # The part of them that was read and checked.
+  copiedValues @8 :UInt64;
+  copiedBytes @9 :UInt64;
+  # The part of those that the folder lacked.
+  damaged @10 :UInt64;
+  # Values that failed their checks, and are not in the backup.
+  damage @11 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The first of them, one a line.
+  error @12 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why it failed.
+  isFull @13 :Bool;
+  # It failed because a disk is full.
+}
+
+struct BackupRow {
+  name @0 :Text;
+  createdUnixMs @1 :UInt64;
+  values @2 :UInt64;
+  bytes @3 :UInt64;
+  copiedValues @4 :UInt64;
+  copiedBytes @5 :UInt64;
+  # The part of them that no earlier backup had.
+  damaged @6 :UInt64;
+  # Values of the store that failed their checks, and are not in it.
+  fault @7 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why it cannot be restored; empty if its file looks whole.
+}
+
+struct Backups {
+  rows @0 :List(BackupRow) $Is.atMost("kListPageRowsMax");
 }

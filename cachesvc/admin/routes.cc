@@ -72,6 +72,10 @@ std::vector<Route> make_table() {
         msg::RotateToken{});
   t.add(kDelete, "/api/v1/tenants/{name}", "Remove a tenant; purge: with what it has stored",
         msg::RemoveTenant{});
+  t.add(kGet, "/api/v1/backups", "The complete backups, the newest first", msg::ListBackups{});
+  t.add(kPost, "/api/v1/backups", "Start a backup of all tenants", msg::StartBackup{});
+  t.add(kGet, "/api/v1/backup", "The backup that runs, or ran last", msg::ShowBackup{});
+  t.add(kDelete, "/api/v1/backup", "Cancel the backup that runs", msg::CancelBackup{});
   return t.take();
 }
 
@@ -132,6 +136,7 @@ struct ToJson {
   Json operator()(const msg::Sessions& page) const { return page_json("sessions", page); }
   Json operator()(const msg::Profiles& page) const { return page_json("profiles", page); }
   Json operator()(const msg::Tenants& page) const { return page_json("tenants", page); }
+  Json operator()(const msg::Backups& page) const { return page_json("backups", page); }
   Json operator()(const msg::BudgetRevisions& page) const {
     Json json = page_json("revisions", page);
     json["newest"] = page.newest;

@@ -53,6 +53,7 @@ struct Config {
   std::uint32_t tidy_after_ms = 1000;
   // A put that would leave less free disk space is refused. 0: by the disk's size (DiskBudget).
   std::uint64_t min_free_bytes = 0;
+  std::string backup_dir;  // the folder of the backups (cachesvc/backup); empty: makes none
   // The most that stored records take, of all tenants together. 0: only the disk is a limit. Above
   // 95% of it, the service trims and drops what is least valuable, down to 90% (capacity/steps.h).
   std::uint64_t max_disk_bytes = 0;

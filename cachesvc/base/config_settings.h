@@ -37,6 +37,7 @@ void each_setting(Visit visit) {
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms
+  visit("backup_dir", &Config::backup_dir, kRestart);
   visit("max_disk_bytes", &Config::max_disk_bytes, kReload);
   visit("max_pinned_share", &Config::max_pinned_share, kReload);
   visit("capacity_policy", &Config::capacity_policy, kReload);

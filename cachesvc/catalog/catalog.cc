@@ -42,6 +42,11 @@ Status CatalogImpl::load() {
 }
 
 Status CatalogImpl::check_format() {
+  if (store_.get(Table::kMeta, std::string(kRestoringKey)).ok()) {
+    return Status::corruption(
+        "a backup was not restored to its end here: empty the directory and "
+        "restore it again (precisctl restore)");
+  }
   const std::string key(kCatalogFormatKey);
   const auto stored = store_.get(Table::kMeta, key);
   if (stored.status().code() == StatusCode::kNotFound) {

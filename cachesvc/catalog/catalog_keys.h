@@ -12,6 +12,7 @@
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //                 "budget revision/" | tenant | number (u64 big endian)
 //                 "tenant/" | tenant
+//                 "restoring": a backup is being restored, or that was interrupted
 //
 // A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
 // tenant and the rest never have the same key.
@@ -28,6 +29,7 @@ namespace precis {
 
 inline constexpr std::uint32_t kCatalogFormat = 1;
 inline constexpr std::string_view kCatalogFormatKey = "catalog.format";
+inline constexpr std::string_view kRestoringKey = "restoring";
 
 std::string segment_key(const SegmentId& id);
 std::string payload_key(const SegmentId& id, std::uint32_t layer);

@@ -66,4 +66,12 @@ void DiskWatch::look() {
   }
 }
 
+void warn_of_dropped(Log& log, std::uint64_t dropped, std::uint64_t& told) {
+  if (dropped == told) return;
+  log.warn(
+      "segments committed at memory were dropped for newer ones: puts arrive faster than the disk "
+      "writes",
+      {{"count", dropped - std::exchange(told, dropped)}});
+}
+
 }  // namespace precis

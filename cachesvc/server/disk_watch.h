@@ -38,4 +38,8 @@ class DiskWatch {
   std::unique_ptr<Executor> thread_;  // last member: it uses all of the above
 };
 
+// Logs how many more segments were dropped than `told`, which it updates. Called once a second, so
+// that it logs at most one line a second.
+void warn_of_dropped(Log& log, std::uint64_t dropped, std::uint64_t& told);
+
 }  // namespace precis

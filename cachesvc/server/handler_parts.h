@@ -19,6 +19,7 @@
 
 namespace precis {
 
+class Backups;
 class TenantsInForce;
 
 // All outlive the connections.
@@ -38,6 +39,7 @@ struct HandlerParts {
   PayloadMemory& memory;
   Admission& admission;
   TenantsInForce& in_force;
+  Backups& backups;
   Metrics& metrics;
   const Clock& clock;
   Log& log;

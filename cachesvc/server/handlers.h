@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "cachesvc/server/backup_requests.h"
 #include "cachesvc/server/budget_requests.h"
 #include "cachesvc/server/event_requests.h"
 #include "cachesvc/server/model_requests.h"
@@ -41,6 +42,7 @@ class Handlers {
   EventRequests events_;
   StatusRequests status_;
   TenantRequests tenants_;
+  BackupRequests backups_;
 };
 
 }  // namespace precis

@@ -38,6 +38,7 @@ struct Subject {
   std::string operator()(const msg::ChangeTenant& request) const { return request.name; }
   std::string operator()(const msg::RotateToken& request) const { return request.name; }
   std::string operator()(const msg::RemoveTenant& request) const { return request.name; }
+  std::string operator()(const msg::StartBackup& request) const { return request.name; }
   template <typename Other>
   std::string operator()(const Other&) const {
     return {};

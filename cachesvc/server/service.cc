@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "cachesvc/backup/backups.h"
 #include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
@@ -92,6 +93,7 @@ struct Service::Impl {
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<CapacityManager> capacity;
+  std::unique_ptr<Backups> backups;
   std::unique_ptr<TenantsInForce> in_force;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
@@ -110,7 +112,6 @@ struct Service::Impl {
   void wire_requests();
   Status listen();
   void watch_pressure();
-  void tell_dropped();
   void begin_stop();
   void finish_stop();
 };
@@ -196,6 +197,9 @@ void Service::Impl::wire_paths() {
 }
 
 void Service::Impl::wire_requests() {
+  backups = std::make_unique<Backups>(
+      Backups::Parts{*store, clock, log, config.backup_dir, config.data_dir,
+                     config.backup_dir.empty() ? nullptr : runtime.make_executor("backup", 1)});
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
       [this](const std::string& tenant) { operators->end_streams(tenant); }});
@@ -221,6 +225,7 @@ void Service::Impl::wire_requests() {
                    *memory,
                    admission,
                    *in_force,
+                   *backups,
                    metrics,
                    clock,
                    log,
@@ -286,20 +291,10 @@ void Service::Impl::watch_pressure() {
         return false;
       });
     }
-    tell_dropped();
+    warn_of_dropped(log, catalog->dropped_segments(), dropped_told);
     audit.tell_suppressed();
     watch_pressure();
   });
-}
-
-// Called once a second, so that it logs at most one line a second.
-void Service::Impl::tell_dropped() {
-  const std::uint64_t dropped = catalog->dropped_segments();
-  if (dropped == dropped_told) return;
-  log.warn(
-      "segments committed at memory were dropped for newer ones: puts arrive faster than the disk "
-      "writes",
-      {{"count", dropped - std::exchange(dropped_told, dropped)}});
 }
 
 // ---- running and stopping -----------------------------------------------------------------------
@@ -331,14 +326,16 @@ void Service::Impl::begin_stop() {
   put_room->stop();
   disk_quota->stop();
   capacity->stop();
+  (void)backups->cancel();
   peers.close_all("the service is stopping");
   finish_stop();
 }
 
-// A request in progress holds its peer. The loop stops when no request, compression, reload or
-// round of the capacity manager is in progress.
+// A request in progress holds its peer. The loop stops when no request, compression, reload, backup
+// or round of the capacity manager is in progress.
 void Service::Impl::finish_stop() {
-  if (peers.all_ended() && put_path->idle() && !reloader->busy() && !capacity->busy()) {
+  const bool is_idle = put_path->idle() && !reloader->busy() && !capacity->busy();
+  if (peers.all_ended() && is_idle && !backups->busy()) {
     log.info("stopped");
     return loop.stop();
   }

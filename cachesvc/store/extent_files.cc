@@ -248,7 +248,8 @@ std::vector<ExtentFiles::Hole> ExtentFiles::holes() const {
   std::vector<Hole> holes;
   std::lock_guard lock(mutex_);
   for (const auto& [number, entry] : files_) {
-    if (!entry.file || entry.live == 0) continue;  // a file without values is removed as a whole
+    // A file without values is removed as a whole.
+    if (!entry.file || entry.live == 0 || held_.has(number)) continue;
     for (const auto& [offset, size] : entry.dead) {
       for (const auto& [first, bytes] : pins_.without_pins(number, offset, size)) {
         holes.push_back({number, first, bytes});
@@ -288,7 +289,8 @@ std::vector<std::uint32_t> ExtentFiles::empty_files() {
   }
   std::vector<std::uint32_t> empty;
   for (const auto& [number, entry] : files_) {
-    if (entry.live == 0 && number != open_ && !pins_.keeps(number)) empty.push_back(number);
+    const bool is_kept = pins_.keeps(number) || held_.has(number);
+    if (entry.live == 0 && number != open_ && !is_kept) empty.push_back(number);
   }
   return empty;
 }
@@ -321,7 +323,7 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
   double least = live_share;
   for (const auto& [number, entry] : files_) {
     if (number == open_ || !entry.file || entry.lost || entry.aside || entry.live == 0) continue;
-    if (pins_.keeps(number)) continue;  // it could not be removed when empty
+    if (pins_.keeps(number) || held_.has(number)) continue;  // it could not be removed when empty
     const double share = static_cast<double>(entry.live) / static_cast<double>(entry.size);
     if (share >= least || entry.size - entry.live < entry.size / 16 + kFileBlockBytes) continue;
     least = share;
@@ -333,18 +335,6 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
 void ExtentFiles::set_aside(std::uint32_t number) {
   std::lock_guard lock(mutex_);
   if (const auto entry = files_.find(number); entry != files_.end()) entry->second.aside = true;
-}
-
-ExtentFiles::Stats ExtentFiles::stats() const {
-  std::lock_guard lock(mutex_);
-  Stats stats;
-  stats.missing_bytes = missing_bytes_;
-  for (const auto& [number, entry] : files_) {
-    stats.live_bytes += entry.live;
-    stats.file_bytes += entry.file ? entry.size - std::min(entry.size, entry.punched) : 0;
-    ++stats.files;
-  }
-  return stats;
 }
 
 }  // namespace precis

@@ -21,6 +21,7 @@
 #include "cachesvc/store/extent_pin.h"
 #include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/files.h"
+#include "cachesvc/store/held_files.h"
 #include "cachesvc/store/payload_store.h"
 #include "cachesvc/store/space_guard.h"
 #include "precis/limits.h"
@@ -53,6 +54,10 @@ class ExtentFiles {
   // files could stay open.
   using Pinning = PayloadStore::Pinning;
   ExtentPin pin(const Extent& extent, Pinning pinning = Pinning::kRead) const;
+
+  // Files that are held are neither removed, nor punched, nor emptied by moves.
+  HeldFiles& held() { return held_; }
+  std::set<std::uint32_t> live_files() const;  // those with live values
 
   // Counts the value as no longer live.
   void free(const Extent& extent);
@@ -114,7 +119,8 @@ class ExtentFiles {
   // Callers hold mutex_. Returns the file to append `size` bytes to.
   Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
 
-  mutable PinnedPlaces pins_;  // its lock is taken after mutex_
+  mutable PinnedPlaces pins_;  // its lock and that of held_ are taken after mutex_
+  HeldFiles held_;
   FilePool pool_;
   const std::uint64_t file_bytes_;
   SpaceGuard* const guard_;          // may be null

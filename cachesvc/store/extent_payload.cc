@@ -46,6 +46,28 @@ class PinnedExtent final : public PinnedValue {
   PayloadOwner* const ended_;
 };
 
+class ExtentHold final : public PayloadHold {
+ public:
+  // The files are held already.
+  ExtentHold(HeldFiles& files, PayloadOwner& owner) : files_(files), owner_(owner) {}
+  ~ExtentHold() override {
+    files_.release_all();
+    owner_.freed();
+  }
+  ExtentHold(const ExtentHold&) = delete;
+  ExtentHold& operator=(const ExtentHold&) = delete;
+
+  void release(std::uint32_t file) override {
+    files_.release(file);
+    owner_.freed();
+  }
+  Status check() const override { return files_.check(); }
+
+ private:
+  HeldFiles& files_;
+  PayloadOwner& owner_;
+};
+
 class ExtentPayload final : public PayloadStore {
  public:
   ExtentPayload(std::unique_ptr<ExtentFiles> files, double live_share,
@@ -74,12 +96,18 @@ class ExtentPayload final : public PayloadStore {
     return std::make_unique<PinnedExtent>(files_->pin(place, pinning),
                                           pinning == Pinning::kKeep ? owner_ : nullptr);
   }
+  std::unique_ptr<PayloadHold> hold() override {
+    if (!files_->held().hold(files_->live_files())) return nullptr;
+    return std::make_unique<ExtentHold>(files_->held(), *owner_);
+  }
   void free(std::span<const Extent> places) override {
     for (const Extent& place : places) files_->free(place);
   }
 
   bool reclaim(bool tight, const std::stop_token& stop) override {
     if (punches_ && (tight || much_is_dead())) punch();
+    // Puts need the space more than the holder does.
+    if (tight && much_is_dead() && files_->held().end()) return true;
     if (tight && punches_) return false;
     // Without holes, values are moved. If space is short, they are moved from nearly full files
     // too.

@@ -118,6 +118,16 @@ class JoinedStore final : public Store, private PayloadOwner {
     return std::make_shared<KeptPayload>(std::move(pins));
   }
 
+  Result<std::unique_ptr<StoreSnapshot>> snapshot() override {
+    const WriteBehind::CaughtUp none_waits = behind_.catch_up();
+    PRECIS_TRY(none_waits.status);
+    const std::lock_guard writing(writes_);
+    PRECIS_ASSIGN(std::unique_ptr<RowSnapshot> rows, rows_->snapshot());
+    std::unique_ptr<PayloadHold> held = payload_->hold();
+    if (!held) return Status::conflict("the store's payload is held already");
+    return std::make_unique<StoreSnapshot>(std::move(rows), std::move(held), *payload_);
+  }
+
   std::vector<std::string> take_dropped() override { return behind_.take_dropped(); }
 
   std::optional<RecoveryDoubt> doubt() override { return rows_->doubt(); }

@@ -96,6 +96,7 @@ class NumberedRows final : public RowStore {
       return key == kNumberKey ? Status() : row(key, value);
     });
   }
+  Result<std::unique_ptr<RowSnapshot>> snapshot() override { return rows_->snapshot(); }
   RowStats stats() override {
     RowStats stats = rows_->stats();
     stats.kept_log_bytes = kept_log_bytes_;

@@ -87,6 +87,18 @@ struct PayloadStats {
   std::uint64_t missing_bytes = 0;  // values that were not there at opening
 };
 
+// Holds the files of a payload store: no value in them is lost, even if it is freed or moved. Must
+// not outlive the store. Thread-safe.
+class PayloadHold {
+ public:
+  virtual ~PayloadHold() = default;
+  // Ends the hold of one file.
+  virtual void release(std::uint32_t file) = 0;
+  // kOutOfSpace if the disk became short of space that the hold kept: then it has ended. If it
+  // returns OK, all values that were read before were as they were held.
+  virtual Status check() const = 0;
+};
+
 // Thread-safe. Calls block unless they say otherwise.
 class PayloadStore {
  public:
@@ -108,6 +120,8 @@ class PayloadStore {
   // which may keep space from being reclaimed; the owner is told when such a pin ends.
   enum class Pinning : std::uint8_t { kRead, kKeep };
   virtual std::unique_ptr<const PinnedValue> pin(const Extent& place, Pinning pinning) const = 0;
+  // Holds all files with live values. Does no I/O. Null while there is another hold.
+  virtual std::unique_ptr<PayloadHold> hold() = 0;
   // Frees values that no row names any more. Does no I/O.
   virtual void free(std::span<const Extent> places) = 0;
   // Does a part of the work of returning space to the disk, and returns whether there is more.

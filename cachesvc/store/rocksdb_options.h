@@ -1,5 +1,5 @@
 // How RocksDB is set up: its column families, limits and the sizes of its files. Only
-// rocksdb_store.cc includes this header.
+// rocksdb_*.cc include this header.
 #pragma once
 
 #include <rocksdb/db.h>

@@ -17,6 +17,7 @@
 
 #include "cachesvc/store/deleted_files.h"
 #include "cachesvc/store/rocksdb_options.h"
+#include "cachesvc/store/rocksdb_snapshot.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
 
@@ -26,16 +27,6 @@ namespace {
 const char* const kFormatKey = "store.format";
 
 // ---- errors
-
-Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
-  if (status.ok()) return {};
-  const std::string message = what + ": " + status.ToString();
-  if (status.IsNoSpace() || status.IsMemoryLimit()) return Status::out_of_space(message);
-  if (status.IsNotFound()) return Status::not_found(message);
-  if (status.IsCorruption()) return Status::corruption(message);
-  if (status.IsInvalidArgument() || status.IsNotSupported()) return Status::internal(message);
-  return Status::unavailable(message);
-}
 
 // Errors of opening. A missing file that RocksDB's file list names is kCorruption, like a damaged
 // one. For missing permissions RocksDB has no code, only the system's message.
@@ -139,23 +130,15 @@ class RocksdbStore final : public RowStore {
   }
 
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
-    rocksdb::PinnableSlice value;
-    PRECIS_TRY(read(table, key, &value));
-    const auto* const data = reinterpret_cast<const std::byte*>(value.data());
-    return std::vector<std::byte>(data, data + value.size());
+    return get_row(*db_, {}, family(table), table, key);
   }
 
   Status scan(Table table, const VisitRow& row) override {
-    rocksdb::ReadOptions how;
-    how.fill_cache = false;
-    const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator(how, family(table)));
-    for (it->SeekToFirst(); it->Valid(); it->Next()) {
-      const rocksdb::Slice value = it->value();
-      PRECIS_TRY(row({it->key().data(), it->key().size()},
-                     {reinterpret_cast<const std::byte*>(value.data()), value.size()}));
-    }
-    return from_rocksdb(it->status(),
-                        "scanning " + std::string(kFamilyNames[static_cast<std::size_t>(table)]));
+    return scan_rows(*db_, {}, family(table), table, row);
+  }
+
+  Result<std::unique_ptr<RowSnapshot>> snapshot() override {
+    return std::unique_ptr<RowSnapshot>(std::make_unique<RocksdbSnapshot>(*db_, handles_));
   }
 
   RowStats stats() override { return {.disk_bytes = bytes_of_files(dir_)}; }
@@ -281,11 +264,6 @@ class RocksdbStore final : public RowStore {
     return db_->GetCurrentWalFile(&log).ok() ? log->LogNumber() : 0;
   }
 
-  Status read(Table table, const std::string& key, rocksdb::PinnableSlice* value) {
-    const rocksdb::Status status = db_->Get({}, family(table), key, value);
-    return status.ok() ? Status() : from_rocksdb(status, key_text(table, key));
-  }
-
   const std::string dir_;
   const std::shared_ptr<SpaceGuard> guard_;  // may be null
   const StoreLock lock_;                     // destroyed after the database
@@ -322,6 +300,16 @@ Status check_families(const rocksdb::DBOptions& options, const std::string& dir)
 }
 
 }  // namespace
+
+Status from_rocksdb(const rocksdb::Status& status, const std::string& what) {
+  if (status.ok()) return {};
+  const std::string message = what + ": " + status.ToString();
+  if (status.IsNoSpace() || status.IsMemoryLimit()) return Status::out_of_space(message);
+  if (status.IsNotFound()) return Status::not_found(message);
+  if (status.IsCorruption()) return Status::corruption(message);
+  if (status.IsInvalidArgument() || status.IsNotSupported()) return Status::internal(message);
+  return Status::unavailable(message);
+}
 
 Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
                                                      const RocksdbStoreOptions& options) {

@@ -10,7 +10,8 @@
 
 namespace rocksdb {
 class Env;
-}
+class Status;
+}  // namespace rocksdb
 
 namespace precis {
 
@@ -22,6 +23,10 @@ struct RocksdbStoreOptions {
   // needed. May be null.
   KeptLogs* kept_logs = nullptr;
 };
+
+// kOutOfSpace, kNotFound, kCorruption, kInternal for a call that this build should not have made,
+// and kUnavailable for all else that failed. `what` was being done.
+Status from_rocksdb(const rocksdb::Status& status, const std::string& what);
 
 // Opens or creates the store in `dir`; creates missing parents. kUnavailable if it is already open
 // (store_lock.h) or the disk fails, kVersionMismatch if a newer build wrote it, kCorruption if its

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -60,6 +61,16 @@ struct RecoveryDoubt {
   bool operator==(const RecoveryDoubt&) const = default;
 };
 
+// The rows of one instant. Must not outlive its store. Thread-safe. Calls block.
+class RowSnapshot {
+ public:
+  virtual ~RowSnapshot() = default;
+  // As in RowStore, but scan() also visits the store's own rows, whose keys begin with "store.".
+  virtual Result<std::vector<std::byte>> get(Table table, const std::string& key) = 0;
+  virtual Status scan(Table table,
+                      const std::function<Status(std::string_view key, Bytes value)>& row) = 0;
+};
+
 // Thread-safe. Calls block.
 class RowStore {
  public:
@@ -78,6 +89,7 @@ class RowStore {
   // Visits every row in key order; stops early with the first error that `row` returns. `row` may
   // use the store.
   virtual Status scan(Table table, const VisitRow& row) = 0;
+  virtual Result<std::unique_ptr<RowSnapshot>> snapshot() = 0;
   virtual RowStats stats() { return {}; }
   // kUnavailable if something else deleted files of the open store. Changes then fail.
   virtual Status check() { return {}; }

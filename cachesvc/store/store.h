@@ -13,6 +13,7 @@
 #include "cachesvc/store/payload_store.h"
 #include "cachesvc/store/row_store.h"
 #include "cachesvc/store/space_guard.h"
+#include "cachesvc/store/store_snapshot.h"
 
 namespace precis {
 
@@ -84,6 +85,10 @@ class Store {
   // absent or not yet written.
   virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
                                                   bool may_wait) = 0;
+  // [blocking] The store as it is now, with every change that was acknowledged before. Payload
+  // files are not reclaimed before its values are read, unless space is short. kConflict while
+  // there is another one.
+  virtual Result<std::unique_ptr<StoreSnapshot>> snapshot() = 0;
   virtual StoreStats stats() = 0;
   // Names of the batches dropped since the last call.
   virtual std::vector<std::string> take_dropped() = 0;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "client/cli/backup_commands.h"
 #include "client/cli/budget_commands.h"
 #include "client/cli/commands.h"
 #include "client/cli/tenant_commands.h"
@@ -27,6 +28,8 @@ struct Arguments {
   PrefixTrim trim;
   BudgetChange budget;
   TenantChange tenant;
+  BackupOptions backup;
+  Restoration restoration;
   std::uint64_t revision = 0, other_revision = 0;
   std::string png;
   std::uint32_t limit = 20;
@@ -35,6 +38,7 @@ struct Arguments {
   std::string shell;
   std::optional<std::chrono::milliseconds> watch;  // run the command this often
   std::function<Status(Context)> run;
+  std::function<Status()> alone;       // set by a command that needs no service
   std::optional<std::string> printed;  // the whole output of a command that needs no service
 };
 

@@ -16,5 +16,6 @@ CLI::Option* add_yes(CLI::App& command, bool& yes);
 void add_prefix_commands(CLI::App& app, Arguments& args);
 void add_budget_commands(CLI::App& app, Arguments& args);
 void add_tenant_commands(CLI::App& app, Arguments& args);
+void add_backup_commands(CLI::App& app, Arguments& args);
 
 }  // namespace precis::cli

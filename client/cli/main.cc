@@ -17,6 +17,7 @@ using precis::Status;
 
 int run(const Arguments& args) {
   std::string out;
+  if (args.alone) return finish(args.alone(), out, args.json);
   if (args.printed) return finish({}, *args.printed, args.json);
   precis::ConnectOptions options = args.options;
   if (args.repair) options.client_name += " fsck --repair";  // marks its removals in an audit log

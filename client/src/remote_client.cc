@@ -322,6 +322,17 @@ Result<msg::Removed> RemoteClient::remove_tenant(const std::string& name, bool p
   return call<msg::Removed>(msg::RemoveTenant{name, purge}, Patience::kWhileAlive,
                             ReconnectingChannel::Repeat::kUnsafe);
 }
+Result<msg::BackupState> RemoteClient::start_backup(const msg::StartBackup& request) {
+  return call<msg::BackupState>(request, Patience::kOneTimeout,
+                                ReconnectingChannel::Repeat::kUnsafe);
+}
+Result<msg::BackupState> RemoteClient::backup() {
+  return call<msg::BackupState>(msg::ShowBackup{});
+}
+Result<msg::BackupState> RemoteClient::cancel_backup() {
+  return call<msg::BackupState>(msg::CancelBackup{});
+}
+Result<msg::Backups> RemoteClient::backups() { return call<msg::Backups>(msg::ListBackups{}); }
 Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
 Result<msg::ServerStatus> RemoteClient::status() {
   return call<msg::ServerStatus>(msg::GetStatus{});

@@ -77,6 +77,10 @@ class RemoteClient final : public Client {
   Result<msg::TenantRow> change_tenant(const msg::ChangeTenant& change) override;
   Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) override;
   Result<msg::Removed> remove_tenant(const std::string& name, bool purge) override;
+  Result<msg::BackupState> start_backup(const msg::StartBackup& request) override;
+  Result<msg::BackupState> backup() override;
+  Result<msg::BackupState> cancel_backup() override;
+  Result<msg::Backups> backups() override;
   Result<msg::Stats> stats() override;
   Result<msg::ServerStatus> status() override;
 

@@ -39,12 +39,32 @@ class Filled {
   Client& client() { return *client_; }
   std::size_t segments() const { return stored_.size(); }
 
+  // Starts again with a folder of backups, and acts as an admin.
+  void restart_with_backups(const std::string& backups) {
+    kill();
+    const std::string file = disk_->path("precisd.toml");
+    std::ofstream(file) << "backup_dir = '" << backups
+                        << "'\n[[tenant]]\nname = 'default'\ntoken = 'boss'\nrole = 'admin'\n";
+    flags_ = {"--memory", "64MiB", "--config", file};
+    as_.token = "boss";
+    start();
+  }
+  // Makes a backup; returns how it ended.
+  msg::BackupState back_up() {
+    REQUIRE(client_->start_backup({}).ok());
+    for (;;) {
+      const msg::BackupState state = client_->backup().value();
+      if (state.state != "running") return state;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
   void start() {
-    auto started = ServiceProcess::start(disk_->path("data"), {"--memory", "64MiB"});
+    auto started = ServiceProcess::start(disk_->path("data"), flags_);
     INFO(started.status().to_string());
     REQUIRE(started.ok());
     service_ = std::move(started).value();
-    client_ = service_->connect(patient());
+    client_ = service_->connect(as_);
     model_ = client_->register_model(tiny_model()).value();
   }
   void kill() {
@@ -127,6 +147,8 @@ class Filled {
     PrefixCopy prefix;
   };
   std::unique_ptr<SmallDisk> disk_;
+  std::vector<std::string> flags_{"--memory", "64MiB"};
+  ConnectOptions as_ = patient();
   std::unique_ptr<ServiceProcess> service_;
   std::shared_ptr<Client> client_;
   std::optional<Model> model_;
@@ -210,6 +232,33 @@ TEST_CASE("a disk that somebody else fills to the last byte ends no service, run
   service.check_all();
   std::filesystem::remove(service.disk().path("foreign"));
   REQUIRE(service.put() == Status());
+  service.check_all();
+}
+
+TEST_CASE("a backup that finds the disk full ends with the reason, and leaves its space to puts",
+          "[integration][disk]") {
+  Filled service(Size{DiskKind::kTmpfs, 96 * kMiB});
+  REQUIRE(service.fill().code() == StatusCode::kOutOfSpace);
+  const std::size_t full = service.segments();
+  service.remove_half();
+  service.await_free(30 * kMiB);
+  service.fill_to(full * 3 / 4);  // more than fits into the rest once more
+  service.restart_with_backups(service.disk().path("backups"));
+  const std::uint64_t before = service.disk().free_bytes();
+  const msg::BackupState same_disk = service.back_up();
+  CHECK(same_disk.state == "failed");
+  CHECK(same_disk.is_full);
+  CHECK_THAT(same_disk.error, Contains("are left for puts") && Contains("backup_dir"));
+  CHECK(same_disk.copied_bytes > 0);
+  service.await_free(before - 2 * kMiB);
+  service.fill_to(full - 2);
+  service.check_all();
+
+  const auto other = SmallDisk::mount(DiskKind::kTmpfs, 8 * kMiB).value();
+  service.restart_with_backups(other->path("backups"));
+  const msg::BackupState other_disk = service.back_up();
+  CHECK(other_disk.state == "failed");
+  CHECK(other_disk.is_full);
   service.check_all();
 }
 

@@ -129,6 +129,36 @@ def test_an_admin_manages_tenants_over_http_and_no_other_tenant_does(tmp_path):
         assert cache.models() == []
 
 
+def test_an_admin_makes_backups_over_http_and_no_other_tenant_does(tmp_path):
+    (tmp_path / "admin.token").write_text(TOKEN + "\n")
+    (tmp_path / "admin.token").chmod(0o600)
+    config = tmp_path / "precisd.toml"
+    config.write_text(
+        'admin = "127.0.0.1:0"\nadmin_token_file = "admin.token"\n'
+        f'backup_dir = "{tmp_path / "backups"}"\n'
+        '[[tenant]]\nname = "ops"\ntoken = "boss"\nrole = "admin"\n'
+        '[[tenant]]\nname = "red"\ntoken = "r"\n'
+    )
+    with Precisd(find_precisd(), tmp_path / "data", "--config", str(config)) as service:
+        operator = Operator(service, tmp_path / "data.log", TOKEN)
+        with precis.connect(service.address, tenant="red", token="r") as cache:
+            model = cache.register_model(toy_spec(name="toy"))
+            stored = put_all(cache, model, list(range(50)), random_layers(model.spec, 50), keep=0.5)
+        assert operator.api("backup?tenant=ops")["state"] == ""
+        began = operator.api("backups?tenant=ops", "POST", {"name": "one"})
+        assert began["name"] == "one" and began["state"] in ("running", "done")
+        while (state := operator.api("backup?tenant=ops"))["state"] == "running":
+            pass
+        assert state["state"] == "done" and state["copied_bytes"] == stored.bytes
+        (row,) = operator.api("backups?tenant=ops")["backups"]
+        assert row["name"] == "one" and row["bytes"] == stored.bytes and row["fault"] == ""
+        assert operator.api("backup?tenant=ops", "DELETE")["state"] == "done"
+        operator.api("backups?tenant=ops", "POST", {"name": "../one"}, status=400)
+        operator.api("backups?tenant=red", status=403)
+        operator.api("backups?tenant=red", "POST", {"name": "two"}, status=403)
+        service.stop()
+
+
 @pytest.mark.parametrize(
     ("admin", "told"),
     [("0.0.0.0:0", "admin_token_file"), ("nowhere", "host:port"), ("example.org:1", "token")],

@@ -59,6 +59,13 @@ class OperatorClient {
   virtual Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) = 0;
   // kConflict if it has segments, unless `purge`, which removes all that it has stored.
   virtual Result<msg::Removed> remove_tenant(const std::string& name, bool purge) = 0;
+  // Backups of all tenants, which the service writes below its backup_dir; kPermissionDenied unless
+  // the caller's tenant has the role admin. start_backup() returns once it has begun, kConflict if
+  // one runs. backup() is the one that runs or ran last; backups() are complete.
+  virtual Result<msg::BackupState> start_backup(const msg::StartBackup& request) = 0;
+  virtual Result<msg::BackupState> backup() = 0;
+  virtual Result<msg::BackupState> cancel_backup() = 0;
+  virtual Result<msg::Backups> backups() = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;
 };

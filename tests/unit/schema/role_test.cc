@@ -34,8 +34,9 @@ TEST_CASE("a reader changes nothing, and only an admin manages tenants", "[unit]
                               "ListBudgetRevisions", "ListEvents", "ListModels", "ListPrefixes",
                               "ListProfiles", "ListSessions", "Lookup", "Ping", "RegisterModel",
                               "ShowBudget", "ShowPrefix", "ShowProfile", "ShowSession"});
-  CHECK(of_admins == std::set<std::string>{"AddTenant", "ChangeTenant", "ListTenants",
-                                           "RemoveTenant", "RotateToken", "ShowTenant"});
+  CHECK(of_admins == std::set<std::string>{
+                         "AddTenant", "CancelBackup", "ChangeTenant", "ListBackups", "ListTenants",
+                         "RemoveTenant", "RotateToken", "ShowBackup", "ShowTenant", "StartBackup"});
 }
 
 }  // namespace precis

@@ -30,6 +30,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"rdma", "'off'"},
     {"tidy_after_ms", "1"},
     {"min_free_bytes", "'64MiB'"},
+    {"backup_dir", "'/backups'"},
     {"max_disk_bytes", "'1GiB'"},
     {"max_pinned_share", "0.25"},
     {"capacity_policy", "'lru'"},

@@ -17,6 +17,7 @@ class ForwardingRows : public RowStore {
     return rows_.get(table, key);
   }
   Status scan(Table table, const VisitRow& row) override { return rows_.scan(table, row); }
+  Result<std::unique_ptr<RowSnapshot>> snapshot() override { return rows_.snapshot(); }
 
  private:
   RowStore& rows_;
@@ -47,6 +48,7 @@ class ForwardingStore : public Store {
   Status scan(Table table, const RowStore::VisitRow& row) override {
     return store_->scan(table, row);
   }
+  Result<std::unique_ptr<StoreSnapshot>> snapshot() override { return store_->snapshot(); }
   StoreStats stats() override { return store_->stats(); }
   std::vector<std::string> take_dropped() override { return store_->take_dropped(); }
   std::optional<RecoveryDoubt> doubt() override { return store_->doubt(); }

@@ -54,6 +54,14 @@ class MemoryPayload final : public PayloadStore {
   void settle() override;
   Status sync() override { return {}; }
   std::unique_ptr<const PinnedValue> pin(const Extent& place, Pinning pinning) const override;
+  // Freed values stay readable in any case.
+  std::unique_ptr<PayloadHold> hold() override {
+    struct Hold final : PayloadHold {
+      void release(std::uint32_t) override {}
+      Status check() const override { return {}; }
+    };
+    return std::make_unique<Hold>();
+  }
   void free(std::span<const Extent> places) override;
   bool reclaim(bool, const std::stop_token&) override { return false; }
   PayloadStats stats() const override { return {0, memory_.live_bytes(), 0}; }

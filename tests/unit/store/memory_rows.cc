@@ -53,6 +53,20 @@ Result<std::vector<std::byte>> MemoryRows::get(Table table, const std::string& k
   return row->second;
 }
 
+Result<std::unique_ptr<RowSnapshot>> MemoryRows::snapshot() {
+  struct Snapshot final : RowSnapshot {
+    Result<std::vector<std::byte>> get(Table table, const std::string& key) override {
+      return rows.get(table, key);
+    }
+    Status scan(Table table, const VisitRow& row) override { return rows.scan(table, row); }
+    MemoryRows rows;
+  };
+  auto copy = std::make_unique<Snapshot>();
+  std::lock_guard lock(mutex_);
+  copy->rows.tables_ = tables_;
+  return std::unique_ptr<RowSnapshot>(std::move(copy));
+}
+
 Status MemoryRows::scan(Table table, const VisitRow& row) {
   Rows rows;
   {

@@ -18,6 +18,7 @@ class MemoryRows final : public RowStore {
   Status harden() override;
   Result<std::vector<std::byte>> get(Table table, const std::string& key) override;
   Status scan(Table table, const VisitRow& row) override;
+  Result<std::unique_ptr<RowSnapshot>> snapshot() override;
 
   // A copy in the state after a crash: of the process, or of the machine with the first `logged` of
   // the unsynced() writes.

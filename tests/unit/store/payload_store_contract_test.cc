@@ -243,3 +243,31 @@ TEST_CASE("threads stage, read and free values of one payload store", "[unit][st
   subject.store->settle();  // the store's thread may hold the last value a moment longer
   CHECK(subject.store->stats().live_bytes == 0);
 }
+
+TEST_CASE("what is held stays readable until it is released, or until space is short",
+          "[unit][store]") {
+  const bool tight = GENERATE(false, true);
+  Subject subject("extents");
+  const Value value = noise(1, 1'000'000);
+  subject.put("a", value);
+  subject.put("b", noise(2, 5000));  // in another file
+  const Extent place = subject.rows.places.at("a");
+  auto hold = subject.store->hold();
+  REQUIRE(hold);
+  CHECK_FALSE(subject.store->hold());
+  subject.erase("a");
+  subject.reclaim();
+  CHECK(*subject.store->pin(place, Pinning::kRead)->read() == value);
+  CHECK(hold->check().ok());
+  if (tight) {
+    subject.reclaim(true);
+    CHECK(hold->check().code() == StatusCode::kOutOfSpace);
+  } else {
+    hold->release(place.file);
+    subject.reclaim();
+    CHECK(hold->check().ok());
+  }
+  CHECK(subject.store->stats().disk_bytes < value.size());
+  hold.reset();
+  CHECK(subject.store->hold());
+}

@@ -1,0 +1,117 @@
+#include "cachesvc/backup/backup_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "cachesvc/backup/plain_files.h"
+#include "cachesvc/backup/rows_file.h"
+#include "cachesvc/base/private_dir.h"
+
+namespace precis {
+namespace {
+
+constexpr std::string_view kRows = ".rows";
+constexpr std::size_t kNameMax = 64;
+
+// Does not depend on the locale.
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+}  // namespace
+
+Status check_backup_name(const std::string& name) {
+  const bool fits = !name.empty() && name.size() <= kNameMax && is_plain(name.front()) &&
+                    std::ranges::all_of(name, [](char c) {
+                      return is_plain(c) || c == '.' || c == '_' || c == '-';
+                    });
+  if (fits) return {};
+  return Status::invalid("the name of a backup must be 1 to " + std::to_string(kNameMax) +
+                         " letters, digits, '.', '_' and '-', and begin with a letter or digit");
+}
+
+Status BackupFolder::open_to_write() {
+  const MadePrivate made = make_private(dir_);
+  if (!made.left_open.ok()) {
+    return Status::denied("others may enter the folder of backups " + dir_ + ": " +
+                          made.left_open.message());
+  }
+  PRECIS_TRY(make_directory(dir_));
+  auto lock = lock_store(dir_);
+  if (lock.status().code() == StatusCode::kUnavailable) {
+    return Status::conflict("another service writes to the folder of backups " + dir_);
+  }
+  PRECIS_TRY(lock.status());
+  lock_.emplace(std::move(lock).value());
+  PRECIS_ASSIGN(const std::vector<std::string> names, names_in(dir_));
+  for (const std::string& name : names) {
+    if (name.ends_with(".rows.new")) (void)::unlink((dir_ + "/" + name).c_str());
+  }
+  return values_.prepare();
+}
+
+Result<std::vector<msg::BackupRow>> BackupFolder::list() const {
+  std::vector<msg::BackupRow> rows;
+  auto names = names_in(dir_);
+  if (names.status().code() == StatusCode::kNotFound) return rows;  // nothing was written yet
+  PRECIS_TRY(names.status());
+  for (const std::string& file : *names) {
+    if (!file.ends_with(kRows)) continue;
+    const std::string name = file.substr(0, file.size() - kRows.size());
+    if (!check_backup_name(name).ok()) continue;
+    auto row = read_backup_header(rows_path(name));
+    if (row.status().code() == StatusCode::kNotFound) continue;  // removed meanwhile
+    rows.push_back(row.ok() ? std::move(*row) : msg::BackupRow());
+    rows.back().name = name;
+    if (!row.ok()) rows.back().fault = row.status().message();
+  }
+  std::ranges::sort(rows, std::greater(), [](const msg::BackupRow& row) {
+    return std::pair(row.created_unix_ms, row.name);
+  });
+  return rows;
+}
+
+std::vector<Digest> BackupFolder::named_values(Status& faulty) const {
+  std::vector<Digest> named;
+  const auto note = [&](const Status& status) {
+    if (faulty.ok()) faulty = status;
+  };
+  const auto rows = list();
+  if (!rows.ok()) {
+    note(rows.status());
+    return named;
+  }
+  for (const msg::BackupRow& row : *rows) {
+    note(
+        visit_rows(rows_path(row.name), {[&](Table table, std::string_view, Bytes value) -> Status {
+                     if (table != Table::kPayload) return {};
+                     PRECIS_ASSIGN(const ValueRow stored, decode_value_row(value));
+                     named.push_back(stored.name);
+                     return {};
+                   }}));
+  }
+  std::ranges::sort(named);
+  named.erase(std::ranges::unique(named).begin(), named.end());
+  return named;
+}
+
+Status BackupFolder::keep(std::uint32_t keep) {
+  if (keep > 0) {
+    PRECIS_ASSIGN(const std::vector<msg::BackupRow> rows, list());
+    for (std::size_t i = keep; i < rows.size(); ++i) {
+      if (::unlink(rows_path(rows[i].name).c_str()) != 0) {
+        return system_error("removing " + rows_path(rows[i].name));
+      }
+    }
+    PRECIS_TRY(sync_folder(dir_));  // before a value that they name is removed
+  }
+  Status faulty;
+  const std::vector<Digest> named = named_values(faulty);
+  PRECIS_TRY(faulty);
+  return values_.remove_others(named);
+}
+
+}  // namespace precis

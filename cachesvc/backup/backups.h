@@ -1,0 +1,57 @@
+// The backups of a running service: makes one at a time, on a thread of low priority.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cachesvc/backup/make_backup.h"
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/executor.h"
+#include "cachesvc/base/log.h"
+#include "cachesvc/store/store.h"
+#include "precis/messages.h"
+
+namespace precis {
+
+// Thread-safe.
+class Backups {
+ public:
+  // All outlive it. `dir`: the folder of the backups; empty: there are none. `thread` has one
+  // thread.
+  struct Parts {
+    Store& store;
+    const Clock& clock;
+    Log& log;
+    std::string dir, data_dir;
+    std::unique_ptr<Executor> thread;
+  };
+  explicit Backups(Parts parts) : parts_(std::move(parts)) {}
+
+  // Starts a backup, and returns at once. An empty name stands for the time. `keep`: once it is
+  // complete, only so many of the newest stay; 0: all. kUnsupported without a folder, kConflict
+  // while a backup runs.
+  Result<msg::BackupState> start(std::string name, std::uint32_t keep);
+  // The backup that runs, or ran last since the start of the service.
+  msg::BackupState state() const;
+  // Ends the backup that runs, soon; its values are used by the next one.
+  msg::BackupState cancel();
+  // [blocking] Those that can be restored.
+  Result<msg::Backups> list() const;
+  bool busy() const { return busy_; }
+
+ private:
+  void run(std::uint32_t keep);
+  Status make(std::uint32_t keep);
+  std::uint64_t room_for_puts() const;
+  void end(const Status& status);
+
+  Parts parts_;
+  std::atomic<bool> busy_ = false, canceled_ = false;
+  mutable std::mutex mutex_;
+  msg::BackupState state_;  // guarded by mutex_
+};
+
+}  // namespace precis

@@ -1,0 +1,27 @@
+#include "cachesvc/server/backup_requests.h"
+
+#include <utility>
+
+namespace precis {
+
+Task<Answer> BackupRequests::on(msg::StartBackup request) {
+  PRECIS_CO_ASSIGN(auto state, backups_.start(request.name, request.keep));
+  const std::string text =
+      request.keep == 0 ? "all are kept" : "keeps " + std::to_string(request.keep);
+  caller_.note({"StartBackup", "backup asked for", state.name, text, "", text});
+  co_return msg::ReplyBody(std::move(state));
+}
+
+Task<Answer> BackupRequests::on(msg::ListBackups) {
+  co_return answer(co_await caller_.listed([this] { return backups_.list(); }));
+}
+
+Task<Answer> BackupRequests::on(msg::ShowBackup) { co_return msg::ReplyBody(backups_.state()); }
+
+Task<Answer> BackupRequests::on(msg::CancelBackup) {
+  auto state = backups_.cancel();
+  caller_.note({.request = "CancelBackup", .of = state.name});
+  co_return msg::ReplyBody(std::move(state));
+}
+
+}  // namespace precis
