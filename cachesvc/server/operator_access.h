@@ -60,7 +60,8 @@ class OperatorAccess {
   // The metrics of the whole process.
   struct Monitored {
     std::vector<msg::Stat> rows;
-    std::vector<Metrics::HistogramRow> histograms;  // by tenant
+    std::vector<Metrics::Family<std::int64_t>> labeled;
+    std::vector<Metrics::Family<Histogram>> histograms;
     ServiceReport::Waits waits;
     std::vector<std::string> tenants;
   };
