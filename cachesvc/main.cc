@@ -307,6 +307,8 @@ int main(int argc, char** argv) {
   if (!config.ok()) return fail(config.status(), kExitUsage);
   const auto options = socket_options(*config);
   if (!options.ok()) return fail(options.status(), kExitUsage);
+  const Status admin_tls = precis::read_admin_tls(*config).status();
+  if (!admin_tls.ok()) return fail(admin_tls, kExitUsage);
   if (flags.check) return approve(*config);
   if (app.count("--accept-loss") > 0) {
     const auto given_up = precis::accept_loss(*config, flags.accept_loss);

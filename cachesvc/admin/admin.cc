@@ -12,6 +12,7 @@
 #include "cachesvc/admin/page.h"
 #include "cachesvc/admin/routes.h"
 #include "cachesvc/net/address.h"
+#include "cachesvc/server/read_tls.h"
 #include "precis/limits.h"
 
 namespace precis::admin {
@@ -26,7 +27,7 @@ HttpResponse plain(std::string text) { return {200, std::move(text), "text/plain
 struct Admin::Impl {
   Impl(const Config& config, Runtime& runtime)
       : clock(runtime.clock()),
-        has_token(!config.admin_token.empty()),
+        is_closed(!config.admin_token.empty() || !config.admin_tls_ca.empty()),
         guard(config.admin_token, is_loopback(config.admin), runtime.clock(),
               [this](const std::string& from, const Status& why) { note_refused(from, why); }) {}
 
@@ -40,7 +41,7 @@ struct Admin::Impl {
   void note_refused(const std::string& from, const Status& why);
 
   const Clock& clock;
-  const bool has_token;
+  const bool is_closed;                    // asks for a token or a certificate
   std::atomic<Service*> service{nullptr};  // null: the service is being opened
   // Calls that the loop has not answered; also counted after the HTTP request has timed out.
   std::shared_ptr<std::atomic<std::uint32_t>> calls =
@@ -101,10 +102,11 @@ void Admin::Impl::answer_call(Service& serving, const HttpRequest& request, Repl
   auto body = read_request(**route, request);
   if (!body.ok()) return reply(error_response(body.status()));
   // The answers have tokens, which admit also from other hosts.
-  if (!has_token && msg::kind_of(*body).role == Role::kAdmin) {
+  if (!is_closed && msg::kind_of(*body).role == Role::kAdmin) {
     return reply(error_response(Status::denied(
-        "requests that need the role admin are answered only on an admin port with a token: set "
-        "admin_token_file, or use precisctl as a tenant with that role")));
+        "requests that need the role admin are answered only on an admin port with a token or "
+        "certificates of operators: set admin_token_file or admin_tls_ca, or use precisctl as a "
+        "tenant with that role")));
   }
   if (const auto* const events = std::get_if<msg::ListEvents>(&*body);
       events && request.accept.find("text/event-stream") != std::string::npos) {
@@ -162,22 +164,25 @@ Status check_config(const Config& config) {
   if (!address.ok()) {
     return Status::invalid(config.origin("admin") + "admin: " + address.message());
   }
-  if (!config.admin_token.empty() || is_loopback(config.admin)) return {};
+  if (!config.admin_token.empty() || !config.admin_tls_ca.empty() || is_loopback(config.admin)) {
+    return {};
+  }
   return Status::invalid(config.origin("admin") + "admin is '" + config.admin +
                          "', where other hosts could reach it without a token: set "
-                         "admin_token_file, or use a loopback address such as 127.0.0.1:7471");
+                         "admin_token_file, or admin_tls_ca to ask for a certificate, or use a "
+                         "loopback address such as 127.0.0.1:7471");
 }
 
 Result<std::unique_ptr<Admin>> Admin::start(const Config& config, Runtime& runtime) {
   PRECIS_TRY(check_config(config));
+  PRECIS_ASSIGN(auto tls, read_admin_tls(config));
   auto impl = std::make_unique<Impl>(config, runtime);
   Impl* const it = impl.get();
-  auto server =
-      HttpServer::listen(config.admin, runtime,
-                         {[it](const HttpRequest& request) { return it->guard.check(request); },
-                          [it](HttpRequest request, Reply reply) {
-                            it->handle(std::move(request), std::move(reply));
-                          }});
+  auto server = HttpServer::listen(
+      config.admin, runtime, std::move(tls),
+      {[it](const HttpRequest& request) { return it->guard.check(request); },
+       [it](HttpRequest request, Reply reply) { it->handle(std::move(request), std::move(reply)); },
+       [it](const std::string& from, const Status& why) { it->note_refused(from, why); }});
   PRECIS_TRY(server.status().with_context("admin"));
   impl->server = std::move(*server);
   return std::unique_ptr<Admin>(new Admin(std::move(impl)));
@@ -185,7 +190,11 @@ Result<std::unique_ptr<Admin>> Admin::start(const Config& config, Runtime& runti
 
 Admin::Admin(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Admin::~Admin() = default;
-void Admin::serve(Service& service) { impl_->service = &service; }
+void Admin::serve(Service& service) {
+  service.operators().on_tls(
+      [it = impl_.get()](std::shared_ptr<TlsContext> tls) { it->server->use_tls(std::move(tls)); });
+  impl_->service = &service;
+}
 const std::string& Admin::address() const { return impl_->server->address(); }
 
 }  // namespace precis::admin

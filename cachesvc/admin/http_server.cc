@@ -28,7 +28,9 @@ Result<tcp::endpoint> endpoint_of(const std::string& address) {
 }  // namespace
 
 struct HttpServer::Impl {
-  Impl(Runtime& runtime, Handlers handlers) : thread(runtime.make_executor("admin", 1)) {
+  Impl(Runtime& runtime, std::shared_ptr<TlsContext> tls, Handlers handlers)
+      : thread(runtime.make_executor("admin", 1)) {
+    shared->tls = std::move(tls);
     shared->handlers = std::move(handlers);
   }
 
@@ -59,7 +61,8 @@ struct HttpServer::Impl {
       error_code gone;
       const auto peer = socket.remote_endpoint(gone);
       if (!gone) {
-        serve_session({io, std::move(socket), peer.address().to_string()}, shared);
+        auto link = std::make_unique<HttpLink>(std::move(socket), shared->tls.get());
+        serve_session({io, std::move(link), peer.address().to_string()}, shared);
       }
       accept();
     });
@@ -75,9 +78,10 @@ struct HttpServer::Impl {
 };
 
 Result<std::unique_ptr<HttpServer>> HttpServer::listen(const std::string& address, Runtime& runtime,
+                                                       std::shared_ptr<TlsContext> tls,
                                                        Handlers handlers) {
   PRECIS_ASSIGN(const tcp::endpoint endpoint, endpoint_of(address));
-  auto impl = std::make_unique<Impl>(runtime, std::move(handlers));
+  auto impl = std::make_unique<Impl>(runtime, std::move(tls), std::move(handlers));
   PRECIS_TRY(impl->open(endpoint));
   impl->accept();
   impl->thread->post([io = impl->io.get()] { io->run(); });
@@ -89,6 +93,12 @@ HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() { impl_->io->stop(); }
 
 const std::string& HttpServer::address() const { return impl_->address; }
+
+void HttpServer::use_tls(std::shared_ptr<TlsContext> tls) {
+  poster()([weak = std::weak_ptr(impl_->shared), tls = std::move(tls)] {
+    if (const auto shared = weak.lock()) shared->tls = tls;
+  });
+}
 
 std::function<void(std::function<void()>)> HttpServer::poster() const {
   return [weak = std::weak_ptr(impl_->io)](std::function<void()> fn) {

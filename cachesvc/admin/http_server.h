@@ -9,6 +9,7 @@
 
 #include "cachesvc/admin/http_message.h"
 #include "cachesvc/base/runtime.h"
+#include "cachesvc/net/tls.h"
 
 namespace precis::admin {
 
@@ -21,10 +22,13 @@ class HttpServer {
     std::function<std::optional<HttpResponse>(const HttpRequest&)> check;
     // A Reply may come at any time, also after the server was destroyed. Then nobody reads it.
     std::function<void(HttpRequest, Reply)> handle;
+    // Called when a client is turned away because its TLS handshake was invalid or late.
+    std::function<void(const std::string& from, const Status& why)> refused;
   };
   // `address`: IP:PORT, [IPv6]:PORT or localhost:PORT; port 0 picks one. kInvalidArgument if it is
-  // of another form, kUnavailable if it cannot be bound.
+  // of another form, kUnavailable if it cannot be bound. A null `tls`: without TLS.
   static Result<std::unique_ptr<HttpServer>> listen(const std::string& address, Runtime& runtime,
+                                                    std::shared_ptr<TlsContext> tls,
                                                     Handlers handlers);
   // Closes all connections and ends the thread.
   ~HttpServer();
@@ -32,6 +36,8 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   const std::string& address() const;  // the bound address
+  // New connections use these settings. Only for a server with TLS. Any thread.
+  void use_tls(std::shared_ptr<TlsContext> tls);
   // Returns a function that runs functions on the server's thread. It may be called on any thread
   // and at any time; functions that come too late do not run.
   std::function<void(std::function<void()>)> poster() const;

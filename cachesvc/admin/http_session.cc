@@ -21,6 +21,7 @@ using std::chrono::seconds;
 // notices that the connection is closed.
 constexpr std::size_t kDrainBytesMax = 1u << 20;
 constexpr seconds kDrainTime{2};
+constexpr seconds kHandshakeTime{10};  // of TLS
 
 std::string text(boost::string_view view) { return {view.data(), view.size()}; }
 
@@ -55,8 +56,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(HttpSocket socket, std::shared_ptr<HttpShared> shared)
       : io_(std::move(socket.io)),
         from_(std::move(socket.from)),
-        stream_(std::move(socket.socket)),
-        deadline_(stream_.get_executor()),
+        link_(std::move(socket.link)),
+        deadline_(link_->get_executor()),
         shared_(std::move(shared)) {
     ++shared_->connections;
   }
@@ -68,25 +69,40 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
 
-  void read() {
-    idle_ = shared_->idle.insert(shared_->idle.end(), this);
-    shared_->body_bytes -= std::exchange(body_bytes_, 0);
-    parser_.emplace();
-    parser_->header_limit(limits::kAdminHeaderBytesMax);
-    parser_->body_limit(limits::kAdminBodyBytesMax);
-    stream_.expires_after(seconds(limits::kAdminHeaderSeconds));
-    http::async_read_header(stream_, buffer_, *parser_,
-                            [self = shared_from_this()](const error_code& error, std::size_t) {
-                              self->on_header(error);
-                            });
+  void start() {
+    if (!link_->is_encrypted()) return read();
+    begin_idle();
+    link_->tcp().expires_after(kHandshakeTime);
+    link_->async_handshake([self = shared_from_this()](const error_code& error) {
+      self->end_idle();
+      if (!error) return self->read();
+      const bool is_late = error == beast::error::timeout;
+      if (!is_late && error.category() != asio::error::get_ssl_category()) return;  // it has left
+      self->shared_->handlers.refused(
+          self->from_,
+          Status::denied("TLS: " + (is_late ? "the handshake took too long" : error.message())));
+    });
   }
   // Ends the connection of a client that has not sent a request.
   void close() {
     end_idle();
-    stream_.close();
+    link_->tcp().close();
   }
 
  private:
+  void read() {
+    begin_idle();
+    shared_->body_bytes -= std::exchange(body_bytes_, 0);
+    parser_.emplace();
+    parser_->header_limit(limits::kAdminHeaderBytesMax);
+    parser_->body_limit(limits::kAdminBodyBytesMax);
+    link_->tcp().expires_after(seconds(limits::kAdminHeaderSeconds));
+    http::async_read_header(*link_, buffer_, *parser_,
+                            [self = shared_from_this()](const error_code& error, std::size_t) {
+                              self->on_header(error);
+                            });
+  }
+  void begin_idle() { idle_ = shared_->idle.insert(shared_->idle.end(), this); }
   void end_idle() {
     if (idle_) shared_->idle.erase(*idle_);
     idle_.reset();
@@ -94,7 +110,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // True if the connection ended or was too slow: nobody reads an answer.
   static bool is_gone(const error_code& error) {
     return error == http::error::end_of_stream || error == http::error::partial_message ||
-           error == beast::error::timeout || error.category() == asio::error::get_system_category();
+           error == beast::error::timeout ||
+           error.category() == asio::error::get_system_category() ||
+           error.category() == asio::error::get_ssl_category() ||
+           error.category() == asio::ssl::error::get_stream_category();
   }
 
   void on_header(const error_code& error) {
@@ -136,8 +155,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     }
     body_bytes_ = size;
     shared_->body_bytes += size;
-    stream_.expires_after(seconds(limits::kAdminBodySeconds));
-    http::async_read(stream_, buffer_, *parser_,
+    link_->tcp().expires_after(seconds(limits::kAdminBodySeconds));
+    http::async_read(*link_, buffer_, *parser_,
                      [self = shared_from_this()](const error_code& error, std::size_t) {
                        self->on_body(error);
                      });
@@ -147,7 +166,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (error && is_gone(error)) return;
     if (error) return refuse(unreadable(error));
     request_.body = std::move(parser_->get().body());
-    stream_.expires_never();
+    link_->tcp().expires_never();
     // The timer keeps this object alive until the answer.
     deadline_.expires_after(seconds(limits::kAdminAnswerSeconds));
     deadline_.async_wait([self = shared_from_this(), turn = ++turn_](const error_code& ended) {
@@ -177,7 +196,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     ++turn_;
     deadline_.cancel();
     if (response.parts) {
-      return serve_stream({io_, stream_.release_socket(), from_}, shared_, std::move(response));
+      return serve_stream({io_, std::move(link_), from_}, shared_, std::move(response));
     }
     send(std::move(response), parser_->get().keep_alive());
   }
@@ -195,9 +214,9 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     response_.body() = std::move(from.body);
     response_.keep_alive(keep_alive);
     response_.prepare_payload();
-    stream_.expires_after(seconds(limits::kAdminSendSeconds));
+    link_->tcp().expires_after(seconds(limits::kAdminSendSeconds));
     http::async_write(
-        stream_, response_,
+        *link_, response_,
         [self = shared_from_this(), keep_alive](const error_code& error, std::size_t) {
           if (error) return;
           if (keep_alive) return self->read();
@@ -206,26 +225,31 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void end() {
-    error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(kDrainTime);
-    drain();
+    link_->tcp().expires_after(kDrainTime);
+    link_->async_finish([self = shared_from_this()](const error_code&) {
+      error_code ignored;
+      self->link_->tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+      self->link_->tcp().expires_after(kDrainTime);
+      self->drain();
+    });
   }
 
+  // With TLS the bytes stay encrypted.
   void drain() {
-    stream_.async_read_some(asio::buffer(drained_into_),
-                            [self = shared_from_this()](const error_code& error, std::size_t size) {
-                              if (error || (self->drained_ += size) > kDrainBytesMax) return;
-                              self->drain();
-                            });
+    link_->tcp().async_read_some(
+        asio::buffer(drained_into_),
+        [self = shared_from_this()](const error_code& error, std::size_t size) {
+          if (error || (self->drained_ += size) > kDrainBytesMax) return;
+          self->drain();
+        });
   }
 
   const std::weak_ptr<asio::io_context> io_;
   const std::string from_;
-  beast::tcp_stream stream_;
+  std::unique_ptr<HttpLink> link_;  // null once a stream has it
   asio::steady_timer deadline_;
   const std::shared_ptr<HttpShared> shared_;
-  std::optional<std::list<HttpSession*>::iterator> idle_;  // set while it waits for a request
+  std::optional<std::list<HttpSession*>::iterator> idle_;  // set while it is in shared_->idle
   beast::flat_buffer buffer_{limits::kAdminHeaderBytesMax + (64u << 10)};
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
@@ -241,7 +265,7 @@ void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared) {
     if (shared->idle.empty()) return;
     shared->idle.front()->close();
   }
-  std::make_shared<HttpSession>(std::move(socket), std::move(shared))->read();
+  std::make_shared<HttpSession>(std::move(socket), std::move(shared))->start();
 }
 
 }  // namespace precis::admin

@@ -16,15 +16,18 @@ class HttpSession;
 // Shared by the sessions of a server. Server's thread only.
 struct HttpShared {
   HttpServer::Handlers handlers;
+  std::shared_ptr<TlsContext> tls;  // of new connections; null: they are not encrypted
   std::uint32_t connections = 0;
-  std::list<HttpSession*> idle;  // those that wait for a request, the longest first
-  std::size_t body_bytes = 0;    // of bodies being read or handled
+  // Those that wait for a TLS handshake or a request, the longest first.
+  std::list<HttpSession*> idle;
+  std::size_t body_bytes = 0;  // of bodies being read or handled
 };
 
 struct HttpSocket;  // beast.h
 
 // Serves the connection until it ends. It keeps itself alive. If there are too many connections,
-// the one that has waited longest for a request is closed, or this one if none waits for a request.
+// the one that has waited longest for a handshake or a request is closed, or this one if none
+// waits.
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared);
 
 }  // namespace precis::admin

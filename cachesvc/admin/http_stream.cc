@@ -11,7 +11,6 @@ namespace precis::admin {
 namespace {
 
 namespace asio = boost::asio;
-namespace beast = boost::beast;
 using boost::system::error_code;
 
 // A client that sends more than this after its request is not one that reads the response.
@@ -21,8 +20,8 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
  public:
   HttpStream(HttpSocket socket, std::shared_ptr<HttpShared> shared, HttpResponse response)
       : io_(std::move(socket.io)),
-        stream_(std::move(socket.socket)),
-        pause_(stream_.get_executor()),
+        link_(std::move(socket.link)),
+        pause_(link_->get_executor()),
         shared_(std::move(shared)),
         response_(std::move(response)) {
     ++shared_->connections;
@@ -41,19 +40,19 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
  private:
   // Notices that the client leaves. This read keeps the object alive.
   void watch() {
-    stream_.expires_never();
-    stream_.async_read_some(asio::buffer(received_into_),
-                            [self = shared_from_this()](const error_code& error, std::size_t size) {
-                              if (error || (self->received_ += size) > kReceivedBytesMax)
-                                return self->end();
-                              self->watch();
-                            });
+    link_->tcp().expires_never();
+    link_->async_read_some(asio::buffer(received_into_),
+                           [self = shared_from_this()](const error_code& error, std::size_t size) {
+                             if (error || (self->received_ += size) > kReceivedBytesMax)
+                               return self->end();
+                             self->watch();
+                           });
   }
 
   void write(std::string text) {
     text_ = std::move(text);
-    stream_.expires_after(std::chrono::seconds(limits::kAdminSendSeconds));
-    asio::async_write(stream_, asio::buffer(text_),
+    link_->tcp().expires_after(std::chrono::seconds(limits::kAdminSendSeconds));
+    asio::async_write(*link_, asio::buffer(text_),
                       [self = shared_from_this()](const error_code& error, std::size_t) {
                         if (error) return self->end();
                         self->ask();
@@ -61,7 +60,7 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
   }
 
   void ask() {
-    if (!stream_.socket().is_open()) return;
+    if (!link_->tcp().socket().is_open()) return;
     response_.parts([weak_io = io_, weak = weak_from_this()](std::optional<std::string> part) {
       const auto io = weak_io.lock();
       if (io == nullptr) return;
@@ -72,7 +71,7 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
   }
 
   void on_part(std::optional<std::string> part) {
-    if (!part || !stream_.socket().is_open()) return end();
+    if (!part || !link_->tcp().socket().is_open()) return end();
     if (!part->empty()) return write(std::move(*part));
     pause_.expires_after(std::chrono::milliseconds(limits::kEventPollMs));
     pause_.async_wait([weak = weak_from_this()](const error_code& error) {
@@ -82,13 +81,13 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
 
   void end() {
     error_code ignored;
-    stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-    stream_.close();
+    link_->tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+    link_->tcp().close();
     pause_.cancel();
   }
 
   const std::weak_ptr<asio::io_context> io_;
-  beast::tcp_stream stream_;
+  const std::unique_ptr<HttpLink> link_;
   asio::steady_timer pause_;
   const std::shared_ptr<HttpShared> shared_;
   const HttpResponse response_;

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "precis/printable.h"
@@ -18,6 +19,16 @@ using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
 constexpr std::size_t kFingerprintDigits = 12;  // tell the models of one name apart
+
+Labels labels_of(const RequestLabels& request) {
+  Labels labels;
+  for (const auto& [name, value] :
+       {std::pair{"tenant", &request.tenant}, std::pair{"model", &request.model},
+        std::pair{"tier", &request.tier}, std::pair{"transport", &request.transport}}) {
+    if (!value->empty()) labels.push_back({name, printable(*value)});
+  }
+  return labels;
+}
 
 // The families by name: all metrics of a family come together.
 class Families {
@@ -66,14 +77,25 @@ std::string metrics_text(const OperatorAccess::Monitored& process,
                          std::span<const OperatorAccess::Stored> tenants) {
   Families families;
   for (const msg::Stat& row : process.rows) families.add(row, {});
-  for (const Metrics::HistogramRow& row : process.histograms) {
-    for (const auto& [tenant, histogram] : row.tenants) {
-      families.add(row.name, row.help, histogram, {{"tenant", printable(tenant)}});
+  for (const auto& family : process.labeled) {
+    for (const auto& [labels, value] : family.rows) {
+      families.add({family.name, static_cast<double>(value), family.help}, labels_of(labels));
     }
   }
-  for (const auto& [what, histogram] : process.waits) {
-    families.add("precis_wait_seconds", "Time that requests waited for memory or disk, if they did",
-                 histogram, {{"resource", what}});
+  for (const auto& family : process.histograms) {
+    for (const auto& [labels, histogram] : family.rows) {
+      families.add(family.name, family.help, histogram, labels_of(labels));
+    }
+  }
+  for (const auto& [what, rows] : process.waits) {
+    const auto add = [&](const Histogram& histogram, Labels labels) {
+      labels.insert(labels.begin(), {"resource", what});
+      families.add("precis_wait_seconds",
+                   "Time that requests waited for memory or disk, if they did", histogram,
+                   std::move(labels));
+    };
+    if (rows.empty()) add({}, {});
+    for (const auto& [labels, histogram] : rows) add(histogram, labels_of(labels));
   }
   for (const OperatorAccess::Stored& stored : tenants) {
     const std::string tenant = printable(stored.tenant);

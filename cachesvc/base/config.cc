@@ -73,7 +73,9 @@ Result<Config> Config::load(const std::string& path) {
   const bool has_token = std::ranges::any_of(
       config.tenants, [](const TenantConfig& tenant) { return !tenant.token.empty(); });
   if (has_token && is_readable_by_all(path)) config.exposed_files.push_back(path);
-  if (is_readable_by_all(config.tls_key)) config.exposed_files.push_back(config.tls_key);
+  for (const std::string& key : {config.tls_key, config.admin_tls_key}) {
+    if (is_readable_by_all(key)) config.exposed_files.push_back(key);
+  }
   return config;
 }
 
@@ -100,8 +102,10 @@ Status Config::read_tokens(const std::string& credentials_dir, const std::string
 }
 
 Status Config::find_tls_files(const std::string& credentials_dir, const std::string& beside) {
-  for (const auto& [key, file] : {std::pair{"tls_cert", &tls_cert}, std::pair{"tls_key", &tls_key},
-                                  std::pair{"tls_client_ca", &tls_client_ca}}) {
+  for (const auto& [key, file] :
+       {std::pair{"tls_cert", &tls_cert}, std::pair{"tls_key", &tls_key},
+        std::pair{"tls_client_ca", &tls_client_ca}, std::pair{"admin_tls_cert", &admin_tls_cert},
+        std::pair{"admin_tls_key", &admin_tls_key}, std::pair{"admin_tls_ca", &admin_tls_ca}}) {
     if (file->empty()) continue;
     const auto path = find_file(*file, credentials_dir, beside);
     if (!path.ok()) return Status::invalid(origin(key) + key + " " + path.status().message());
@@ -172,6 +176,13 @@ Status Config::validate() const {
           "tls_cert and tls_key belong together: give both or neither");
   require(tls_client_ca.empty() || !tls_cert.empty(), "tls_client_ca",
           "tls_client_ca is set without tls_cert and tls_key");
+  require(admin_tls_cert.empty() == admin_tls_key.empty(),
+          admin_tls_cert.empty() ? "admin_tls_key" : "admin_tls_cert",
+          "admin_tls_cert and admin_tls_key belong together: give both or neither");
+  require(admin_tls_ca.empty() || !admin_tls_cert.empty(), "admin_tls_ca",
+          "admin_tls_ca is set without admin_tls_cert and admin_tls_key: give them too");
+  require(admin_tls_cert.empty() || !admin.empty(), "admin_tls_cert",
+          "admin_tls_cert is set without admin: give the port's address too");
   require(!rdma.empty(), "rdma",
           "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
   require(kv_events_access == "local" || kv_events_access == "network", "kv_events_access",

@@ -30,9 +30,11 @@ struct Config {
   // certificate that this CA signed.
   std::string tls_cert, tls_key, tls_client_ca;
   // HTTP for operators (cachesvc/admin): IP:PORT, or empty for none. admin_token_file is a file
-  // with the token that requests must show (read_tokens()); without it, the address must be a
-  // loopback.
+  // with the token that requests must show (read_tokens()).
   std::string admin, admin_token_file;
+  // PEM files, for TLS on that port as on `listen`. Without admin_token_file and admin_tls_ca, the
+  // address must be a loopback.
+  std::string admin_tls_cert, admin_tls_key, admin_tls_ca;
   std::string admin_token;  // the file's content; no setting of its own
   // KV events over ZeroMQ (cachesvc/publish): tcp://IP:PORT, or empty for none. A message's topic
   // is kv_events_topic and the tenant's name. kv_events_access: "local", then the address must be a

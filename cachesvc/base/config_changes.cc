@@ -10,13 +10,18 @@
 namespace precis {
 namespace {
 
-// A service that listens with TLS can switch to other TLS files, but cannot turn TLS on or off.
-bool stays_with_tls(const Config& running, const Config& next) {
-  return !running.tls_cert.empty() && !next.tls_cert.empty();
-}
-
-bool is_adopted(Adopted when, bool with_tls) {
-  return when == Adopted::kReload || (when == Adopted::kIfTls && with_tls);
+// A port with TLS can switch to other TLS files, but cannot turn TLS on or off.
+bool is_adopted(Adopted when, const Config& running, const Config& next) {
+  const auto stays = [&](std::string Config::*cert) {
+    return !(running.*cert).empty() && !(next.*cert).empty();
+  };
+  switch (when) {
+    case Adopted::kRestart: return false;
+    case Adopted::kReload: return true;
+    case Adopted::kIfTls: return stays(&Config::tls_cert);
+    case Adopted::kIfAdminTls: return stays(&Config::admin_tls_cert);
+  }
+  return false;
 }
 
 std::string text_of(const std::string& value) { return value; }
@@ -68,10 +73,9 @@ std::string tenant_text(const TenantConfig* tenant) {
 
 ConfigChanges changes_between(const Config& running, const Config& next) {
   ConfigChanges changes;
-  const bool with_tls = stays_with_tls(running, next);
   each_setting([&](const char* key, auto member, Adopted when) {
     if (running.*member == next.*member) return;
-    auto& list = is_adopted(when, with_tls) ? changes.live : changes.restart;
+    auto& list = is_adopted(when, running, next) ? changes.live : changes.restart;
     list.push_back({key, text_of(running.*member), text_of(next.*member)});
   });
   for (SettingChange& change : tenant_changes(running, next)) {
@@ -82,9 +86,8 @@ ConfigChanges changes_between(const Config& running, const Config& next) {
 
 Config with_live_settings(const Config& running, const Config& next) {
   Config config = running;
-  const bool with_tls = stays_with_tls(running, next);
   each_setting([&](const char*, auto member, Adopted when) {
-    if (is_adopted(when, with_tls)) config.*member = next.*member;
+    if (is_adopted(when, running, next)) config.*member = next.*member;
   });
   config.tenants = next.tenants;
   config.exposed_files = next.exposed_files;

@@ -9,9 +9,10 @@ namespace precis {
 
 // When a running service that reads its file again adopts another value of a setting.
 enum class Adopted {
-  kRestart,  // never; the service names the setting in its log
-  kReload,   // at once; Reloader passes the value to the part that uses it
-  kIfTls,    // at once if TLS is on and stays on
+  kRestart,     // never; the service names the setting in its log
+  kReload,      // at once; Reloader passes the value to the part that uses it
+  kIfTls,       // at once if TLS is on and stays on
+  kIfAdminTls,  // as kIfTls, for TLS of the admin port
 };
 
 // Calls visit(key, member of Config, Adopted) for each setting. A std::uint64_t is a number of
@@ -31,6 +32,9 @@ void each_setting(Visit visit) {
   visit("tls_client_ca", &Config::tls_client_ca, kIfTls);
   visit("admin", &Config::admin, kRestart);
   visit("admin_token_file", &Config::admin_token_file, kRestart);
+  visit("admin_tls_cert", &Config::admin_tls_cert, kIfAdminTls);
+  visit("admin_tls_key", &Config::admin_tls_key, kIfAdminTls);
+  visit("admin_tls_ca", &Config::admin_tls_ca, kIfAdminTls);
   visit("kv_events", &Config::kv_events, kRestart);
   visit("kv_events_topic", &Config::kv_events_topic, kRestart);
   visit("kv_events_access", &Config::kv_events_access, kRestart);

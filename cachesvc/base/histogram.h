@@ -6,10 +6,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <string>
-#include <string_view>
 
 namespace precis {
 
@@ -34,28 +30,6 @@ class Histogram {
  private:
   std::array<std::uint64_t, kBounds.size() + 1> counts_{};
   double sum_ = 0;
-};
-
-// A histogram per tenant. Tenants are configured, but a reload may replace them any number of
-// times, so that the tenants after the first kTenantsMax share one histogram, of kOthers.
-class TenantHistograms {
- public:
-  static constexpr std::size_t kTenantsMax = 256;
-  static constexpr std::string_view kOthers = "other tenants";
-  using Rows = std::map<std::string, Histogram, std::less<>>;
-
-  void observe(std::string_view tenant, double seconds) {
-    auto row = rows_.find(tenant);
-    if (row == rows_.end()) {
-      const std::string name(rows_.size() < kTenantsMax ? tenant : kOthers);
-      row = rows_.try_emplace(name).first;
-    }
-    row->second.observe(seconds);
-  }
-  const Rows& rows() const { return rows_; }
-
- private:
-  Rows rows_;  // by tenant
 };
 
 }  // namespace precis

@@ -40,7 +40,7 @@ Status wrong_file(const char* key, const std::string& path) {
 
 using Context = std::unique_ptr<SSL_CTX, Free>;
 
-Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
+Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files, const TlsKeys& keys) {
   Context context(::SSL_CTX_new(method));
   if (context == nullptr) return Status::internal("TLS can't start: " + last_error());
   ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION);
@@ -50,14 +50,15 @@ Result<Context> make_context(const SSL_METHOD* method, const TlsFiles& files) {
   ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   if (!files.cert.empty() &&
       ::SSL_CTX_use_certificate_chain_file(context.get(), files.cert.c_str()) != 1) {
-    return wrong_file("tls_cert", files.cert);
+    return wrong_file(keys.cert, files.cert);
   }
   if (!files.key.empty() &&
       ::SSL_CTX_use_PrivateKey_file(context.get(), files.key.c_str(), SSL_FILETYPE_PEM) != 1) {
-    return wrong_file("tls_key", files.key);
+    return wrong_file(keys.key, files.key);
   }
   if (!files.key.empty() && ::SSL_CTX_check_private_key(context.get()) != 1) {
-    return Status::invalid("tls_key: " + files.key + " is not the key of tls_cert " + files.cert);
+    return Status::invalid(std::string(keys.key) + ": " + files.key + " is not the key of " +
+                           keys.cert + " " + files.cert);
   }
   return context;
 }
@@ -222,6 +223,10 @@ class OpenSslContext final : public TlsContext {
   std::unique_ptr<Socket> wrap(Descriptor socket, const std::string& host) const override {
     return std::make_unique<TlsSocket>(std::move(socket), context_.get(), host);
   }
+  ssl_ctx_st* share() const override {
+    ::SSL_CTX_up_ref(context_.get());
+    return context_.get();
+  }
 
  private:
   const Context context_;
@@ -229,14 +234,15 @@ class OpenSslContext final : public TlsContext {
 
 }  // namespace
 
-Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files) {
+Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files,
+                                                           const TlsKeys& keys) {
   if (files.cert.empty() || files.key.empty()) {
-    return Status::invalid("TLS needs both tls_cert and tls_key");
+    return Status::invalid("TLS needs both " + (keys.cert + (" and " + std::string(keys.key))));
   }
-  PRECIS_ASSIGN(Context context, make_context(::TLS_server_method(), files));
+  PRECIS_ASSIGN(Context context, make_context(::TLS_server_method(), files, keys));
   if (!files.ca.empty()) {
     if (::SSL_CTX_load_verify_locations(context.get(), files.ca.c_str(), nullptr) != 1) {
-      return wrong_file("tls_client_ca", files.ca);
+      return wrong_file(keys.ca, files.ca);
     }
     ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
@@ -245,7 +251,7 @@ Result<std::shared_ptr<TlsContext>> TlsContext::for_server(const TlsFiles& files
 }
 
 Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const TlsFiles& files) {
-  PRECIS_ASSIGN(Context context, make_context(::TLS_client_method(), files));
+  PRECIS_ASSIGN(Context context, make_context(::TLS_client_method(), files, {}));
   const int loaded = files.ca == "system" ? ::SSL_CTX_set_default_verify_paths(context.get())
                                           : ::SSL_CTX_load_verify_locations(
                                                 context.get(), files.ca.c_str(), nullptr);

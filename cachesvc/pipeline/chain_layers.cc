@@ -14,7 +14,8 @@ ChainLayers::ChainLayers(const Parts& parts, std::vector<Catalog::Row> links,
       num_layers_(num_layers),
       owner_(std::move(owner)),
       ahead_(ahead),
-      follows_(std::move(follows)) {}
+      follows_(std::move(follows)),
+      cold_(num_layers) {}
 
 Task<Result<ChainLayers::Leases>> ChainLayers::lease(std::uint32_t layer) {
   PRECIS_CO_TRY(co_await begin(layer));
@@ -87,6 +88,7 @@ ChainLayers::Leases ChainLayers::find_hot(std::uint32_t layer) const {
 Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases leases,
                                                     PayloadMemory::Pieces room) {
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
+  if (!room.empty()) cold_[layer] = true;
   auto piece = room.begin();
   for (std::size_t link = 0; link < leases.size();) {
     if (leases[link]) {

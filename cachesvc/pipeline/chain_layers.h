@@ -39,6 +39,9 @@ class ChainLayers {
   // The rows that are read now. If `follows` accepted a replacing row, that row is here.
   const std::vector<Catalog::Row>& links() const { return links_; }
 
+  // Whether a part of the layer was read from the disk. Of a layer that lease() has returned.
+  bool was_cold(std::uint32_t layer) const { return cold_[layer]; }
+
   // Leases the layers in order, and after doubt() the same layer again. kNotFound if a link was
   // removed, or replaced by a row that `follows` does not accept.
   Task<Result<Leases>> lease(std::uint32_t layer);
@@ -65,6 +68,7 @@ class ChainLayers {
   const std::uint32_t ahead_;
   const Follows follows_;
   std::deque<Started<Result<Leases>>> begun_;  // the next layer, then those read ahead
+  std::vector<bool> cold_;                     // [num_layers]
   std::optional<std::uint32_t> doubted_;       // the layer that is read again after doubt()
 };
 

@@ -122,7 +122,8 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
 void DiskQuota::answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Place>> result) {
   const std::unique_ptr<Waiter> left = std::move(*waiting_.erase(waiter, waiter));  // erases none
   waiting_.erase(waiter);
-  waits_.observe(std::chrono::duration<double>(loop_.clock().now() - left->since).count());
+  waits_.at({left->tenant, {}, {}, {}})
+      .observe(std::chrono::duration<double>(loop_.clock().now() - left->since).count());
   left->done(std::move(result));
 }
 

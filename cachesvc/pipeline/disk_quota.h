@@ -14,6 +14,7 @@
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/histogram.h"
+#include "cachesvc/base/labeled.h"
 #include "cachesvc/base/task.h"
 #include "precis/status.h"
 
@@ -74,7 +75,7 @@ class DiskQuota {
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
   void stop();
   std::size_t waiting() const { return waiting_.size(); }
-  const Histogram& waits() const { return waits_; }  // how long each put waited
+  const Labeled<Histogram>& waits() const { return waits_; }  // of each put, by tenant
 
  private:
   struct Waiter {
@@ -109,7 +110,7 @@ class DiskQuota {
   std::map<std::string, std::uint64_t, std::less<>> promised_;  // by tenant, and of all: ""
   Waiters waiting_;                                             // in order of arrival
   std::function<void()> changed_;
-  Histogram waits_;
+  Labeled<Histogram> waits_;
   bool stopped_ = false;
 };
 

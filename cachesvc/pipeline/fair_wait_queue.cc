@@ -5,14 +5,15 @@
 namespace precis {
 
 void FairWaitQueue::add(const Owner& owner, Take take, GiveUp give_up, Unwanted unwanted) {
-  auto waiter = std::make_unique<Waiter>(Waiter{std::move(take), std::move(give_up),
+  auto waiter = std::make_unique<Waiter>(Waiter{owner.tenant, std::move(take), std::move(give_up),
                                                 std::move(unwanted), loop_.clock().now(), nullptr});
   waiter->deadline = loop_.after(wait_, [this, w = waiter.get()] { leave(w); });
   queue_.push(owner, std::move(waiter));
 }
 
 void FairWaitQueue::note(const Waiter& left) {
-  waits_.observe(std::chrono::duration<double>(loop_.clock().now() - left.since).count());
+  waits_.at({left.tenant, {}, {}, {}})
+      .observe(std::chrono::duration<double>(loop_.clock().now() - left.since).count());
 }
 
 void FairWaitQueue::serve() {

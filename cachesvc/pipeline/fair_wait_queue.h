@@ -8,9 +8,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "cachesvc/base/event_loop.h"
 #include "cachesvc/base/histogram.h"
+#include "cachesvc/base/labeled.h"
 #include "cachesvc/pipeline/fair_queue.h"
 
 namespace precis {
@@ -28,8 +30,8 @@ class FairWaitQueue {
   FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
-  // How long each request waited that has left the queue.
-  const Histogram& waits() const { return waits_; }
+  // How long each request waited that has left the queue, by tenant.
+  const Labeled<Histogram>& waits() const { return waits_; }
   // Sets the longest wait of the requests that are added from now on.
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
   // Calls `take` until it returns a function, and then that function. Calls `give_up` instead after
@@ -46,6 +48,7 @@ class FairWaitQueue {
 
  private:
   struct Waiter {
+    std::string tenant;
     Take take;
     GiveUp give_up;
     Unwanted unwanted;
@@ -59,7 +62,7 @@ class FairWaitQueue {
   EventLoop& loop_;
   std::chrono::milliseconds wait_;
   FairQueue<Waiting> queue_;
-  Histogram waits_;
+  Labeled<Histogram> waits_;
 };
 
 }  // namespace precis

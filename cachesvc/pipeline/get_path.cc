@@ -24,6 +24,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
   const Owner owner = tenant.owner(&to);
   PRECIS_CO_ASSIGN(const GetChain chain, co_await resolver_.resolve(tenant, request, owner));
   const GaugeHold open(parts_.metrics.gets_open, 1);
+  get->model = chain.model.name;
   const std::uint64_t began_ns = parts_.clock.monotonic_ns();
   std::uint64_t offset = 0;
   InFlight pushes(kLayersInFlight);
@@ -59,6 +60,8 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
     }
     msg::LayerServed message{get->id, layer, offset, cut->counts, cut->tail_checksums};
     offset += cut->size_bytes;
+    get->any_cold = get->any_cold || layers.was_cold(layer);
+    if (layer == 0) get->first_cold = get->any_cold;
     spawn(push(request, std::move(leases).value(), std::move(cut).value(), std::move(message), to,
                pushes, served));
     ++layer;

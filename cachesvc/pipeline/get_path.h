@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/metrics.h"
@@ -45,6 +46,10 @@ class GetPath {
   struct Get {
     std::uint64_t id = 0;
     bool canceled = false;
+    // Set while it is served, for metrics.
+    std::string model = {};   // its name
+    bool first_cold = false;  // whether the first layer came from the disk
+    bool any_cold = false;    // whether a layer did
   };
 
   // Serves `request` layer by layer. `served` is called when a layer's bytes are in place; if it

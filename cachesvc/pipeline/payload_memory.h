@@ -53,7 +53,7 @@ class PayloadMemory {
   // Ends all waits, because the service is stopping.
   void stop();
   std::size_t waiting() const { return waiting_.load(); }
-  const Histogram& waits() const { return queue_.waits(); }  // loop thread only
+  const Labeled<Histogram>& waits() const { return queue_.waits(); }  // loop thread only
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;

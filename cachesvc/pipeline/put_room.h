@@ -57,7 +57,7 @@ class PutRoom {
   }
   void stop();
   std::size_t waiting() const { return queue_.size(); }
-  const Histogram& waits() const { return queue_.waits(); }  // loop thread only
+  const Labeled<Histogram>& waits() const { return queue_.waits(); }  // loop thread only
   std::size_t taken_bytes() const { return taken_; }
   // The bytes that the puts of a tenant stage, and that those waiting for room will stage.
   std::size_t taken_by(const std::string& tenant) const;

@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "precis/printable.h"
+
 namespace precis {
 
 void Caller::note(NotedChange change) const {
@@ -21,8 +23,14 @@ void Caller::note(NotedChange change) const {
       {change.request, std::move(change.of), std::move(change.was), std::move(change.is)});
 }
 
-void Caller::observe(TenantHistograms& histograms, Clock::Time began) const {
-  histograms.observe(tenant.name, std::chrono::duration<double>(parts.clock.now() - began).count());
+RequestLabels Caller::labels(const std::string& model, std::string tier) const {
+  // Two names with one printable form share a row: Prometheus refuses a row that comes twice.
+  return {printable(tenant.name), printable(model), std::move(tier), connection.transport()};
+}
+
+void Caller::observe(Labeled<Histogram>& histograms, const RequestLabels& labels,
+                     Clock::Time began) const {
+  histograms.at(labels).observe(std::chrono::duration<double>(parts.clock.now() - began).count());
 }
 
 msg::SegmentInfo Caller::with_tier(msg::SegmentInfo info) const {

@@ -42,8 +42,11 @@ struct Caller {
   Owner owner() const { return tenant.owner(&connection); }
   // Logs the change, unless it changed nothing.
   void note(NotedChange change) const;
-  // Adds the time since `began` to the tenant's histogram.
-  void observe(TenantHistograms& histograms, Clock::Time began) const;
+  // The labels of a request. `model`: its name, of the catalog; `tier`: "memory", "disk" or empty.
+  RequestLabels labels(const std::string& model, std::string tier = {}) const;
+  // Adds the time since `began`.
+  void observe(Labeled<Histogram>& histograms, const RequestLabels& labels,
+               Clock::Time began) const;
   // Sets in_memory: whether every layer of the segment is in the hot tier.
   msg::SegmentInfo with_tier(msg::SegmentInfo info) const;
   // Runs a blocking catalog call on the storage executor, in this connection's turn.

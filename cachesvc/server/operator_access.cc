@@ -58,7 +58,8 @@ Status OperatorAccess::ready() const {
 }
 
 OperatorAccess::Monitored OperatorAccess::monitored() const {
-  return {parts_.report.process_stats().rows, parts_.handlers.metrics.histograms(),
+  const Metrics& metrics = parts_.handlers.metrics;
+  return {parts_.report.process_stats().rows, metrics.labeled(), metrics.histograms(),
           parts_.report.waits(), parts_.tenants.names()};
 }
 

@@ -11,6 +11,7 @@
 #include "cachesvc/server/greeter.h"
 #include "cachesvc/server/handler_parts.h"
 #include "cachesvc/server/peers.h"
+#include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
 #include "cachesvc/server/tenants.h"
 
@@ -25,6 +26,7 @@ class OperatorAccess {
     const HandlerParts& handlers;
     Greeter& greeter;
     const ServiceReport& report;
+    Reloader& reloader;
     const bool& stopping;
   };
   explicit OperatorAccess(const Parts& parts) : parts_(parts) {}
@@ -44,6 +46,9 @@ class OperatorAccess {
   std::uint64_t activity() const { return parts_.handlers.events.activity(); }
   // Calls `added` for every event (EventLog::on_added). Call it before the service runs.
   void on_event(EventLog::Added added) const { parts_.handlers.events.on_added(std::move(added)); }
+  // Calls `use` with the port's TLS settings that a reload has read. Call it before the service
+  // runs.
+  void on_tls(Reloader::UseTls use) const { parts_.reloader.on_admin_tls(std::move(use)); }
   // Streams of the tenant that begin after a change of its configuration have another number than
   // those that began before, which end.
   std::uint64_t streams_since(const std::string& tenant) const;
@@ -55,7 +60,8 @@ class OperatorAccess {
   // The metrics of the whole process.
   struct Monitored {
     std::vector<msg::Stat> rows;
-    std::vector<Metrics::HistogramRow> histograms;  // by tenant
+    std::vector<Metrics::Family<std::int64_t>> labeled;
+    std::vector<Metrics::Family<Histogram>> histograms;
     ServiceReport::Waits waits;
     std::vector<std::string> tenants;
   };

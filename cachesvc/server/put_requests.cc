@@ -102,9 +102,10 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   PRECIS_CO_ASSIGN(auto put, find(request.put));
   const JointPut::Writer writer = &puts_.at(request.put);
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
+  const RequestLabels labels = caller_.labels(put->model.name);
   PRECIS_CO_ASSIGN(auto info, co_await path_.commit(std::move(put), writer, request.durability));
-  caller_.observe(caller_.parts.metrics.commit_seconds, began);
-  caller_.observe(caller_.parts.metrics.put_seconds, put_began);
+  caller_.observe(caller_.parts.metrics.commit_seconds, labels, began);
+  caller_.observe(caller_.parts.metrics.put_seconds, labels, put_began);
   puts_.erase(request.put);
   committed_.push_back({request.put, info.id});
   keep_latest(committed_);

@@ -1,11 +1,17 @@
 #include "cachesvc/server/read_requests.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "precis/limits.h"
 
 namespace precis {
+namespace {
+
+const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
+
+}  // namespace
 
 Task<Answer> ReadRequests::on(msg::Lookup request) {
   if (caller_.tenant.role < Role::kWriter && request.hints != msg::Hints{}) {
@@ -13,6 +19,7 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
                              caller_.tenant.name + "' has the role reader: look up without them");
   }
   const std::size_t tokens = request.tokens.size();
+  const auto model = caller_.parts.catalog.model(caller_.tenant.name, request.model);
   const bool counts = asks_for_counts(request);
   if (counts && counting_ >= limits::kGetsPerConnectionMax) {
     co_return Status::rejected(
@@ -25,14 +32,27 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
   auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
                                                  &caller_.connection, caller_.gone);
   counting_ -= counts ? 1 : 0;
-  caller_.observe(caller_.parts.metrics.lookup_seconds, began);
-  ++caller_.parts.metrics.lookups;
-  caller_.parts.metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
-  if (match.ok() && match->matched_tokens > 0) {
-    ++caller_.parts.metrics.lookup_hits;
-    caller_.parts.metrics.lookup_hit_tokens += match->matched_tokens;
-  }
+  count(match, model, tokens, began);
   co_return answer(std::move(match));
+}
+
+void ReadRequests::count(const Result<msg::Match>& match, const Result<ModelSpec>& model,
+                         std::size_t tokens, Clock::Time began) const {
+  Metrics& metrics = caller_.parts.metrics;
+  // A model that is not registered is no label: clients could make up any number of them.
+  RequestLabels labels = caller_.labels(model.ok() ? model->name : "");
+  caller_.observe(metrics.lookup_seconds, labels, began);
+  ++metrics.lookups;
+  metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
+  metrics.asked_tokens.at(labels) += static_cast<std::int64_t>(tokens);
+  if (!match.ok() || match->matched_tokens == 0) return;
+  ++metrics.lookup_hits;
+  metrics.lookup_hit_tokens += match->matched_tokens;
+  const bool is_hot = std::ranges::all_of(
+      match->links, [](const msg::MatchLink& link) { return link.segment.in_memory; });
+  labels.tier = tier(!is_hot);
+  ++metrics.hits.at(labels);
+  metrics.hit_tokens.at(labels) += match->matched_tokens;
 }
 
 Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
@@ -51,11 +71,18 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
   auto done = co_await caller_.parts.get_path.run(
       get, caller_.tenant, std::move(request), caller_.connection, [&](msg::LayerServed layer) {
         const bool is_first = std::exchange(first, false);
-        if (is_first) caller_.observe(caller_.parts.metrics.first_layer_seconds, began);
+        if (is_first) {
+          caller_.observe(caller_.parts.metrics.first_layer_seconds,
+                          caller_.labels(get->model, tier(get->first_cold)), began);
+        }
         return served_(std::move(layer));
       });
   gets_.erase(id);
-  if (done.ok()) caller_.observe(caller_.parts.metrics.get_seconds, began);
+  if (done.ok()) {
+    const RequestLabels labels = caller_.labels(get->model, tier(get->any_cold));
+    caller_.observe(caller_.parts.metrics.get_seconds, labels, began);
+    caller_.parts.metrics.served_bytes.at(labels) += static_cast<std::int64_t>(done->bytes);
+  }
   if (!done.ok()) ++caller_.parts.metrics.gets_failed;
   co_return answer(std::move(done));
 }

@@ -1,6 +1,7 @@
 // Lookups and gets of one connection.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,6 +22,10 @@ class ReadRequests {
   void cancel();  // gets in progress stop at their next layer
 
  private:
+  // Counts a lookup that has ended. `model`: what its fingerprint names, if it is registered.
+  void count(const Result<msg::Match>& match, const Result<ModelSpec>& model, std::size_t tokens,
+             Clock::Time began) const;
+
   const Caller& caller_;
   const Served served_;
   std::uint32_t counting_ = 0;  // lookups in progress that count entries

@@ -8,8 +8,9 @@
 
 namespace precis {
 
-// Null if the configuration names no files. kInvalidArgument if a file cannot be used, with the
-// line of the configuration that names it.
-Result<std::shared_ptr<TlsContext>> read_tls(const Config& config);
+// Both return null if the configuration names no files for the port, and kInvalidArgument if a file
+// cannot be used, with the line of the configuration that names it.
+Result<std::shared_ptr<TlsContext>> read_tls(const Config& config);        // of `listen`
+Result<std::shared_ptr<TlsContext>> read_admin_tls(const Config& config);  // of `admin`
 
 }  // namespace precis

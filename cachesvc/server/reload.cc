@@ -33,6 +33,11 @@ Status check_stays_closed(const Config& before, const Config& next) {
   if (!before.tls_client_ca.empty() && next.tls_client_ca.empty() && !next.tls_cert.empty()) {
     return Status::invalid(std::string("there is no tls_client_ca any more") + kNextStep);
   }
+  if (!before.admin_tls_ca.empty() && next.admin_tls_ca.empty() && !next.admin_tls_cert.empty()) {
+    return Status::invalid(
+        "there is no admin_tls_ca any more: operators without a certificate would be admitted; if "
+        "you want that, restart the service");
+  }
   return {};
 }
 
@@ -51,7 +56,8 @@ Result<Reloader::Next> Reloader::prepare(const Read& read) {
   PRECIS_ASSIGN(const Log::Level level, Log::parse_level(config.log_level));
   PRECIS_ASSIGN(Audit::Sink audit, Audit::Sink::open(config.audit_log));
   PRECIS_ASSIGN(auto tls, read_tls(config));
-  return Next{std::move(config), level, std::move(audit), std::move(tls)};
+  PRECIS_ASSIGN(auto admin_tls, read_admin_tls(config));
+  return Next{std::move(config), level, std::move(audit), std::move(tls), std::move(admin_tls)};
 }
 
 Task<void> Reloader::run() {
@@ -105,6 +111,11 @@ void Reloader::apply(Next next) {
     parts_.transport.use_tls(std::move(next.tls));
     parts_.log.info("the TLS files were read again, for new connections",
                     {{"tls_cert", now.tls_cert}});
+  }
+  if (next.admin_tls && use_admin_tls_ && !before.admin_tls_cert.empty()) {
+    use_admin_tls_(std::move(next.admin_tls));
+    parts_.log.info("the admin port's TLS files were read again, for new connections",
+                    {{"admin_tls_cert", now.admin_tls_cert}});
   }
   if (changes.live.empty()) parts_.audit.write(kOperator, {.what = "Reload"});
   parts_.log.info("configuration reloaded",

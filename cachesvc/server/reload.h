@@ -48,6 +48,9 @@ class Reloader {
   // required before. If reloads arrive during another one, only the latest of them runs, after it,
   // and at its end each `done` is called.
   void reload(Read read, std::function<void()> done);
+  // Calls `use` with the admin port's TLS settings after each reload, if that port has TLS.
+  using UseTls = std::function<void(std::shared_ptr<TlsContext>)>;
+  void on_admin_tls(UseTls use) { use_admin_tls_ = std::move(use); }
   // Returns whether a reload is in progress.
   bool busy() const { return busy_; }
 
@@ -56,7 +59,8 @@ class Reloader {
     Config config;
     Log::Level level;
     Audit::Sink audit;
-    std::shared_ptr<TlsContext> tls;  // null if the configuration names no files
+    // Null if the configuration names no files.
+    std::shared_ptr<TlsContext> tls, admin_tls;
   };
   Task<void> run();
   static Result<Next> prepare(const Read& read);
@@ -71,6 +75,7 @@ class Reloader {
   };
 
   const Parts parts_;
+  UseTls use_admin_tls_;
   bool busy_ = false;
   Waiting waiting_;
 };

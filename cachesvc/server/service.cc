@@ -239,7 +239,7 @@ void Service::Impl::wire_requests() {
                      return peers.may_send(config.max_message_bytes, tenant, size_bytes);
                    }});
   operators = std::make_unique<OperatorAccess>(
-      OperatorAccess::Parts{tenants, peers, *parts, greeter, *report, stopping});
+      OperatorAccess::Parts{tenants, peers, *parts, greeter, *report, *reloader, stopping});
   record_events(*catalog, loop, metrics, events);
 }
 

@@ -68,9 +68,9 @@ msg::Stats ServiceReport::process_stats() const {
 }
 
 ServiceReport::Waits ServiceReport::waits() const {
-  return {{"memory", parts_.memory.waits()},
-          {"put room", parts_.put_room.waits()},
-          {"disk quota", parts_.disk_quota.waits()}};
+  return {{"memory", parts_.memory.waits().rows()},
+          {"put room", parts_.put_room.waits().rows()},
+          {"disk quota", parts_.disk_quota.waits().rows()}};
 }
 
 Status ServiceReport::serves() const {

@@ -49,8 +49,8 @@ class ServiceReport {
   // Returns the statistics of the process, and the catalog's statistics of the tenant.
   msg::Stats stats(const std::string& tenant) const;
   msg::Stats process_stats() const;  // without the catalog's
-  // How long requests waited, by what they waited for.
-  using Waits = std::vector<std::pair<std::string, Histogram>>;
+  // How long requests waited, by what they waited for and by tenant.
+  using Waits = std::vector<std::pair<std::string, Labeled<Histogram>::Rows>>;
   Waits waits() const;
   // OK if changes can be made. kUnavailable if the disk refuses them.
   Status serves() const;

@@ -1,5 +1,6 @@
 #include "cachesvc/transport/server_connection.h"
 
+#include <string_view>
 #include <utility>
 
 #include "cachesvc/transport/rdma_mover.h"
@@ -160,6 +161,12 @@ std::optional<std::chrono::steady_clock::time_point> ServerConnection::stalled_s
     if (since && (!earliest || *since < *earliest)) earliest = since;
   }
   return earliest;
+}
+
+std::string ServerConnection::transport() const {
+  const std::string_view fastest = means_.empty() ? "" : means_.front().mover->name();
+  if (fastest == "shared") return "shm";
+  return fastest == "rdma" ? "rdma" : identity_.kind;
 }
 
 std::string ServerConnection::description() const {

@@ -41,6 +41,7 @@ class ServerConnection final : public Connection, public ConnectionEnd {
   std::size_t unsent_bytes() const override { return channel().unsent_bytes(); }
   std::optional<std::chrono::steady_clock::time_point> stalled_since() const override;
   std::string description() const override;
+  std::string transport() const override;
   std::string peer() const override { return identity_.peer; }
 
  private:

@@ -70,6 +70,9 @@ class Connection : public virtual Messages {
   // why not.
   virtual std::shared_ptr<const PeerMemory> read_in_place(const RemoteRegion&) { return nullptr; }
 
+  // The fastest way that bulk bytes can go, for metrics: "shm", "rdma", or the socket's kind, such
+  // as "tcp"; empty: none.
+  virtual std::string transport() const { return {}; }
   // The client's address, as passed to `greet`.
   virtual std::string peer() const = 0;
 };

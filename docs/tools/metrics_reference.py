@@ -6,7 +6,13 @@ import ast
 import re
 from pathlib import Path
 
-_TABLE = re.compile(r'PRECIS_(COUNTER|GAUGE|HISTOGRAM)\(\w+, "(\w+)", "([^"]*)"\)')
+_TABLE = re.compile(r'PRECIS_(COUNTER|GAUGE|LABELED|HISTOGRAM)\(\w+, "(\w+)", "([^"]*)"\)')
+_KINDS = {
+    "COUNTER": "counter",
+    "GAUGE": "gauge",
+    "LABELED": "counter by label",
+    "HISTOGRAM": "histogram by label",
+}
 # add("precis_...", value, "help" "more help");
 _ADDED = re.compile(r'add\(\s*"(precis_\w+)",[^;]*?,\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\);', re.DOTALL)
 
@@ -14,7 +20,7 @@ _ADDED = re.compile(r'add\(\s*"(precis_\w+)",[^;]*?,\s*((?:"(?:[^"\\]|\\.)*"\s*)
 def of_service(root: Path) -> dict[str, tuple[str, str]]:
     """Name -> (kind, help) of every metric of precisd."""
     table = (root / "cachesvc/base/metric_names.def").read_text()
-    found = {name: (kind.lower(), text) for kind, name, text in _TABLE.findall(table)}
+    found = {name: (_KINDS[kind], text) for kind, name, text in _TABLE.findall(table)}
     for source in sorted((root / "cachesvc/server").glob("*.cc")):
         for name, literals in _ADDED.findall(source.read_text()):
             text = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"')

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from admin_port import Operator, samples
-from kv import toy_profile, toy_spec
+from kv import put_all, random_layers, toy_profile, toy_spec
+
+import precis
+from precis.demo.service import Precisd, find_precisd
 
 ALERTS = Path(__file__).parents[2] / "deploy/prometheus/alerts.yaml"
 DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/precis.json"
@@ -32,16 +35,54 @@ def test_metrics_have_every_stat_and_real_histograms(operator):
     found = samples(text)
     for name in precisctl(operator, "stats"):
         assert name in found or f'{name}{{tenant="default"}}' in found, name
+    labels = 'tenant="default",model="toy"'
     for name in ("lookup", "get_first_layer", "get", "put", "commit"):
         family = f"precis_{name}_seconds"
-        assert found[f'{family}_count{{tenant="default"}}'] == 1
-        assert found[f'{family}_bucket{{tenant="default",le="+Inf"}}'] == 1
-        assert found[f'{family}_sum{{tenant="default"}}'] > 0
+        tier = ',tier="memory"' if "get" in name else ""
+        with_all = f'{labels}{tier},transport="shm"'
+        assert found[f"{family}_count{{{with_all}}}"] == 1
+        assert found[f'{family}_bucket{{{with_all},le="+Inf"}}'] == 1
+        assert found[f"{family}_sum{{{with_all}}}"] > 0
+    assert found[f'precis_hits_total{{{labels},tier="memory",transport="shm"}}'] == 1
+    assert found[f'precis_hit_tokens_total{{{labels},tier="memory",transport="shm"}}'] == 100
+    assert found[f'precis_asked_tokens_total{{{labels},transport="shm"}}'] == 100
+    served = found[f'precis_served_bytes_total{{{labels},tier="memory",transport="shm"}}']
+    assert served == found["precis_pushed_bytes_total"] > 0
     assert found['precis_wait_seconds_count{resource="memory"}'] == 0
     fingerprint = precisctl(operator, "model", "ls")["models"][0]["fingerprint"][:12]
     labels = f'tenant="default",model="toy",fingerprint="{fingerprint}"'
     assert found[f"precis_model_segments{{{labels}}}"] == 1
     assert found['precis_segments{tenant="default"}'] == 1
+
+
+def test_what_the_disk_or_tcp_has_served_is_told_apart(tmp_path):
+    flags = ("--admin", "127.0.0.1:0", "--listen-unix", "off")
+    with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name="toy"))
+            put_all(cache, model, list(range(100)), random_layers(model.spec, 100), keep=0.5)
+        service.stop()
+    with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name="toy"))
+            for _ in range(2):  # from the disk, then from memory
+                cache.get(cache.lookup(model, list(range(100)))).wait()
+            cache.lookup(model, [7] * 100)  # a miss
+            with precis.open(tmp_path / "other") as elsewhere:
+                unknown = elsewhere.register_model(toy_spec(name="unknown"))
+            with pytest.raises(precis.NotFound):
+                cache.lookup(unknown, [1] * 50)
+        found = samples(Operator(service, tmp_path / "data.log").ask("/metrics")[2])
+        service.stop()
+    labels = 'tenant="default",model="toy"'
+    for tier in ("disk", "memory"):
+        with_all = f'{labels},tier="{tier}",transport="tcp"'
+        assert found[f"precis_hits_total{{{with_all}}}"] == 1
+        assert found[f"precis_get_seconds_count{{{with_all}}}"] == 1
+        assert found[f"precis_get_first_layer_seconds_count{{{with_all}}}"] == 1
+    assert found[f'precis_asked_tokens_total{{{labels},transport="tcp"}}'] == 300
+    # A model that nobody has registered is no label.
+    assert found['precis_lookup_seconds_count{tenant="default",transport="tcp"}'] == 1
 
 
 def test_promtool_finds_nothing_wrong_with_the_metrics(operator):

@@ -54,6 +54,7 @@ MARKED = [
     ("first_layer", {"transport": "shm", "bytes": LARGE}),
     ("server_cpu", {"transport": "shm", "bytes": LARGE}),
     ("get_cold", PUT),
+    ("get_beside_admin", {"transport": "shm", "bytes": 1 << 20, "quantile": "p99"}),
     ("put_sustained", {"durability": "wal", "bytes": 4 << 30}),
     ("lookup", LOOKUP | MILLION),
     ("lookup", LOOKUP | MILLION | {"path": "known"}),

@@ -38,6 +38,7 @@ constexpr Part kParts[] = {
     {"chain", Part::Over::kFirst, chain},
     {"commit", Part::Over::kFirst, commit},
     {"lookup", Part::Over::kEach, lookup},
+    {"admin", Part::Over::kEach, admin},
     {"restart", Part::Over::kFirst, restart},
 };
 

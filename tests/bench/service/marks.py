@@ -70,6 +70,8 @@ def mark_of(row: Row) -> Mark | None:
             return at_least(0.75)
         case "get_chain" | "get_chain_cold" if large:
             return times(1.3)
+        case "get_beside_admin":
+            return times(1.05)
         case "put_sustained":
             return at_least(0.75)
         case "lookup" if params.get("quantile") == "p99" and many_records:
@@ -121,6 +123,7 @@ COLD = "Cold get, and the get after it"
 CHAIN = "Get of a conversation of 50 turns, compared with one segment of the same bytes"
 COMMITS = "Commits by durability"
 LOOKUP = "Lookup of a path of 32K tokens, alone and while transfers run"
+BESIDE = "Hot get beside 200 requests per second to the admin port"
 RESTART = "Time from a restart after SIGKILL until the service answers"
 PEERS = "Compared with other stores: the same bytes over the same transport"
 
@@ -145,6 +148,7 @@ TITLES = {
     "commit_crowd": COMMITS,
     "put_sustained": COMMITS,
     "lookup": LOOKUP,
+    "get_beside_admin": BESIDE,
     "restart": RESTART,
     "ucx_perftest": "For reference: ucx_perftest with one buffer, which stays in the caches",
 }
@@ -172,6 +176,9 @@ NOTES = {
     "each round.",
     LOOKUP: "A known path is stored and was looked up before, so the service has its hashes. A new "
     "path is not stored, shares its beginning with no other path, and is hashed whole.",
+    BESIDE: "A quarter of the requests are for /metrics, the others for the status and for lists "
+    "of 64 segments and of models. The client that makes them runs on the same machine, so its own "
+    "work is part of the figure. Slices with and without the requests alternate.",
     RESTART: "Every round starts on a copy of the store that was made just before, so that its "
     "pages are in the page cache: the figure does not include the disk's time to read them.",
     PEERS: "All move eight values per payload. Each pass first takes our rounds, then those of "

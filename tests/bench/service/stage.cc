@@ -55,6 +55,9 @@ Result<Ready> start_precisd(const StageOptions& options) {
                                       "--log-level",
                                       "error"};
   if (options.transport == "tcp") command.insert(command.end(), {"--listen-unix", "off"});
+  if (options.admin_port != 0) {
+    command.insert(command.end(), {"--admin", "127.0.0.1:" + std::to_string(options.admin_port)});
+  }
   std::optional<OnCore> placed;
   if (options.core) placed.emplace(*options.core);
   Ready ready;

@@ -34,6 +34,7 @@ struct StageOptions {
   std::uint64_t memory_bytes = std::uint64_t{1} << 30;
   std::size_t clients = 1;
   std::optional<unsigned> core = {};  // core that precisd runs on
+  std::uint16_t admin_port = 0;       // 0: no admin port
 };
 
 class Stage {

@@ -26,16 +26,5 @@ TEST_CASE("a duration is counted in the first bucket whose bound it does not exc
   CHECK(histogram.sum() == Approx(121.00025));
 }
 
-TEST_CASE("tenants past the limit share one histogram", "[unit][base]") {
-  TenantHistograms histograms;
-  for (std::size_t t = 0; t < TenantHistograms::kTenantsMax + 10; ++t) {
-    histograms.observe("tenant " + std::to_string(t), 1);
-  }
-  histograms.observe("tenant 3", 1);
-  CHECK(histograms.rows().size() == TenantHistograms::kTenantsMax + 1);
-  CHECK(total(histograms.rows().find("tenant 3")->second) == 2);
-  CHECK(total(histograms.rows().find(TenantHistograms::kOthers)->second) == 10);
-}
-
 }  // namespace
 }  // namespace precis

@@ -24,6 +24,9 @@ const std::map<std::string, std::string> kOtherValues = {
     {"tls_client_ca", "'ca.pem'"},
     {"admin", "'127.0.0.1:7471'"},
     {"admin_token_file", "'admin.token'"},
+    {"admin_tls_cert", "'admin.pem'"},
+    {"admin_tls_key", "'admin.key'"},
+    {"admin_tls_ca", "'operators.pem'"},
     {"kv_events", "'tcp://127.0.0.1:5557'"},
     {"kv_events_topic", "'kv/'"},
     {"kv_events_access", "'network'"},
@@ -109,7 +112,10 @@ TEST_CASE("a service with TLS takes up other files of it, and one without can't 
   Config plain, old, next;
   old.tls_cert = old.tls_key = old.tls_client_ca = "old";
   next.tls_cert = next.tls_key = next.tls_client_ca = "next";
-  const std::vector<std::string> keys{"tls_cert", "tls_key", "tls_client_ca"};
+  old.admin_tls_cert = old.admin_tls_key = old.admin_tls_ca = "old";
+  next.admin_tls_cert = next.admin_tls_key = next.admin_tls_ca = "next";
+  const std::vector<std::string> keys{"tls_cert",       "tls_key",       "tls_client_ca",
+                                      "admin_tls_cert", "admin_tls_key", "admin_tls_ca"};
   CHECK(keys_of(changes_between(old, next).live) == keys);
   CHECK(with_live_settings(old, next) == next);
   CHECK(keys_of(changes_between(plain, next).restart) == keys);

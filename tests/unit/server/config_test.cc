@@ -174,12 +174,13 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   config.default_recipe = "no_such_recipe";
   config.default_keep = 1.5;
   config.log_level = "loud";
-  config.tls_client_ca = "ca.pem";
+  config.tls_client_ca = config.admin_tls_ca = "ca.pem";
   config.memory_bytes = 5;
   config.tenants = {{"a", "", ""}, {"a", "", ""}};
   const std::string problems = config.validate().message();
   for (const char* part : {"data_dir", "nowhere", "no_such_recipe", "1.5", "loud",
                            "tls_client_ca is set without tls_cert and tls_key",
+                           "admin_tls_ca is set without admin_tls_cert and admin_tls_key: give",
                            "memory_bytes is 5B, must be at least 16MiB", "'a' is given twice"}) {
     CHECK_THAT(problems, Catch::Contains(part));
   }
@@ -269,8 +270,15 @@ TEST_CASE("half of what TLS needs is refused, and the half that is missing named
   const std::string key =
       Config::parse("data_dir = \"d\"\ntls_key = \"k\"", "here")->validate().message();
   CHECK_THAT(key, Catch::Contains("here:2: tls_cert and tls_key belong together"));
+  const std::string admin =
+      Config::parse("data_dir = \"d\"\nadmin_tls_key = \"k\"", "here")->validate().message();
+  CHECK_THAT(admin, Catch::Contains("here:2: admin_tls_cert and admin_tls_key belong together"));
   Config both = valid();
   both.tls_cert = both.tls_key = "file";
+  CHECK(both.validate() == Status());
+  both.admin_tls_cert = both.admin_tls_key = "file";
+  CHECK_THAT(both.validate().message(), Catch::Contains("give the port's address too"));
+  both.admin = "127.0.0.1:7471";
   CHECK(both.validate() == Status());
 }
 
