@@ -20,6 +20,7 @@ bool is_adopted(Adopted when, bool with_tls) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+std::string text_of(bool value) { return value ? "true" : "false"; }
 // Different numbers have different texts.
 template <typename Number>
 std::string text_of(Number value) {

@@ -131,8 +131,10 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
   const std::vector<Catalog::Link> links = catalog_.match(tenant.name, path, 0);
   if (!links.empty() && links.back().matched_end == row.end) {
     const SegmentRow& same = *links.back().row;
-    const bool is_part = same.whole_entries != 0 && same.end == row.end;
-    if (is_part && same.begin == row.begin && same.parent == row.parent &&
+    const bool is_whole = same.whole_begin == same.begin && same.whole_end == same.end;
+    const bool follows_part = !chain.empty() && chain.back()->whole_entries != 0;
+    const bool is_part = same.whole_entries != 0 && (is_whole || follows_part);
+    if (is_part && same.end == row.end && same.begin == row.begin && same.parent == row.parent &&
         same.recipe == row.recipe && same.budget == row.budget && is_as_good(same, row)) {
       row.id = same.id;
     }
