@@ -767,11 +767,13 @@ struct KvEvent {
     memory @1;
   }
   enum Cause {
-    # Dropped: it was committed at memory, and did not reach the disk.
+    # Dropped: it was committed at memory, and did not reach the disk. Consolidated: its tokens are
+    # in another segment now.
     asked @0;
     capacity @1;
     damaged @2;
     dropped @3;
+    consolidated @4;
   }
   position @0 :Text;
   # The position of this event: the events after it are those after this position.

@@ -62,6 +62,10 @@ struct Config {
   double max_pinned_share = 0.5;          // of max_disk_bytes: the most that pinned sessions hold
   std::string capacity_policy = "value";  // or "lru"
   std::vector<double> trim_ladder = {0.3, 0.2, 0.1, 0.05};  // shares that trims go down to
+  // Small segments of a chain are made one in the background (pipeline/consolidator.h), if there
+  // are so many. The number is no setting: the simulation sets it.
+  bool consolidate = true;
+  std::uint32_t consolidate_links = 8;
   // Recipe and budget of puts that name none, if the catalog has no default for them.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // For models with a fitting profile. Empty: default_recipe for them as well.

@@ -71,6 +71,14 @@ class ConfigReader {
     into = *bytes;
   }
 
+  void read(std::string_view key, bool& into) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    const auto value = node->value_exact<bool>();
+    if (!value) return complain(*node, key, "must be true or false, without quotes");
+    into = *value;
+  }
+
   // A list of numbers.
   void read(std::string_view key, std::vector<double>& into) {
     const toml::node* node = find(key);

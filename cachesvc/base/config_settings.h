@@ -46,6 +46,7 @@ void each_setting(Visit visit) {
   visit("max_pinned_share", &Config::max_pinned_share, kReload);
   visit("capacity_policy", &Config::capacity_policy, kReload);
   visit("trim_ladder", &Config::trim_ladder, kReload);
+  visit("consolidate", &Config::consolidate, kReload);
   visit("log_level", &Config::log_level, kReload);
   visit("audit_log", &Config::audit_log, kReload);
   visit("max_requests", &Config::max_requests, kReload);

@@ -100,6 +100,13 @@ class Catalog : public ModelCatalog, public EventSource {
     std::span<const Layer> layers;
   };
   virtual Result<bool> split(const SegmentRow& from, const Part& head, const Part& tail) = 0;
+  // Both are [blocking]. mergeable() returns the longest run of segments that ends at the parent of
+  // `tip` and may become one (catalog_merges.h), from the root on; none if it has fewer than two.
+  // merge() replaces a run by `into`, which has the last one's id, tip and children, in one batch
+  // at kWal or better. The others' ids go on to name it. False, and nothing changes, if the run
+  // changed meanwhile.
+  virtual std::vector<Row> mergeable(std::string_view tenant, const SegmentId& tip) = 0;
+  virtual Result<bool> merge(std::span<const Row> run, const Part& into) = 0;
   // [blocking] Makes a stored segment and its ancestors at least as durable as asked. kNotFound,
   // kCorruption as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;

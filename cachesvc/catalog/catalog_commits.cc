@@ -62,7 +62,8 @@ Durability CatalogCommits::at_least_as(const SegmentNode* present, Durability as
 
 Status CatalogCommits::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
   std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(const SegmentNode* const node, find_node(tenant, id));
+  const SegmentNode* const current = tree_.find_current(id);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_node(tenant, current ? current->row->id : id));
   return harden_again(*node, durability);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cachesvc/catalog/catalog_events.h"
+#include "cachesvc/catalog/catalog_merges.h"
 #include "cachesvc/catalog/catalog_state.h"
 #include "cachesvc/catalog/commit_queue.h"
 
@@ -58,7 +59,6 @@ class CatalogProfiles : public virtual CatalogState {
                                                            std::string_view name);
 };
 
-// Commits, trims and splits.
 class CatalogCommits : public virtual CatalogState {
  public:
   std::shared_ptr<StagedValue> stage(SharedBytes records) override;
@@ -124,7 +124,6 @@ class CatalogSegments : public virtual CatalogState {
   static std::vector<Row> chain_of(const SegmentNode* tip);
 };
 
-// Removals and quarantine.
 class CatalogRemovals : public virtual CatalogState {
  public:
   Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
@@ -188,6 +187,7 @@ class CatalogTenants : public virtual CatalogState {
 class CatalogImpl final : public CatalogModels,
                           public CatalogProfiles,
                           public CatalogCommits,
+                          public CatalogMerges,
                           public CatalogSegments,
                           public CatalogRemovals,
                           public CatalogEvents,

@@ -57,7 +57,7 @@ std::vector<SegmentId> CatalogRemovals::last_of(std::vector<SegmentId>& left) co
 
 // Removes leaves first, in changes of bounded size, so that other changes run in between. A crash
 // or failure leaves a smaller, valid tree.
-Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const SegmentId& id,
+Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const SegmentId& asked,
                                              bool recursive, std::vector<SegmentId>* gone,
                                              msg::KvEvent::Cause cause) {
   msg::Removed removed;
@@ -66,7 +66,9 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
   for (bool first = true; status.ok(); first = false) {
     if (!first) clock_.sleep(kBetweenRemovals);
     std::lock_guard changing(changes_);
-    const SegmentNode* const node = tree_.find(id);
+    // Between two changes, the segment may be consolidated into another one.
+    const SegmentNode* const node = tree_.find_current(asked);
+    const SegmentId id = node ? node->row->id : asked;
     if (!node && !first) break;  // another request removed it
     if (!node || node->row->tenant != tenant) {
       return Status::not_found("segment " + id.hex() + " is not stored");
@@ -90,13 +92,15 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
     status = check_unpinned(tenant, id, some);
     if (status.ok()) status = remove_some(tenant, some, cause, removed);
     if (status.ok()) done.insert(done.end(), some.begin(), some.end());
-    if (!done.empty() && done.back() == id) break;
+    // A segment that was put again may also be a part of a consolidated one.
+    const bool more = recursive && tree_.find_current(asked);
+    if (!done.empty() && done.back() == id && !more) break;
   }
   if (gone) gone->assign(done.rbegin(), done.rend());
   if (status.ok()) return removed;
   if (done.empty()) return status;
-  return status.with_context("removed " + counted(done.size(), "segment") + " below " + id.hex() +
-                             ", but not the segment itself");
+  return status.with_context("removed " + counted(done.size(), "segment") + " below " +
+                             asked.hex() + ", but not the segment itself");
 }
 
 // None of these segments has children except those earlier in `some`.

@@ -73,7 +73,7 @@ Result<Catalog::Row> CatalogSegments::segment(std::string_view tenant, const Seg
 Result<Catalog::AnySegment> CatalogSegments::stored_segment(std::string_view tenant,
                                                             const SegmentId& id) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const node = tree_.find(id);
+  const SegmentNode* const node = tree_.find_current(id);
   if (!node || node->row->tenant != tenant) {
     return Status::not_found("segment " + id.hex() + " is not stored");
   }
@@ -154,7 +154,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
 Result<msg::SegmentInfo> CatalogSegments::info(std::string_view tenant, const SegmentId& id,
                                                bool with_plan) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const node = tree_.find(id);
+  const SegmentNode* const node = tree_.find_current(id);
   if (!node || node->row->tenant != tenant) {
     return Status::not_found("segment " + id.hex() + " is not stored");
   }
@@ -203,6 +203,10 @@ Result<msg::SegmentInfo> CatalogSegments::find_segment(std::string_view tenant,
   std::vector<SegmentId> found;
   if (const TenantSegments* const all = tree_.of_tenant(tenant)) {
     found = all->ids_between(first, last, kCandidatesTold + 1);
+  }
+  if (found.empty() && first == last) {
+    const SegmentNode* const current = tree_.find_current(first);
+    if (current && current->row->tenant == tenant) found.push_back(current->row->id);
   }
   if (found.empty()) {
     return Status::not_found("no prefix id begins with '" + digits +

@@ -144,9 +144,13 @@ CatalogState::models_of(std::string_view tenant) const {
 
 Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
                                                    const SegmentId& id) const {
-  const SegmentNode* const node = tree_.find(id);
+  const SegmentNode* const node = tree_.find_current(id);
   if (!node || node->row->tenant != tenant) {
     return Status::not_found("segment " + id.hex() + " is not stored");
+  }
+  if (node->row->id != id) {
+    return Status::not_found("segment " + id.hex() + " was consolidated into segment " +
+                             node->row->id.hex() + "; look the path up again, or put it again");
   }
   if (!node->in_service) {
     return Status::corruption("segment " + id.hex() +

@@ -23,6 +23,7 @@ std::string expected(std::string_view field, std::uint64_t is, std::uint64_t mus
 // Measured with millions of each: a block's digest in its row and its boundary in the index, a
 // layer's size and its location in the store, and the rest of a segment.
 constexpr std::uint64_t kBlockBytes = 272, kLayerBytes = 160, kSegmentBytes = 2048;
+constexpr std::uint64_t kFormerBytes = 96;  // in the row, and in the map of a node-based table
 
 }  // namespace
 
@@ -31,7 +32,7 @@ std::uint64_t kept_bytes(const SegmentRow& row) {
       row.tenant.size() + row.adapter.size() + row.recipe.size() + row.preset.size();
   return kSegmentBytes + texts + row.blocks.size() * kBlockBytes +
          2 * row.tail.size() * sizeof(TokenId) + row.layer_bytes.size() * kLayerBytes +
-         row.plan.counts.size() * sizeof(std::uint32_t);
+         row.plan.counts.size() * sizeof(std::uint32_t) + row.former.size() * kFormerBytes;
 }
 
 Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent) {
@@ -89,6 +90,7 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   node.ttl_seconds = row->ttl_seconds;
   node.expected_unix_ms = row->expected_unix_ms;
   node.row = std::move(row);
+  for (const SegmentId& former : node.row->former) former_[former] = id;
   tenants_[node.row->tenant].take_in(node);
   if (node.pins > 0) add_pins(node.row->parent, 1);
   node.quarantined = false;
@@ -168,6 +170,10 @@ void SegmentTree::subtract(const SegmentNode& node) {
   stored_bytes_ -= node.row->stored_bytes;
   original_bytes_ -= node.row->original_bytes;
   kept_bytes_ -= precis::kept_bytes(*node.row);
+  for (const SegmentId& former : node.row->former) {
+    const auto at = former_.find(former);
+    if (at != former_.end() && at->second == node.row->id) former_.erase(at);
+  }
   const auto tenant = tenants_.find(node.row->tenant);
   tenant->second.take_out(node);
   if (tenant->second.totals().segments == 0) tenants_.erase(tenant);
@@ -187,6 +193,12 @@ void SegmentTree::model_added(const Digest& model) {
 const SegmentNode* SegmentTree::find(const SegmentId& id) const {
   const auto at = nodes_.find(id);
   return at == nodes_.end() ? nullptr : &at->second;
+}
+
+const SegmentNode* SegmentTree::find_current(const SegmentId& id) const {
+  if (const SegmentNode* const node = find(id)) return node;
+  const auto at = former_.find(id);
+  return at == former_.end() ? nullptr : find(at->second);
 }
 
 const std::vector<SegmentId>& SegmentTree::children(const SegmentId& id) const {

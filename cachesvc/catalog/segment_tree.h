@@ -48,6 +48,8 @@ class SegmentTree {
   void model_added(const Digest& model);
 
   const SegmentNode* find(const SegmentId& id) const;
+  // As find(), or else the segment into which the one with this id was consolidated.
+  const SegmentNode* find_current(const SegmentId& id) const;
   // Ids of the children of `id`, which itself may be absent.
   const std::vector<SegmentId>& children(const SegmentId& id) const;
   // `id` and all its descendants, parents before children.
@@ -89,6 +91,7 @@ class SegmentTree {
   std::unordered_map<SegmentId, SegmentNode> nodes_;
   std::unordered_map<SegmentId, std::vector<SegmentId>> children_;  // by parent
   std::map<std::string, TenantSegments, std::less<>> tenants_;
+  std::unordered_map<SegmentId, SegmentId> former_;  // from a former id to the segment's id
   std::unordered_map<SegmentId, std::uint64_t> pinned_tips_;  // number of pinned sessions at each
   PrefixIndex index_;
   bool recording_ = false;

@@ -1,6 +1,7 @@
 // All puts in progress. Loop thread only.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,14 @@ class OpenPuts {
       if (put->failure.ok() && !put->joint->is_full()) return put;
     }
     return nullptr;
+  }
+
+  // Whether a put that is in progress has this parent.
+  bool builds_on(const SegmentId& parent) const {
+    return std::ranges::any_of(puts_, [&](const auto& each) {
+      const auto put = each.lock();
+      return put && put->failure.ok() && put->row.parent == parent;
+    });
   }
 
  private:

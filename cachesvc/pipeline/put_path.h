@@ -34,6 +34,7 @@ class PutPath {
   // Returns whether no request of the put is in progress, and OpenPut::last_activity is before
   // `since`.
   static bool is_silent(const OpenPut& put, Clock::Time since);
+  bool builds_on(const SegmentId& parent) const { return puts_.builds_on(parent); }
   // Returns whether no layer is being compressed.
   bool idle() const { return memory_.idle(); }
 

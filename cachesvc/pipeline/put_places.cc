@@ -126,14 +126,15 @@ Status PutPlaces::find(const Tenant& tenant, const msg::BeginPut& request, const
       (chain.back()->tip != path.tip(row.begin) || chain.back()->root != row.root)) {
     return does_not_hold(request.parent, row.begin);
   }
-  if (chain.empty() || chain.back()->whole_entries == 0) return {};
-  // The parent is the first part of a split segment. The second part has the id of the whole, so a
-  // put of it would not find it.
+  // The second part of a split segment has the id of the whole, and a consolidated segment that of
+  // its last link, so a put of their tokens would not find them by id.
   const std::vector<Catalog::Link> links = catalog_.match(tenant.name, path, 0);
   if (!links.empty() && links.back().matched_end == row.end) {
     const SegmentRow& same = *links.back().row;
-    const bool is_part = same.whole_entries != 0 && same.end == row.end;
-    if (is_part && same.begin == row.begin && same.parent == row.parent &&
+    const bool is_whole = same.whole_begin == same.begin && same.whole_end == same.end;
+    const bool follows_part = !chain.empty() && chain.back()->whole_entries != 0;
+    const bool is_part = same.whole_entries != 0 && (is_whole || follows_part);
+    if (is_part && same.end == row.end && same.begin == row.begin && same.parent == row.parent &&
         same.recipe == row.recipe && same.budget == row.budget && is_as_good(same, row)) {
       row.id = same.id;
     }
@@ -150,6 +151,11 @@ Status PutPlaces::after_split(const msg::BeginPut& request, OpenPut& put, Found&
 }
 
 bool PutPlaces::is_stored(const SegmentRow& row) const {
+  if (const auto now = catalog_.info(row.tenant, row.id, /*with_plan=*/false);
+      now.ok() && now->id != row.id) {  // a part of what it was consolidated into, if that is whole
+    return !now->out_of_service && !now->trimmed && now->whole_begin == now->begin &&
+           now->whole_end == now->end;
+  }
   auto last = catalog_.segment(row.tenant, row.id);
   if (!last.ok() || !is_as_good(**last, row)) return false;
   std::vector<SegmentId> owners{row.id};  // segments of which parts were split off

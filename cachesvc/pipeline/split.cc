@@ -90,6 +90,7 @@ struct SplitPath::Halves {
     head.tail.clear();
     head.tip = boundary_tip(head.blocks.back());
     tail.parent = head.id;
+    tail.former.clear();  // ids of earlier tokens name the first part
     tail.blocks.assign(whole.blocks.begin() + blocks, whole.blocks.end());
   }
 

@@ -1,6 +1,19 @@
 #include "cachesvc/server/capacity_limits.h"
 
+#include <algorithm>
+
 namespace precis {
+namespace {
+
+// 1/kKeptShare of the arena's size, and at least kKeptBytesLeast, which holds about a million
+// blocks of paths.
+constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
+
+}  // namespace
+
+std::uint64_t kept_bytes_max(std::uint64_t arena_bytes) {
+  return std::max(kKeptBytesLeast, arena_bytes / kKeptShare);
+}
 
 DiskQuota::Limits disk_limits(const Config& config) {
   DiskQuota::Limits limits{config.max_disk_bytes, {}};
@@ -30,6 +43,10 @@ Catalog::PinnedLimits pinned_limits(const Config& config) {
 
 CapacityManager::Settings capacity_settings(const Config& config) {
   return {*parse_capacity_policy(config.capacity_policy), config.trim_ladder};
+}
+
+Consolidator::Settings consolidator_settings(const Config& config) {
+  return {config.consolidate, config.consolidate_links};
 }
 
 BudgetDefaults budget_defaults(const Config& config) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cachesvc/base/log.h"
+#include "cachesvc/pipeline/consolidator.h"
 #include "cachesvc/pipeline/fair_turns.h"
 #include "cachesvc/pipeline/get_path.h"
 #include "cachesvc/pipeline/lookup.h"
@@ -33,6 +34,7 @@ struct HandlerParts {
   GetPath& get_path;
   ColdReads& cold_reads;
   TrimPath& trim_path;
+  Consolidator& consolidator;
   Lookup& lookup;
   PathHasher& paths;
   FairTurns& turns;  // for received messages

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "cachesvc/base/log.h"
+
 namespace precis {
 
 // Loop thread only.
@@ -17,6 +19,13 @@ class LogLimiter {
   unsigned take_suppressed() {
     const unsigned happened = std::exchange(happened_, 0);
     return happened > kMax ? happened - kMax : 0;
+  }
+
+  // As take_suppressed(), and logs the number.
+  void tell_suppressed(Log& log) {
+    if (const unsigned more = take_suppressed(); more > 0) {
+      log.info("more requests refused", {{"count", more}});
+    }
   }
 
  private:

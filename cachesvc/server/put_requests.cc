@@ -109,6 +109,9 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   puts_.erase(request.put);
   committed_.push_back({request.put, info.id});
   keep_latest(committed_);
+  if (!info.parent.is_null()) {
+    caller_.parts.consolidator.committed(caller_.tenant.owner(nullptr), info.id);
+  }
   co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
 }
 

@@ -94,6 +94,7 @@ void Reloader::apply(Next next) {
   parts_.put_room.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.disk_quota.set_wait(std::chrono::milliseconds(now.memory_wait_ms));
   parts_.capacity.set(capacity_settings(now));
+  parts_.consolidator.set(consolidator_settings(now));
   parts_.in_force.apply();                  // also sets the limits of tenants
   parts_.audit.use(std::move(next.audit));  // reopened even if the path is the same
   // The more detailed of the two levels applies while the changes are logged.

@@ -10,6 +10,7 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/task.h"
 #include "cachesvc/capacity/capacity_manager.h"
+#include "cachesvc/pipeline/consolidator.h"
 #include "cachesvc/pipeline/fair_executor.h"
 #include "cachesvc/pipeline/payload_memory.h"
 #include "cachesvc/pipeline/put_room.h"
@@ -35,6 +36,7 @@ class Reloader {
     PutRoom& put_room;
     DiskQuota& disk_quota;
     CapacityManager& capacity;
+    Consolidator& consolidator;
     Audit& audit;
     Transport& transport;
   };

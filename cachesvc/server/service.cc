@@ -36,9 +36,6 @@ constexpr std::uint64_t kStagingShare = 4;
 // Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory, so
 // that the disk does not delay the service, which works with the rest while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
-// The catalog's memory for segments, in addition to the arena: 1/kKeptShare of the arena's size,
-// and at least kKeptBytesLeast, which holds about a million blocks of paths.
-constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 constexpr std::chrono::seconds kPressureCheck{1};
 }  // namespace
 
@@ -94,6 +91,7 @@ struct Service::Impl {
   std::unique_ptr<TrimPath> trim_path;
   std::unique_ptr<CapacityManager> capacity;
   std::unique_ptr<Backups> backups;
+  std::unique_ptr<Consolidator> consolidator;
   std::unique_ptr<TenantsInForce> in_force;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
@@ -157,9 +155,7 @@ Status Service::Impl::open_store(const OpenStore& open_disk) {
   warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log, loop, runtime);
   loss = warn_of_loss(log, *store);
-  const std::uint64_t kept_bytes_max =
-      std::max<std::uint64_t>(kKeptBytesLeast, arena->memory().size() / kKeptShare);
-  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock, kept_bytes_max));
+  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock, kept_bytes_max(arena->memory().size())));
   return {};
 }
 
@@ -194,6 +190,10 @@ void Service::Impl::wire_paths() {
       CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
                              prefill, metrics, log, clock},
       capacity_settings(config));
+  consolidator = std::make_unique<Consolidator>(
+      Consolidator::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier,
+                          *put_room, *disk_quota, *put_path, arena->memory().size(), metrics, log},
+      consolidator_settings(config));
 }
 
 void Service::Impl::wire_requests() {
@@ -203,9 +203,9 @@ void Service::Impl::wire_requests() {
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
       [this](const std::string& tenant) { operators->end_streams(tenant); }});
-  reloader = std::make_unique<Reloader>(Reloader::Parts{loop, storage, config, log, *in_force,
-                                                        admission, *memory, *put_room, *disk_quota,
-                                                        *capacity, audit, *transport});
+  reloader = std::make_unique<Reloader>(
+      Reloader::Parts{loop, storage, config, log, *in_force, admission, *memory, *put_room,
+                      *disk_quota, *capacity, *consolidator, audit, *transport});
   report = std::make_unique<ServiceReport>(
       ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
                            *disk_quota, *disk_watch, loss, *catalog, *backend, paths, *transport});
@@ -219,6 +219,7 @@ void Service::Impl::wire_requests() {
                    *get_path,
                    *cold_reads,
                    *trim_path,
+                   *consolidator,
                    *lookup,
                    paths,
                    turns,
@@ -277,9 +278,7 @@ void Service::Impl::watch_pressure() {
     const auto fired = std::move(pressure_timer);  // lives until the end of its own call
     if (stopping) return;
     greeter.tell_suppressed();
-    if (const unsigned more = requests.take_suppressed(); more > 0) {
-      log.info("more requests refused", {{"count", more}});
-    }
+    requests.tell_suppressed(log);
     capacity->check();
     if (memory->waiting() + put_room->waiting() + disk_quota->waiting() > 0) {
       peers.free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
@@ -327,15 +326,17 @@ void Service::Impl::begin_stop() {
   disk_quota->stop();
   capacity->stop();
   (void)backups->cancel();
+  consolidator->stop();
   peers.close_all("the service is stopping");
   finish_stop();
 }
 
-// A request in progress holds its peer. The loop stops when no request, compression, reload, backup
-// or round of the capacity manager is in progress.
+// A request in progress holds its peer. The loop stops when no request, compression, reload, backup,
+// consolidation or round of the capacity manager is in progress.
 void Service::Impl::finish_stop() {
-  const bool is_idle = put_path->idle() && !reloader->busy() && !capacity->busy();
-  if (peers.all_ended() && is_idle && !backups->busy()) {
+  const bool busy =
+      reloader->busy() || capacity->busy() || consolidator->busy() || backups->busy();
+  if (peers.all_ended() && put_path->idle() && !busy) {
     log.info("stopped");
     return loop.stop();
   }

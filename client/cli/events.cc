@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kPoll{200};
 
 std::string event_text(const msg::KvEvent& row) {
   using Kind = msg::KvEvent::Kind;
-  constexpr const char* kCauses[] = {"asked for", "no room", "damaged", "dropped"};
+  constexpr const char* kCauses[] = {"asked for", "no room", "damaged", "dropped", "consolidated"};
   if (row.kind == Kind::kLost) {
     return row.lost == 0 ? "lost    the service was started again"
                          : fmt::format("lost    {} events, which are no longer kept", row.lost);

@@ -34,6 +34,7 @@ void add(Outcome& sum, const Outcome& one) {
   sum.operations += one.operations;
   sum.failed += one.failed;
   sum.crashes += one.crashes;
+  sum.consolidations += one.consolidations;
   sum.simulated_seconds += one.simulated_seconds;
 }
 
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
                                                   {"operations", sum.operations},
                                                   {"failed_operations", sum.failed},
                                                   {"crashes", sum.crashes},
+                                                  {"consolidations", sum.consolidations},
                                                   {"simulated_seconds", sum.simulated_seconds},
                                                   {"seconds", took.count()},
                                                   {"failure", sum.status.message()}}

@@ -79,6 +79,7 @@ Status ServiceHost::start() {
   config.memory_bytes = 16u << 20;
   config.max_disk_bytes = max_disk_bytes_;
   config.compute_threads = 1;
+  config.consolidate_links = 2;
   config.device = "cpu";
   const auto make_transport = [this](EventLoop& loop) -> Result<std::unique_ptr<Transport>> {
     auto made = std::make_unique<CutTransport>(make_loopback_server(loop, net_));

@@ -34,6 +34,7 @@ void place(Segment& segment, bool aligned) {
 
 Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model) {
   Path path;
+  const bool alike = machine.chance(0.7);  // only segments that are alike are consolidated
   for (std::uint32_t s = 0; s < kSegments; ++s) {
     const auto begin = static_cast<std::uint32_t>(path.tokens.size());
     const auto count =
@@ -46,6 +47,10 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
     place(segment, machine.chance(0.5));
     segment.recipe = kRecipes[machine.random(kRecipes.size())];
     segment.keep = Budget::ratio_ppm(machine.chance(0.5) ? 1'000'000 : 300'000);
+    if (alike) {
+      segment.recipe = path.segments.front().recipe;
+      segment.keep = path.segments.front().keep;
+    }
   }
   return path;
 }
@@ -61,6 +66,14 @@ Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpe
   segment.kv = testing::random_kv(kv_random, model, begin, count);
   place(segment, machine.chance(0.5));
   return segment;
+}
+
+std::size_t first_with(const Path& path, std::size_t n) {
+  const auto is_alike = [&](const Segment& segment) {
+    return segment.recipe == path.segments[n].recipe && segment.keep == path.segments[n].keep;
+  };
+  while (n > 1 && is_alike(path.segments[n - 1])) --n;
+  return n;
 }
 
 std::size_t stored_of(const Path& path) {

@@ -14,7 +14,7 @@
 
 namespace precis::simulate {
 
-constexpr std::uint32_t kSegments = 4;  // of a path
+constexpr std::uint32_t kSegments = 5;  // of a path
 
 // The model's knowledge of a segment. kMaybe: an operation on it is in progress or has an unknown
 // outcome, or it was not durable enough to be sure of it.
@@ -58,6 +58,9 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
 // A segment of another path, which leaves `path` at token `begin`.
 Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
                     const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens);
+
+// The first of the segments that may be one with segment n, because they were consolidated.
+std::size_t first_with(const Path& path, std::size_t n);
 
 // The number of segments from the root that are stored, unless the service dropped them by itself,
 // and of those that may be.

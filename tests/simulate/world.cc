@@ -24,7 +24,7 @@ class World final : public Acts {
     const auto director = machine_.start("director", [this] { direct(); });
     Status ran = machine_.run(director, kStepsMax, kTimeMax);
     if (ran.ok()) ran = broken_;
-    Outcome outcome{ran, machine_.steps(), operations_, failed_, host_->crashes(), 0};
+    Outcome outcome{ran, machine_.steps(), operations_, failed_, host_->crashes(), consolidations_};
     outcome.simulated_seconds =
         std::chrono::duration<double>(machine_.now().time_since_epoch()).count();
     return outcome;
@@ -34,6 +34,7 @@ class World final : public Acts {
 
  private:
   using ClientPtr = std::shared_ptr<Client>;
+  std::uint64_t consolidations_ = 0;
 
   // ---- the cast
 
@@ -156,6 +157,13 @@ class World final : public Acts {
     auto connected = host_->connect(0);
     if (!connected.ok()) return breaks("the last connect: " + connected.status().to_string());
     Client& client = **connected;
+    const auto stats = client.stats();
+    if (!stats.ok()) return breaks("the last stats: " + stats.status().to_string());
+    for (const msg::Stat& row : stats->rows) {
+      if (row.name == "precis_consolidations_total") {
+        consolidations_ = static_cast<std::uint64_t>(row.value);
+      }
+    }
     const auto model = client.register_model(model_);
     if (!model.ok()) return breaks("the last register_model: " + model.status().to_string());
     for (Path& path : paths_) {

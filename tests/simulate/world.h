@@ -27,6 +27,7 @@ struct Plot {
 struct Outcome {
   Status status;  // kInternal: the first broken promise
   std::uint64_t steps = 0, operations = 0, failed = 0, crashes = 0;
+  std::uint64_t consolidations = 0;  // since the last start
   double simulated_seconds = 0;
 };
 

@@ -87,7 +87,7 @@ struct Filler {
 
   void operator()(msg::KvEvent::Kind& x) { x = static_cast<msg::KvEvent::Kind>(r.number(3)); }
   void operator()(msg::KvEvent::Tier& x) { x = static_cast<msg::KvEvent::Tier>(r.number(1)); }
-  void operator()(msg::KvEvent::Cause& x) { x = static_cast<msg::KvEvent::Cause>(r.number(3)); }
+  void operator()(msg::KvEvent::Cause& x) { x = static_cast<msg::KvEvent::Cause>(r.number(4)); }
 
   // ---- structs of the schemas: each field, and then those with a narrower range than their type
   template <typename T>

@@ -38,6 +38,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"max_pinned_share", "0.25"},
     {"capacity_policy", "'lru'"},
     {"trim_ladder", "[0.5, 0.25]"},
+    {"consolidate", "false"},
     {"log_level", "'debug'"},
     {"audit_log", "'stderr'"},
     {"max_requests", "5"},

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from ..cache import Cache, Segment
 
 
+_TRIES = 3
+
+
 class TotalBudget:
     """Keeps the stored turns of a conversation within a share of their full KV, or within bytes.
 
@@ -34,10 +37,18 @@ class TotalBudget:
 
     def hold(self, cache: Cache, tip: Segment) -> bool:
         """Trims turns of the path that ends with `tip`. False if they take more than the total."""
-        # All of the path is read each time: another path may have split one of its segments.
-        turns = [cache.segment(tip.id)]
-        while turns[0].parent is not None:
-            turns.insert(0, cache.segment(turns[0].parent))
+        for _ in range(_TRIES):
+            # All of the path is read each time: another path may have split one of its segments.
+            turns = _path(cache, tip)
+            ids = [turn.id for turn in turns]
+            if self._trim(cache, turns):
+                return True
+            if ids == [turn.id for turn in _path(cache, tip)]:
+                return False
+            # The service has consolidated turns meanwhile.
+        return False
+
+    def _trim(self, cache: Cache, turns: list[Segment]) -> bool:
         full = sum(turn.original_bytes for turn in turns)
         value = self._budget.value
         limit = value if self._budget.kind == "bytes" else value * full
@@ -56,6 +67,13 @@ class TotalBudget:
         return excess <= 0
 
 
+def _path(cache: Cache, tip: Segment) -> list[Segment]:
+    turns = [cache.segment(tip.id)]
+    while turns[0].parent is not None:
+        turns.insert(0, cache.segment(turns[0].parent))
+    return turns
+
+
 def _trimmed(cache: Cache, turn: Segment, level: float) -> Segment:
     """The turn with at most `level` of its entries, if it can be trimmed."""
     share = turn.kept / (turn.plan.size * (turn.end - turn.begin))
@@ -64,5 +82,5 @@ def _trimmed(cache: Cache, turn: Segment, level: float) -> Segment:
     try:
         cache.trim(turn, keep=level)
         return cache.segment(turn.id)
-    except (Conflict, NotFound):  # it stores less already, or was removed
+    except (Conflict, NotFound):  # it stores less, was removed, or is a part of another one now
         return turn

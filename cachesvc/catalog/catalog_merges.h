@@ -1,0 +1,34 @@
+// Consolidation: segments of a chain become one. Private to this folder.
+//
+// A run of segments, each the only child of the one before, may become one if
+// - no session has its tip at any but the last;
+// - all are in service and on the disk, and none is a part of a split segment;
+// - all have the same model, adapter, recipe, budget and trimmed budget. The budget is a ratio or
+//   all, and their tokens are past the recipe's min_entries. Then a budget in a ratio is the sum of
+//   those of the segments;
+// - all are as faithful (faithful.h) as the first.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cachesvc/catalog/catalog_state.h"
+
+namespace precis {
+
+class CatalogMerges : public virtual CatalogState {
+ public:
+  std::vector<Row> mergeable(std::string_view tenant, const SegmentId& tip) override;
+  Result<bool> merge(std::span<const Row> run, const Part& into) override;
+
+ private:
+  // Callers hold changes_ for the functions below.
+  bool has_session(const SegmentNode& node) const;
+  bool may_merge(const SegmentNode& node) const;
+  // Whether `last` is all that follows `node`, and both may merge.
+  bool may_join(const SegmentNode& node, const SegmentNode& last) const;
+  Status store_merged(std::span<const SegmentNode* const> run, const Part& into);
+};
+
+}  // namespace precis

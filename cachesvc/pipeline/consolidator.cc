@@ -1,0 +1,82 @@
+#include "cachesvc/pipeline/consolidator.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace precis {
+namespace {
+
+constexpr std::size_t kTipsMax = 1024;     // that wait; later ones wait for their next commit
+constexpr std::size_t kMemoryShare = 16;   // a run and its copy take at most twice this part
+constexpr std::uint64_t kLargerTimes = 2;  // than what follows
+
+}  // namespace
+
+std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_t least,
+                                std::uint64_t bytes_max) {
+  std::uint64_t after = 0;
+  std::size_t count = 0;
+  for (auto size = bytes.rbegin(); size != bytes.rend() && count < kConsolidatedMax; ++size) {
+    if (count > 0 && *size > kLargerTimes * after) break;
+    if (*size > bytes_max - after) break;
+    after += *size;
+    ++count;
+  }
+  return count < std::max<std::size_t>(least, 2) ? 0 : count;
+}
+
+Consolidator::Consolidator(Parts parts, Settings settings)
+    : parts_(parts),
+      settings_(settings),
+      path_({parts.loop, parts.reads, parts.storage, parts.cold, parts.memory, parts.catalog,
+             parts.hot_tier, parts.metrics}) {}
+
+void Consolidator::committed(const Owner& owner, const SegmentId& tip) {
+  if (stopped_ || !settings_.on || tips_.size() >= kTipsMax) return;
+  // Ids are digests of what was put by whom, so no two tenants have the same.
+  if (std::ranges::find(tips_, tip, &Tip::segment) == tips_.end()) tips_.push_back({owner, tip});
+  if (std::exchange(busy_, true)) return;
+  spawn(work());
+}
+
+void Consolidator::stop() {
+  stopped_ = true;
+  tips_.clear();
+}
+
+bool Consolidator::others_wait() const {
+  return parts_.memory.waiting() + parts_.put_room.waiting() + parts_.disk_quota.waiting() > 0;
+}
+
+Task<void> Consolidator::work() {
+  while (!tips_.empty()) {
+    Tip tip = std::move(tips_.front());
+    tips_.pop_front();
+    if (others_wait()) continue;
+    const auto done = co_await consolidate(tip.owner, tip.segment);
+    parts_.memory.retry();  // its memory is free now, on errors too
+    if (!done.ok() && done.status().code() != StatusCode::kOutOfSpace) {
+      parts_.log.warn("a chain could not be consolidated", {{"status", done.status().to_string()}});
+    }
+  }
+  busy_ = false;
+}
+
+Task<Result<bool>> Consolidator::consolidate(Owner owner, SegmentId tip) {
+  std::vector<Catalog::Row> run = co_await run_on(parts_.storage, parts_.loop, owner, [&] {
+    return parts_.catalog.mergeable(owner.tenant, tip);
+  });
+  std::vector<std::uint64_t> bytes;
+  for (const Catalog::Row& row : run) bytes.push_back(row->stored_bytes);
+  const std::size_t count =
+      worth_consolidating(bytes, settings_.least_links, parts_.arena_bytes / kMemoryShare);
+  run.erase(run.begin(), run.end() - static_cast<std::ptrdiff_t>(count));
+  if (run.empty() || stopped_) co_return false;
+  // A put that builds on a segment whose id goes would fail at its commit.
+  for (const Catalog::Row& row : run) {
+    if (row != run.back() && parts_.puts.builds_on(row->id)) co_return false;
+  }
+  co_return co_await path_.run(owner, std::move(run));
+}
+
+}  // namespace precis

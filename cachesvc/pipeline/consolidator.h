@@ -1,0 +1,74 @@
+// Consolidates growing chains in the background, so that a conversation of many turns stays a few
+// segments: after a commit, it makes the small segments before the new one one segment. One run at
+// a time, in the turns of its tenant, and only while no put or get waits for memory or disk. A run
+// that is left out is found again at the chain's next commit. Loop thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "cachesvc/base/log.h"
+#include "cachesvc/pipeline/consolidate.h"
+#include "cachesvc/pipeline/disk_quota.h"
+#include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/put_room.h"
+
+namespace precis {
+
+// How many of the last segments of a run become one: those of which each has at most twice the
+// bytes of all after it, if they are `least` or more; else 0. So each byte is copied a logarithmic
+// number of times while a chain grows, and the chain has a logarithmic number of segments. `bytes`:
+// from the root on. At most kConsolidatedMax segments, of together at most `bytes_max`.
+inline constexpr std::size_t kConsolidatedMax = 256;
+std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_t least,
+                                std::uint64_t bytes_max);
+
+class Consolidator {
+ public:
+  struct Settings {
+    bool on = true;
+    std::uint32_t least_links = 8;
+  };
+  // All must outlive this object.
+  struct Parts {
+    EventLoop& loop;
+    FairExecutor& reads;
+    FairExecutor& storage;
+    ColdReads& cold;
+    PayloadMemory& memory;
+    Catalog& catalog;
+    HotTier& hot_tier;
+    const PutRoom& put_room;
+    const DiskQuota& disk_quota;
+    const PutPath& puts;
+    std::size_t arena_bytes;
+    Metrics& metrics;
+    Log& log;
+  };
+  Consolidator(Parts parts, Settings settings);
+
+  void set(Settings settings) { settings_ = settings; }
+  // The segment was committed: its chain may have a run to consolidate. `owner`: the tenant,
+  // without a connection.
+  void committed(const Owner& owner, const SegmentId& tip);
+  void stop();
+  bool busy() const { return busy_; }
+
+ private:
+  struct Tip {
+    Owner owner;
+    SegmentId segment;
+  };
+  bool others_wait() const;
+  Task<void> work();
+  Task<Result<bool>> consolidate(Owner owner, SegmentId tip);
+
+  const Parts parts_;
+  Settings settings_;
+  ConsolidatePath path_;
+  std::deque<Tip> tips_;
+  bool busy_ = false, stopped_ = false;
+};
+
+}  // namespace precis
