@@ -331,11 +331,10 @@ void Service::Impl::begin_stop() {
   finish_stop();
 }
 
-// A request in progress holds its peer. The loop stops when no request, compression, reload, backup,
-// consolidation or round of the capacity manager is in progress.
+// A request in progress holds its peer. The loop stops when no request, compression, reload,
+// backup, consolidation or round of the capacity manager is in progress.
 void Service::Impl::finish_stop() {
-  const bool busy =
-      reloader->busy() || capacity->busy() || consolidator->busy() || backups->busy();
+  const bool busy = reloader->busy() || capacity->busy() || consolidator->busy() || backups->busy();
   if (peers.all_ended() && put_path->idle() && !busy) {
     log.info("stopped");
     return loop.stop();
