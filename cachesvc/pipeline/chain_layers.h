@@ -39,7 +39,7 @@ class ChainLayers {
   // The rows that are read now. If `follows` accepted a replacing row, that row is here.
   const std::vector<Catalog::Row>& links() const { return links_; }
 
-  // Whether a part of the layer was read from the disk. Of a layer that lease() has returned.
+  // Returns whether a part of a layer that lease() has returned was read from the disk.
   bool was_cold(std::uint32_t layer) const { return cold_[layer]; }
 
   // Leases the layers in order, and after doubt() the same layer again. kNotFound if a link was

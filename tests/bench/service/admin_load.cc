@@ -11,7 +11,7 @@
 namespace precis::bench {
 namespace {
 
-// What monitoring and the page ask for; `/metrics` is a quarter of the requests.
+// Monitoring and the page ask for these in turn, so `/metrics` is a quarter of the requests.
 constexpr std::array kPaths = {"/metrics", "/api/v1/status", "/api/v1/prefixes?limit=100",
                                "/api/v1/models"};
 
