@@ -74,43 +74,45 @@ Result<std::vector<msg::BackupRow>> BackupFolder::list() const {
   return rows;
 }
 
-std::vector<Digest> BackupFolder::named_values(Status& faulty) const {
+Result<std::vector<Digest>> BackupFolder::named_values(const std::vector<msg::BackupRow>& rows,
+                                                       const GoOn& go_on) const {
+  constexpr std::size_t kStep = 4096;
   std::vector<Digest> named;
-  const auto note = [&](const Status& status) {
-    if (faulty.ok()) faulty = status;
-  };
-  const auto rows = list();
-  if (!rows.ok()) {
-    note(rows.status());
-    return named;
-  }
-  for (const msg::BackupRow& row : *rows) {
-    note(
+  for (const msg::BackupRow& row : rows) {
+    std::size_t seen = 0;
+    PRECIS_TRY(
         visit_rows(rows_path(row.name), {[&](Table table, std::string_view, Bytes value) -> Status {
+                     if (++seen % kStep == 0) PRECIS_TRY(go_on());
                      if (table != Table::kPayload) return {};
                      PRECIS_ASSIGN(const ValueRow stored, decode_value_row(value));
                      named.push_back(stored.name);
                      return {};
                    }}));
+    // Backups share most of their values.
+    std::ranges::sort(named);
+    named.erase(std::ranges::unique(named).begin(), named.end());
   }
-  std::ranges::sort(named);
-  named.erase(std::ranges::unique(named).begin(), named.end());
   return named;
 }
 
-Status BackupFolder::keep(std::uint32_t keep) {
-  if (keep > 0) {
-    PRECIS_ASSIGN(const std::vector<msg::BackupRow> rows, list());
+Status BackupFolder::keep(std::uint32_t keep, const GoOn& go_on) {
+  PRECIS_ASSIGN(std::vector<msg::BackupRow> rows, list());
+  for (const msg::BackupRow& row : rows) {  // its time is unknown, and it may be whole
+    if (row.fault.empty()) continue;
+    return Status::corruption("the backup '" + row.name +
+                              "' is unreadable, so nothing is removed: " + row.fault + "; remove " +
+                              rows_path(row.name) + " by hand");
+  }
+  if (keep > 0 && rows.size() > keep) {
     for (std::size_t i = keep; i < rows.size(); ++i) {
       if (::unlink(rows_path(rows[i].name).c_str()) != 0) {
         return system_error("removing " + rows_path(rows[i].name));
       }
     }
+    rows.resize(keep);
     PRECIS_TRY(sync_folder(dir_));  // before a value that they name is removed
   }
-  Status faulty;
-  const std::vector<Digest> named = named_values(faulty);
-  PRECIS_TRY(faulty);
+  PRECIS_ASSIGN(const std::vector<Digest> named, named_values(rows, go_on));
   return values_.remove_others(named);
 }
 

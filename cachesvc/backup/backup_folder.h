@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,14 +33,17 @@ class BackupFolder {
   std::string rows_path(const std::string& name) const { return dir_ + "/" + name + ".rows"; }
   // The complete backups, the newest first. One whose header is unreadable has `fault` set.
   Result<std::vector<msg::BackupRow>> list() const;
-  // The names of the values of all complete backups, sorted. Those of unreadable files are left
-  // out; `faulty` is then the first error.
-  std::vector<Digest> named_values(Status& faulty) const;
   // Removes all backups but the newest `keep` (0: none), then the values that no backup names. If a
-  // backup is unreadable, its error, and values stay.
-  Status keep(std::uint32_t keep);
+  // backup is unreadable, its error, and nothing is removed. `go_on` is called now and then; an
+  // error of it ends this.
+  using GoOn = std::function<Status()>;
+  Status keep(
+      std::uint32_t keep, const GoOn& go_on = [] { return Status(); });
 
  private:
+  // The names of the values of these backups, sorted.
+  Result<std::vector<Digest>> named_values(const std::vector<msg::BackupRow>& rows,
+                                           const GoOn& go_on) const;
   const std::string dir_;
   ValueFolder values_;
   std::optional<StoreLock> lock_;

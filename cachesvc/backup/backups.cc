@@ -7,6 +7,7 @@
 
 #include <array>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 
 #include "precis/limits.h"
@@ -104,15 +105,28 @@ Status Backups::make(std::uint32_t keep) {
     state_.copied_bytes = done.copied_bytes;
     state_.damaged = done.damaged;
     if (state_.damage.size() != done.damage.size()) state_.damage = done.damage;
-    return canceled_ ? Status::canceled("it was canceled") : Status();
+    return canceled();
   }));
   if (keep == 0) return {};
-  return folder.keep(keep).with_context("it is complete, but older backups were not removed");
+  constexpr const char* kKept = "it is complete, but older backups were not removed";
+  const msg::BackupState made = state();
+  if (made.damaged > 0) {  // an older backup may have what this one lacks
+    return Status::corruption(std::string(kKept) + ", because damaged values are not in it:\n" +
+                              made.damage);
+  }
+  return folder.keep(keep, [this] { return canceled(); }).with_context(kKept);
+}
+
+Status Backups::canceled() const {
+  return canceled_ ? Status::canceled("it was canceled") : Status();
 }
 
 // Twice the mark below which puts are refused, as the store reclaims space at once below that.
 std::uint64_t Backups::room_for_puts() const {
-  if (!on_one_file_system(parts_.dir, parts_.data_dir)) return 0;
+  std::filesystem::path dir = parts_.dir;
+  std::error_code error;
+  while (!std::filesystem::exists(dir, error) && dir.has_relative_path()) dir = dir.parent_path();
+  if (!on_one_file_system(dir, parts_.data_dir)) return 0;
   return 2 * parts_.store.health().min_free_bytes;
 }
 

@@ -45,6 +45,7 @@ class Backups {
  private:
   void run(std::uint32_t keep);
   Status make(std::uint32_t keep);
+  Status canceled() const;  // kCanceled if it was canceled
   std::uint64_t room_for_puts() const;
   void end(const Status& status);
 

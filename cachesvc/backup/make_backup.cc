@@ -19,12 +19,15 @@ namespace {
 
 class Copy {
  public:
-  Copy(BackupFolder& folder, const BackupPlan& plan, RowsWriter rows,
+  Copy(BackupFolder& folder, const BackupPlan& plan, RowsWriter rows, Descriptor begun,
        const std::function<Status(const BackupProgress&)>& told)
-      : folder_(folder), plan_(plan), rows_(std::move(rows)), told_(told) {
-    Status ignored;  // the values of an unreadable backup are compared before they are used
-    named_ = folder_.named_values(ignored);
-  }
+      : folder_(folder),
+        plan_(plan),
+        rows_(std::move(rows)),
+        begun_(std::move(begun)),
+        told_(told) {}
+  // Whether an error was for want of space on the folder's disk.
+  bool folder_is_full() const { return folder_is_full_; }
 
   Status payload(StoreSnapshot& snapshot, ValueCheck& checks) {
     PRECIS_ASSIGN(const std::vector<StoreSnapshot::Value> values, snapshot.values());
@@ -51,11 +54,17 @@ class Copy {
 
   // All tables but the payload, and a mark for each segment with a damaged value.
   Status rows(RowSnapshot& snapshot) {
+    constexpr std::size_t kRowsAtOnce = 1024, kRowsBytes = 1u << 20;
+    std::size_t seen = 0;
     for (std::size_t t = 0; t < kTableCount; ++t) {
       const auto table = static_cast<Table>(t);
       if (table == Table::kPayload) continue;
       PRECIS_TRY(snapshot.scan(table, [&](std::string_view key, Bytes value) -> Status {
         const bool is_stores_own = key.starts_with("store.");
+        if (++seen % kRowsAtOnce == 0) {
+          PRECIS_TRY(check_room(kRowsBytes));
+          PRECIS_TRY(told_(done_));
+        }
         if (table == Table::kMeta) marks_.erase(std::string(key));
         return is_stores_own ? Status() : rows_.add(table, key, value);
       }));
@@ -66,7 +75,7 @@ class Copy {
 
   // Values first, so that no complete backup names one that a crash of the machine destroyed.
   Status finish(const std::string& unfinished) {
-    PRECIS_TRY(sync_file_system(folder_.dir()));
+    PRECIS_TRY(sync_file_system(begun_, folder_.dir()));
     PRECIS_TRY(rows_.finish({.created_unix_ms = plan_.now_unix_ms,
                              .values = done_.values - done_.damaged,
                              .bytes = stored_bytes_,
@@ -80,12 +89,13 @@ class Copy {
  private:
   Status add(const std::string& key, Bytes value) {
     const Digest name = sha256(value);
-    const bool is_known = std::ranges::binary_search(named_, name);
-    const bool is_there = folder_.values().has(name, value.size());
-    // A file that no complete backup names may have lost its bytes in a crash of the machine.
-    if (!is_there || (!is_known && !folder_.values().read(name, value.size()).ok())) {
+    // A file may have rotted, or have lost its bytes in a crash of the machine.
+    if (!folder_.values().has(name, value.size()) ||
+        !folder_.values().read(name, value.size()).ok()) {
       PRECIS_TRY(check_room(value.size()));
-      PRECIS_TRY(folder_.values().write(name, value));
+      const Status written = folder_.values().write(name, value);
+      folder_is_full_ = written.code() == StatusCode::kOutOfSpace;
+      PRECIS_TRY(written);
       ++done_.copied_values;
       done_.copied_bytes += value.size();
     }
@@ -93,11 +103,12 @@ class Copy {
     return rows_.add(Table::kPayload, key, encode_value_row({name, value.size()}));
   }
 
-  Status check_room(std::uint64_t size_bytes) const {
+  Status check_room(std::uint64_t size_bytes) {
     PRECIS_ASSIGN(const std::uint64_t free_bytes, free_bytes_of(folder_.dir()));
     if (free_bytes >= plan_.leave_free_bytes && free_bytes - plan_.leave_free_bytes >= size_bytes) {
       return {};
     }
+    folder_is_full_ = true;
     return Status::out_of_space(
         "the disk of " + folder_.dir() + " has " + std::to_string(free_bytes) +
         " B free, of which " + std::to_string(plan_.leave_free_bytes) +
@@ -115,8 +126,9 @@ class Copy {
   BackupFolder& folder_;
   const BackupPlan& plan_;
   RowsWriter rows_;
+  const Descriptor begun_;  // of the folder
   const std::function<Status(const BackupProgress&)>& told_;
-  std::vector<Digest> named_;
+  bool folder_is_full_ = false;
   BackupProgress done_;
   std::uint64_t stored_bytes_ = 0;
   std::set<std::string> marks_;
@@ -124,19 +136,23 @@ class Copy {
 
 Status copy_all(Store& store, BackupFolder& folder, const BackupPlan& plan,
                 const std::string& unfinished,
-                const std::function<Status(const BackupProgress&)>& told) {
+                const std::function<Status(const BackupProgress&)>& told, bool& folder_is_full) {
+  // Opened before anything is written, so that its sync tells every error of these writes.
+  PRECIS_ASSIGN(Descriptor begun, open_plain(folder.dir()));
   PRECIS_ASSIGN(RowsWriter rows, RowsWriter::create(unfinished));
-  Copy copy(folder, plan, std::move(rows), told);
+  Copy copy(folder, plan, std::move(rows), std::move(begun), told);
   PRECIS_ASSIGN(const std::unique_ptr<StoreSnapshot> snapshot, store.snapshot());
   PRECIS_ASSIGN(ValueCheck checks, ValueCheck::open(snapshot->rows()));
-  PRECIS_TRY(copy.payload(*snapshot, checks));
-  PRECIS_TRY(copy.rows(snapshot->rows()));
-  return copy.finish(unfinished);
+  Status status = copy.payload(*snapshot, checks);
+  if (status.ok()) status = copy.rows(snapshot->rows());
+  if (status.ok()) status = copy.finish(unfinished);
+  folder_is_full = copy.folder_is_full();
+  return status;
 }
 
 }  // namespace
 
-Status make_backup(Store& store, BackupFolder& folder, const BackupPlan& plan,
+Status make_backup(Store& store, BackupFolder& folder, BackupPlan plan,
                    const std::function<Status(const BackupProgress&)>& told) {
   PRECIS_TRY(check_backup_name(plan.name));
   PRECIS_TRY(folder.open_to_write());
@@ -145,10 +161,16 @@ Status make_backup(Store& store, BackupFolder& folder, const BackupPlan& plan,
   if (std::filesystem::exists(path, error)) {
     return Status::conflict("there is a backup '" + plan.name + "' already; choose another name");
   }
-  Status status = copy_all(store, folder, plan, unfinished, told);
+  // The newest backup has the latest time, also if the clock was set back.
+  PRECIS_ASSIGN(const std::vector<msg::BackupRow> earlier, folder.list());
+  if (!earlier.empty()) {
+    plan.now_unix_ms = std::max(plan.now_unix_ms, earlier.front().created_unix_ms + 1);
+  }
+  bool folder_is_full = false;
+  Status status = copy_all(store, folder, plan, unfinished, told, folder_is_full);
   if (!status.ok()) std::filesystem::remove(unfinished, error);
   // Another attempt would not fit either, and puts may need the space.
-  if (status.code() == StatusCode::kOutOfSpace) (void)folder.keep(0);
+  if (folder_is_full) (void)folder.keep(0);
   return status;
 }
 

@@ -28,10 +28,10 @@ struct BackupProgress {
 
 // [blocking] Copies every row, and the payload values that the folder lacks. A value that fails its
 // checks is left out, and its segment is out of service in the backup. `told` is called after each
-// value; an error of it ends the backup. If the disk is full, kOutOfSpace, and the copied values
-// are removed. After any other error, the next backup uses them. kConflict if there is a backup of
-// that name.
-Status make_backup(Store& store, BackupFolder& folder, const BackupPlan& plan,
+// value; an error of it ends the backup. If the folder's disk is full, kOutOfSpace, and the copied
+// values are removed. After any other error, the next backup uses them. kConflict if there is a
+// backup of that name.
+Status make_backup(Store& store, BackupFolder& folder, BackupPlan plan,
                    const std::function<Status(const BackupProgress&)>& told);
 
 }  // namespace precis

@@ -24,7 +24,8 @@ Status system_error(const std::string& what) {
 }
 
 Result<Descriptor> create_plain(const std::string& path) {
-  Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  Descriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return system_error("creating " + path);
   return file;
 }
@@ -67,9 +68,8 @@ Status sync_plain(const Descriptor& file, const std::string& path) {
   return ::fsync(file.get()) == 0 ? Status() : system_error("syncing " + path);
 }
 
-Status sync_file_system(const std::string& dir) {
-  PRECIS_ASSIGN(const Descriptor folder, open_plain(dir));
-  return ::syncfs(folder.get()) == 0 ? Status() : system_error("syncing " + dir);
+Status sync_file_system(const Descriptor& opened, const std::string& path) {
+  return ::syncfs(opened.get()) == 0 ? Status() : system_error("syncing " + path);
 }
 
 Status sync_folder(const std::string& dir) {

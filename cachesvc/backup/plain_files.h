@@ -24,8 +24,9 @@ Status write_all(const Descriptor& file, Bytes bytes, const std::string& path);
 Status read_exactly(const Descriptor& file, MutableBytes into, const std::string& path);
 // After OK, the file survives a crash of the machine. Also for a folder: its names do.
 Status sync_plain(const Descriptor& file, const std::string& path);
-// After OK, all that was written to the file system of `dir` survives a crash of the machine.
-Status sync_file_system(const std::string& dir);
+// After OK, all that was written to the file system of `opened` since it was opened survives a
+// crash of the machine.
+Status sync_file_system(const Descriptor& opened, const std::string& path);
 Status sync_folder(const std::string& dir);
 Status rename_plain(const std::string& from, const std::string& to);
 Result<std::vector<std::string>> names_in(const std::string& dir);

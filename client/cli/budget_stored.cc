@@ -43,6 +43,19 @@ Result<Budget> budget_of(const msg::SegmentInfo& row, const ModelSpec& model,
   return within_limit(recipe, model, row.end - row.begin, row.begin, *values.keep, *values.limit);
 }
 
+// Whether the budget of a put of this segment gets smaller. One that can't be compared counts as
+// larger before.
+Result<bool> gets_smaller(const msg::SegmentInfo& row, const ModelSpec& model,
+                          const InForce& before, const Budget& keep) {
+  if (!before.keep || before.keep->kind == Budget::Kind::kQuality) return true;
+  PRECIS_ASSIGN(const Budget was, budget_of(row, model, before));
+  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row.recipe));
+  const std::uint32_t tokens = row.end - row.begin;
+  PRECIS_ASSIGN(const auto entries, budget_entries(recipe, model, tokens, keep, row.begin));
+  PRECIS_ASSIGN(const auto entries_before, budget_entries(recipe, model, tokens, was, row.begin));
+  return entries < entries_before;
+}
+
 Chosen& part_of(std::vector<TrimPart>& parts, const Budget& keep) {
   const auto known = std::ranges::find(parts, keep, &TrimPart::keep);
   if (known != parts.end()) return known->chosen;
@@ -57,8 +70,9 @@ Result<ConcernedSegments> concerned_by(Client& client,
   PRECIS_ASSIGN(const auto models, client.models());
   for (const msg::ModelRow& model : models) {
     PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(model.fingerprint));
+    const InForce before = in_force(budgets.layers);
     const InForce after = in_force_after(budgets.layers, model.fingerprint, changes);
-    if (after == in_force(budgets.layers) || !after.keep) continue;
+    if (after == before || !after.keep) continue;
     if (after.keep->kind == Budget::Kind::kQuality) {
       concerned.quality.push_back(model.model.name);
       continue;
@@ -70,6 +84,10 @@ Result<ConcernedSegments> concerned_by(Client& client,
       const auto keep = budget_of(row, model.model, after);
       wrong = keep.status();
       if (!wrong.ok()) return false;
+      const auto is_smaller = gets_smaller(row, model.model, before, *keep);
+      wrong = is_smaller.status();
+      if (!wrong.ok()) return false;
+      if (!*is_smaller) return true;
       Chosen& chosen = part_of(concerned.parts, *keep);
       chosen.more = chosen.segments.size() == kChosenMax;
       if (chosen.more) return false;

@@ -14,8 +14,8 @@ struct ConcernedSegments {
   std::vector<std::string> quality;
 };
 
-// The segments of a model whose keep or limit in force differs after the changes, each in the part
-// of the budget that a put of it would get then. `changes` are not made yet.
+// The segments of which a put would get a smaller budget after the changes, each in the part of
+// that budget. `changes` are not made yet.
 Result<ConcernedSegments> concerned_by(Client& client,
                                        const std::vector<msg::BudgetChange>& changes);
 

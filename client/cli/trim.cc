@@ -39,10 +39,10 @@ Result<Chosen> chain_of(Client& client, const SegmentId& tip, bool whole) {
 }
 
 // `seen`: the stored bytes of all segments that were tried.
+// `is_only`: it has the only segment of all parts.
 void trim_part(Client& client, const TrimPart& part, Durability durability, bool dry_run,
-               Progress& progress, std::uint64_t& seen, Done& done) {
-  const std::vector<ChosenSegment>& segments = part.chosen.segments;
-  for (const ChosenSegment& segment : segments) {
+               bool is_only, Progress& progress, std::uint64_t& seen, Done& done) {
+  for (const ChosenSegment& segment : part.chosen.segments) {
     if (interrupted()) {
       done.status = Status::canceled("interrupted");
       return;
@@ -57,7 +57,7 @@ void trim_part(Client& client, const TrimPart& part, Durability durability, bool
       done.sum.entries += trimmed->entries;
       done.sum.stored_bytes += trimmed->stored_bytes;
       done.sum.freed_bytes += trimmed->freed_bytes;
-    } else if (code != StatusCode::kNotFound || segments.size() == 1) {
+    } else if (code != StatusCode::kNotFound || is_only) {
       done.status = trimmed.status();
       return;
     }
@@ -69,11 +69,15 @@ void trim_part(Client& client, const TrimPart& part, Durability durability, bool
 Done trim_all(Client& client, const std::vector<TrimPart>& parts, Durability durability,
               bool dry_run) {
   std::uint64_t bytes = 0, seen = 0;
-  for (const TrimPart& part : parts) bytes += part.chosen.stored_bytes;
+  std::size_t segments = 0;
+  for (const TrimPart& part : parts) {
+    bytes += part.chosen.stored_bytes;
+    segments += part.chosen.segments.size();
+  }
   Progress progress("trimming", bytes);
   Done done;
   for (const TrimPart& part : parts) {
-    trim_part(client, part, durability, dry_run, progress, seen, done);
+    trim_part(client, part, durability, dry_run, segments == 1, progress, seen, done);
     if (!done.status.ok()) break;
   }
   if (done.status.ok() && done.trimmed.empty() && !done.left.empty()) {

@@ -297,6 +297,10 @@ TEST_CASE_METHOD(BackupFixture, "restore names what is damaged or missing, and r
   CHECK(refused.exit_code != 0);
   CHECK_THAT(refused.err, Contains("not an empty directory"));
 
+  // The next backup writes anew what has rotted, also for the earlier one.
+  back_up({"--name", "b"});
+  CHECK(restore({backups, "--dry-run", "--name", "a"}).exit_code == 0);
+
   // Rows are used only if all are whole: no service takes the half of a store.
   flip(backups + "/a.rows", 300);
   const Ran ended = restore({backups, "--into", dir.path("half"), "--name", "a"});
@@ -310,13 +314,17 @@ TEST_CASE_METHOD(BackupFixture, "restore names what is damaged or missing, and r
 TEST_CASE_METHOD(BackupFixture, "a value that has rotted in the store is named and left out",
                  "[integration][backup]") {
   const auto stored = put_many(3);
+  back_up({"--name", "before"});
   service->stop();
   // The header of the file takes the first block; the first value follows.
   flip(dir.path("data/payload/0000000001.extents"), 4096 + 700);
   start();
-  const Ran ran = ctl({"backup", "--name", "rotted"});
+  const Ran ran = ctl({"backup", "--name", "rotted", "--keep", "1"});
   CHECK(ran.exit_code == 1);
-  CHECK_THAT(ran.err, Contains("segment " + stored[0].id.hex()));
+  CHECK_THAT(ran.err, Contains("segment " + stored[0].id.hex()) && Contains("not removed"));
+  const std::string older = dir.path("older");  // only the older backup has what has rotted
+  REQUIRE(restore({backups, "--into", older, "--name", "before"}).exit_code == 0);
+  CHECK(RestoredService(dir, older).read(*model, stored[0]).ok());
   const std::string data = dir.path("restored");
   REQUIRE(restore({backups, "--into", data}).exit_code == 0);
   const RestoredService again(dir, data);

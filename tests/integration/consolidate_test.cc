@@ -106,7 +106,8 @@ TEST_CASE_METHOD(TalkFixture, "a chain of 50 turns is a few segments with the sa
   }
   // Less is stored, and no byte is wrong.
   CHECK(stat(*client, "precis_stored_bytes") < stat(*other, "precis_stored_bytes"));
-  for (const auto& info : client->segments().value()) {
+  const auto rows = client->segments().value();
+  for (const auto& info : rows) {
     CHECK(client->check_segment(info.id).value().damage.empty());
   }
   CHECK(run({PRECISCTL_PATH, "--address", service->address(), "fsck"}).exit_code == 0);
@@ -195,7 +196,8 @@ TEST_CASE_METHOD(TalkFixture, "a SIGKILL around a consolidation loses nothing", 
     service->kill();
     restart();
     CHECK(by_position(read(path)) == by_position(*read_all(*other, other_model, path)));
-    for (const auto& info : client->segments().value()) {
+    const auto rows = client->segments().value();
+    for (const auto& info : rows) {
       CHECK(client->check_segment(info.id).value().damage.empty());
     }
   }

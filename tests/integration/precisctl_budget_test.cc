@@ -176,8 +176,8 @@ TEST_CASE_METHOD(BudgetCommands, "a rollback tells what it does to stored segmen
   CHECK(of_other["segments"].size() == 2);
   budget_json({"set", "--model", "test/other", "--keep", "0.4"});
   const json dry = budget_json({"rollback", "3", "--dry-run"})["stored"];
-  CHECK(dry["segments"].empty());  // 0.7 is above what is stored
-  REQUIRE(dry["left"].size() == 1);
+  CHECK(dry["segments"].empty());  // from 0.4 to 0.7
+  CHECK(dry["left"].empty());
 
   const json plan = budget_json({"rollback", "1", "--dry-run"});
   CHECK(plan["dry_run"] == true);
@@ -196,6 +196,10 @@ TEST_CASE_METHOD(BudgetCommands, "a rollback tells what it does to stored segmen
   // A rollback to larger budgets leaves what is stored.
   const json back = budget_json({"rollback", "4", "--apply-to-stored"});
   CHECK(back["stored"]["freed_bytes"] == 0);
+  budget_json({"set", "--keep", "0.3"});
+  const auto above = store(kTokens, keeping(0.8));
+  CHECK(budget_json({"rollback", "4", "--apply-to-stored"})["stored"]["freed_bytes"] == 0);
+  CHECK(client->segment(above.id).value() == above);
   CHECK_FALSE(budget_json({"rollback", "5"}).contains("stored"));
 }
 

@@ -85,6 +85,8 @@ export const metrics = async () => (await ask("/metrics")).text();
 
 // Whether the port has asked for a token. Only then does it manage tenants.
 export const hasToken = () => sessionStorage.getItem(kToken) !== null;
+// A port with TLS may know its operators by their certificates.
+export const mayManage = () => hasToken() || location.protocol === "https:";
 
 // The rows of at most `pages` pages of a list, and whether these are all.
 export async function list(path, key, pages, { query = {}, onPage = () => {}, as } = {}) {

@@ -11,16 +11,21 @@ const kEmpty = Object.fromEntries(Object.values(kFamilies).map((key) => [key, 0]
 
 const unescaped = (text) => text.replace(/\\(.)/g, (_, each) => (each === "n" ? "\n" : each));
 
-// {name: {stored, original, ...}} of the samples whose only label is a tenant.
+// {name: {stored, original, ...}} of all tenants. A family that has further labels has no sample
+// without them, so the samples are added up; those of models are of other families.
 export function tenantsOf(text) {
   const found = new Map();
   for (const line of text.split("\n")) {
-    const sample = /^(\w+)\{tenant="((?:[^"\\]|\\.)*)"\} (\S+)$/.exec(line);
+    const sample = /^(\w+)\{tenant="((?:[^"\\]|\\.)*)"(?:,.*)?\} (\S+)$/.exec(line);
     const key = sample === null ? undefined : kFamilies[sample[1]];
     if (key === undefined) continue;
     const name = unescaped(sample[2]);
-    if (!found.has(name)) found.set(name, { name, ...kEmpty });
-    found.get(name)[key] = Number(sample[3]);
+    if (!found.has(name)) found.set(name, { name, ...kEmpty, isStored: false });
+    found.get(name)[key] += Number(sample[3]);
+    found.get(name).isStored ||= key === "stored";
+  }
+  for (const [name, { isStored }] of found) {
+    if (!isStored) found.delete(name);  // "other", where what has no row of its own is counted
   }
   return found;
 }

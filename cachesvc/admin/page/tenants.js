@@ -88,7 +88,7 @@ export class Tenants {
   // Adds what only an admin is told. Says why it is not told.
   async #manage() {
     this.managed.clear();
-    if (!api.hasToken()) return kWithoutToken;
+    if (!api.mayManage()) return kWithoutToken;
     if (this.#admin() === null) {
       return this.refused ||
         "Choose a tenant with the role admin, on whose behalf to see and change limits.";
@@ -118,7 +118,7 @@ export class Tenants {
     const managing = this.managed.size > 0;
     say($("tenants-note"), why || (this.rows.length > kShown
       ? `The ${count(kShown)} that store most, of ${count(this.rows.length)}.` : ""));
-    $("manage-form").hidden = !api.hasToken() || managing;
+    $("manage-form").hidden = !api.mayManage() || managing;
     $("add-tenant").hidden = !managing;
     this.#choices(this.rows.map(({ name }) => name).sort());
     this.#draw(kColumns.filter((column) => managing || !column.managed), managing);

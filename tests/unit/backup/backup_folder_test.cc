@@ -120,6 +120,12 @@ TEST_CASE("while a backup is unreadable no value is removed", "[unit][backup]") 
   CHECK(folder.values().has(value, 100));
   flip_bit(folder.rows_path("a"), 20, 1);
   CHECK_THAT(folder.list().value().at(0).fault, Contains("a.rows"));
+  // Nor a backup whose time is unknown, because it may be the newest.
+  const Digest newer = store_value(folder, 2);
+  store_backup(folder, "b", 20, {newer});
+  CHECK_THAT(folder.keep(1).message(), Contains("a.rows") && Contains("by hand"));
+  CHECK(folder.list().value().size() == 2);
+  CHECK(folder.values().has(value, 100));
 }
 
 TEST_CASE("what an interrupted backup left half-written is removed", "[unit][backup]") {
