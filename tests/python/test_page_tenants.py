@@ -183,6 +183,17 @@ def test_a_quota_has_a_bar_and_the_map_shows_tenants(shown, operator):
     has_text(tab, "#segment-table", "model of red")
 
 
+def test_what_metrics_count_of_a_tenant_is_read_whatever_labels_they_have(shown):
+    told = shown.tab.evaluate("""async () => {
+      const { readTenants } = await import("/page/metrics.js");
+      return Object.fromEntries(await readTenants());
+    }""")
+    assert set(told) == {"ops", "red"}
+    assert (told["red"]["lookups"], told["red"]["gets"], told["red"]["puts"]) == (1, 1, 1)
+    assert told["red"]["segments"] == 1 and told["red"]["stored"] > 0
+    assert told["ops"]["puts"] == 0
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_keyboard_manages_and_the_dialog_can_be_read(browser, operator, scheme):
     operator.api("tenants?tenant=ops", "POST", {"name": "search"})
