@@ -1,13 +1,12 @@
 #include "cachesvc/restore_command.h"
 
-#include <array>
 #include <cstdio>
-#include <ctime>
 #include <vector>
 
 #include "cachesvc/backup/backup_folder.h"
 #include "cachesvc/backup/restore.h"
 #include "cachesvc/base/counted.h"
+#include "cachesvc/base/utc_time.h"
 #include "precis/printable.h"
 #include "schema/json/message_json.h"
 
@@ -16,20 +15,11 @@ namespace {
 
 using message_json::Json;
 
-std::string time_text(std::uint64_t unix_ms) {
-  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
-  return text.data();
-}
-
 std::string line_of(const msg::BackupRow& row) {
   if (!row.fault.empty()) return row.name + "  " + printable(row.fault) + "\n";
-  return row.name + "  " + time_text(row.created_unix_ms) + "  " + counted(row.values, "value") +
-         " of " + std::to_string(row.bytes) + " B, " + std::to_string(row.copied_bytes) +
-         " B of them new" +
+  return row.name + "  " + utc_text(row.created_unix_ms, "%Y-%m-%d %H:%M:%S UTC") + "  " +
+         counted(row.values, "value") + " of " + std::to_string(row.bytes) + " B, " +
+         std::to_string(row.copied_bytes) + " B of them new" +
          (row.damaged == 0 ? "" : ", without " + counted(row.damaged, "damaged value")) + "\n";
 }
 

@@ -64,11 +64,12 @@ endif()
 # Most of the compilation of a source is spent on headers that all sources include. They are
 # compiled once. precis_headers(name HEADERS ... LIBS ...) makes such a set of headers, and
 # precis_precompiled(target name) uses it: the target must be compiled with the same options as the
-# set. The presets of sanitizers and fuzzing compile without such sets, and so find a source that
+# set. Headers of the project are named as <precis/...>, because a path would keep two clones from
+# sharing a compiler cache. The presets of sanitizers and fuzzing compile without such sets, and so find a source that
 # does not include what it uses.
 function(precis_headers name)
   cmake_parse_arguments(arg "" "" "HEADERS;LIBS" ${ARGN})
-  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc "")
+  file(CONFIGURE OUTPUT ${name}.cc CONTENT "")
   add_library(${name} OBJECT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
   target_link_libraries(${name} PRIVATE precis_options ${arg_LIBS})
   target_compile_options(${name} PRIVATE ${PRECIS_CACHEABLE_HEADERS})

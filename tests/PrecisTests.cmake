@@ -11,9 +11,7 @@ if(TARGET precis_client)
   precis_headers(precis_test_headers
     HEADERS
       <catch2/catch.hpp> <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory>
-      <optional> <random> <string> <thread> <vector>
-      ${PROJECT_SOURCE_DIR}/client/include/precis/client.h
-      ${PROJECT_SOURCE_DIR}/schema/include/precis/messages.h
+      <optional> <random> <string> <thread> <vector> <precis/client.h> <precis/messages.h>
     LIBS precis_catch_main precis_client)
   target_compile_options(precis_test_headers PRIVATE -fPIE ${PRECIS_TEST_OPTIONS})
 endif()

@@ -5,11 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
-#include <ctime>
 #include <filesystem>
 #include <utility>
 
+#include "cachesvc/base/utc_time.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -21,15 +20,6 @@ void lower_priority() {
   constexpr int kProcess = 1, kIdle = 3 << 13;  // as ioprio_set(2) has them
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19);
   (void)::syscall(SYS_ioprio_set, kProcess, 0, kIdle);
-}
-
-std::string time_name(std::uint64_t unix_ms) {
-  const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 32> text{};
-  (void)std::strftime(text.data(), text.size(), "%Y-%m-%dT%H%M%SZ", &parts);
-  return text.data();
 }
 
 bool on_one_file_system(const std::string& a, const std::string& b) {
@@ -49,7 +39,7 @@ Status no_folder() {
 Result<msg::BackupState> Backups::start(std::string name, std::uint32_t keep) {
   if (parts_.dir.empty()) return no_folder();
   const std::uint64_t now_ms = parts_.clock.unix_ms();
-  if (name.empty()) name = time_name(now_ms);
+  if (name.empty()) name = utc_text(now_ms, "%Y-%m-%dT%H%M%SZ");
   PRECIS_TRY(check_backup_name(name));
   if (busy_.exchange(true)) {
     return Status::conflict("the backup '" + state().name +

@@ -19,13 +19,14 @@ MadePrivate make_private(const std::string& dir) {
   struct stat folder {};
   if (::stat(dir.c_str(), &folder) != 0 || !S_ISDIR(folder.st_mode)) return made;
   made.was_open = (folder.st_mode & kOthers) != 0;
-  if (!made.was_open) return made;
-  if ((folder.st_mode & S_ISVTX) != 0) {
+  if (made.was_open && (folder.st_mode & S_ISVTX) != 0) {
     made.left_open =
         Status::invalid("it is shared by all users (sticky); choose a folder for Precis alone");
   } else if (folder.st_uid != ::geteuid()) {
     made.left_open = Status::denied("it belongs to user " + std::to_string(folder.st_uid) +
-                                    "; let that user run chmod 700");
+                                    "; choose a folder of the service's user");
+  } else if (!made.was_open) {
+    return made;
   } else if (::chmod(dir.c_str(), folder.st_mode & 07777 & ~kOthers) != 0) {
     made.left_open = Status::denied("chmod: " + std::generic_category().message(errno));
   }

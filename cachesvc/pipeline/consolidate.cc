@@ -15,8 +15,9 @@ namespace {
 
 MergedSeats seats_of(const std::vector<Catalog::Row>& run) {
   std::vector<MergedSeats::Segment> segments;
-  for (const Catalog::Row& row : run)
+  for (const Catalog::Row& row : run) {
     segments.push_back({row->end - row->begin, row->plan.total()});
+  }
   return MergedSeats(std::move(segments));
 }
 

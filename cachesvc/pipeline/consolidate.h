@@ -9,29 +9,14 @@
 
 #include <vector>
 
-#include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/catalog/catalog.h"
-#include "cachesvc/pipeline/cold_reads.h"
-#include "cachesvc/pipeline/payload_memory.h"
-#include "cachesvc/store/hot_tier.h"
+#include "cachesvc/pipeline/rewrite_parts.h"
 
 namespace precis {
 
 class ConsolidatePath {
  public:
-  // All must outlive the path.
-  struct Parts {
-    EventLoop& loop;
-    FairExecutor& reads;    // copies of entries
-    FairExecutor& storage;  // changes of the catalog
-    ColdReads& cold;
-    PayloadMemory& memory;
-    Catalog& catalog;
-    HotTier& hot_tier;
-    Metrics& metrics;
-  };
-  explicit ConsolidatePath(Parts parts) : parts_(parts) {}
+  explicit ConsolidatePath(RewriteParts parts) : parts_(parts) {}
 
   static constexpr std::uint32_t kFormerMs = 10'000;
 
@@ -46,7 +31,7 @@ class ConsolidatePath {
   struct Merge;  // the records of a run and of what it becomes
   Task<Status> fill(const Owner& owner, Merge& merge);
 
-  const Parts parts_;
+  const RewriteParts parts_;
 };
 
 }  // namespace precis

@@ -6,29 +6,14 @@
 // progress on the whole segment ends with kNotFound, unless a lease keeps it. Loop thread only.
 #pragma once
 
-#include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/catalog/catalog.h"
-#include "cachesvc/pipeline/cold_reads.h"
-#include "cachesvc/pipeline/payload_memory.h"
-#include "cachesvc/store/hot_tier.h"
+#include "cachesvc/pipeline/rewrite_parts.h"
 
 namespace precis {
 
 class SplitPath {
  public:
-  // All must outlive the path.
-  struct Parts {
-    EventLoop& loop;
-    FairExecutor& reads;    // copies of entries
-    FairExecutor& storage;  // changes of the catalog
-    ColdReads& cold;
-    PayloadMemory& memory;
-    Catalog& catalog;
-    HotTier& hot_tier;
-    Metrics& metrics;
-  };
-  explicit SplitPath(Parts parts) : parts_(parts) {}
+  explicit SplitPath(RewriteParts parts) : parts_(parts) {}
 
   // The memory that a split needs: both parts, and one layer as it is stored.
   static std::size_t needed_bytes(const SegmentRow& row, const ModelSpec& model);
@@ -45,7 +30,7 @@ class SplitPath {
   Task<Status> fill(const Owner& owner, const Catalog::Row& row, MutableBytes layer_memory,
                     Halves& halves);
 
-  const Parts parts_;
+  const RewriteParts parts_;
 };
 
 }  // namespace precis

@@ -62,11 +62,12 @@ Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
 Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
   const auto found = parts_.catalog.segment(owner.tenant, request.segment);
-  if (const auto now = parts_.catalog.info(owner.tenant, request.segment, /*with_plan=*/false);
-      now.ok() && now->id != request.segment) {
+  if (!found.ok()) {
+    const auto now = parts_.catalog.info(owner.tenant, request.segment, /*with_plan=*/false);
+    if (!now.ok() || now->id == request.segment) co_return found.status();
     co_return Status::conflict(found.status().message() + "; trim segment " + now->id.hex());
   }
-  PRECIS_CO_ASSIGN(const Catalog::Row row, found);
+  const Catalog::Row row = *found;
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
   PRECIS_CO_TRY(cut_entries_at_most(*row, model, request.budget).status());
   const auto cut_at = cut_entries(*row, model, request.budget);

@@ -9,29 +9,14 @@
 #include <memory>
 #include <optional>
 
-#include "cachesvc/base/metrics.h"
 #include "cachesvc/base/task.h"
-#include "cachesvc/catalog/catalog.h"
-#include "cachesvc/pipeline/cold_reads.h"
-#include "cachesvc/pipeline/payload_memory.h"
-#include "cachesvc/store/hot_tier.h"
+#include "cachesvc/pipeline/rewrite_parts.h"
 
 namespace precis {
 
 class TrimPath {
  public:
-  // All must outlive the path.
-  struct Parts {
-    EventLoop& loop;
-    FairExecutor& reads;    // cuts
-    FairExecutor& storage;  // changes of the catalog
-    ColdReads& cold;
-    PayloadMemory& memory;
-    Catalog& catalog;
-    HotTier& hot_tier;
-    Metrics& metrics;
-  };
-  explicit TrimPath(Parts parts) : parts_(parts) {}
+  explicit TrimPath(RewriteParts parts) : parts_(parts) {}
 
   // Needs memory for the trimmed segment and for one layer as it is stored. A budget above the
   // stored entries is kConflict, naming the limit. A budget of exactly the stored entries only
@@ -47,7 +32,7 @@ class TrimPath {
                     MutableBytes layer_memory, Cut& cut);
   static Status add_layer(Bytes records, std::uint64_t entries, Cut& cut);
 
-  const Parts parts_;
+  const RewriteParts parts_;
 };
 
 }  // namespace precis

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cachesvc/base/utc_time.h"
 #include "precis/limits.h"
 #include "precis/printable.h"
 
@@ -21,14 +21,9 @@ namespace {
 
 // "2026-11-25T00:00:00.123Z"
 std::string time_text(std::uint64_t unix_ms) {
-  const auto seconds = static_cast<time_t>(unix_ms / 1000);
-  tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  std::array<char, 96> text;
-  std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d.%03uZ", utc.tm_year + 1900,
-                utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
-                static_cast<unsigned>(unix_ms % 1000));
-  return text.data();
+  std::array<char, 8> fraction;
+  std::snprintf(fraction.data(), fraction.size(), ".%03uZ", static_cast<unsigned>(unix_ms % 1000));
+  return utc_text(unix_ms, "%Y-%m-%dT%H:%M:%S") + fraction.data();
 }
 
 std::string cut(std::string_view text) {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cachesvc/base/config_changes.h"
-#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/openness.h"
+#include "cachesvc/server/part_settings.h"
 
 namespace precis {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "cachesvc/backup/backups.h"
-#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
@@ -14,6 +13,7 @@
 #include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/operator_access.h"
+#include "cachesvc/server/part_settings.h"
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
@@ -185,7 +185,7 @@ void Service::Impl::wire_paths() {
                                                       *registration, zeros->bytes(), *catalog,
                                                       *hot_tier, rate, metrics, clock});
   trim_path = std::make_unique<TrimPath>(
-      TrimPath::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
+      RewriteParts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
   capacity = std::make_unique<CapacityManager>(
       CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
                              prefill, metrics, log, clock},

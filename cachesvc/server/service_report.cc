@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cachesvc/server/capacity_limits.h"
 #include "cachesvc/server/openness.h"
+#include "cachesvc/server/part_settings.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/store/extent_store.h"
 #include "precis/record_format.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cachesvc/server/capacity_limits.h"
+#include "cachesvc/server/part_settings.h"
 
 namespace precis {
 namespace {

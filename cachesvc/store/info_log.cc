@@ -6,10 +6,11 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <vector>
+
+#include "cachesvc/base/utc_time.h"
 
 namespace precis {
 namespace {
@@ -17,14 +18,9 @@ namespace {
 std::string now() {
   using namespace std::chrono;
   const auto us = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
-  const std::time_t seconds = us / 1'000'000;
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  std::array<char, 40> text{};
-  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
-  std::snprintf(text.data() + size, text.size() - size, ".%06dZ ",
-                static_cast<int>(us % 1'000'000));
-  return text.data();
+  std::array<char, 12> fraction;
+  std::snprintf(fraction.data(), fraction.size(), ".%06dZ ", static_cast<int>(us % 1'000'000));
+  return utc_text(static_cast<std::uint64_t>(us) / 1000, "%Y-%m-%dT%H:%M:%S") + fraction.data();
 }
 
 }  // namespace

@@ -217,14 +217,14 @@ Status roll_back_budget(Context context, std::uint64_t revision, const BudgetCha
     for (const std::string& model : concerned->quality) {
       text += fmt::format("not trimmed: segments of {}, whose budget is a quality target\n", model);
     }
-    if (!how.dry_run && !outcome.status.ok() && !made.changes.empty()) {
+    // A segment that stores less than the budget is not a failure.
+    if (outcome.status.code() != StatusCode::kConflict) trimmed = outcome.status;
+    if (!how.dry_run && (outcome.more || !trimmed.ok()) && !made.changes.empty()) {
       // The same rollback changes nothing a second time, so it can't go on with the rest.
       text +=
           "not all were trimmed: precisctl budget set --keep ... --apply-to-stored trims the "
           "rest\n";
     }
-    // A segment that stores less than the budget is not a failure.
-    if (outcome.status.code() != StatusCode::kConflict) trimmed = outcome.status;
   }
   context.out += context.json ? json_text(json) : text;
   return trimmed;

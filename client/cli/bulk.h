@@ -65,7 +65,8 @@ struct TrimPart {
 struct TrimOutcome {
   Json json;
   std::string text;
-  Status status;  // kCanceled after Ctrl-C; else the error that ended it early
+  bool more = false;  // not all were chosen (kChosenMax)
+  Status status;      // kCanceled after Ctrl-C; else the error that ended it early
 };
 // Trims the parts, or tells what that would do, as `how` says.
 TrimOutcome trim_parts(Client& client, const std::vector<TrimPart>& parts, Durability durability,

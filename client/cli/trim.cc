@@ -186,7 +186,8 @@ TrimOutcome trim_parts(Client& client, const std::vector<TrimPart>& parts, Durab
   const bool more =
       std::ranges::any_of(parts, [](const TrimPart& part) { return part.chosen.more; });
   return {to_json(done, how.dry_run),
-          to_text(done, how) + (more ? "more segments match: run it again\n" : ""), done.status};
+          to_text(done, how) + (more ? "more segments match: run it again\n" : ""), more,
+          done.status};
 }
 
 Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,

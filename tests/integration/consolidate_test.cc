@@ -16,29 +16,6 @@ using namespace precis::testing;
 constexpr std::uint32_t kSeed = 20261127;
 constexpr std::uint32_t kTurns = 50;
 
-// The entries of each head by position, without their seats, which count in each segment.
-PrefixCopy by_position(PrefixCopy prefix) {
-  for (auto& layer : prefix) {
-    for (HeadCopy& head : layer) {
-      std::vector<std::size_t> order(head.positions.size());
-      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-      std::ranges::sort(order, {}, [&](std::size_t i) { return head.positions[i]; });
-      const std::size_t row = order.empty() ? 0 : head.keys.size() / order.size();
-      HeadCopy sorted;
-      for (const std::size_t i : order) {
-        sorted.positions.push_back(head.positions[i]);
-        sorted.scores.push_back(head.scores[i]);
-        const auto at = static_cast<std::ptrdiff_t>(i * row), end = at + std::ptrdiff_t(row);
-        sorted.keys.insert(sorted.keys.end(), head.keys.begin() + at, head.keys.begin() + end);
-        sorted.values.insert(sorted.values.end(), head.values.begin() + at,
-                             head.values.begin() + end);
-      }
-      head = std::move(sorted);
-    }
-  }
-  return prefix;
-}
-
 // A conversation, put turn by turn into a service that consolidates, and into one that does not.
 class TalkFixture : protected StoredFixture {
  protected:

@@ -1,5 +1,6 @@
 #include "tests/integration/random_kv.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace precis::testing {
@@ -91,6 +92,29 @@ Result<msg::SegmentInfo> put_all(Client& client, const Model& model,
     PRECIS_TRY(put.start_layer(l, kv.layers[l].push()));
   }
   return put.commit(durability);
+}
+
+PrefixCopy by_position(PrefixCopy prefix) {
+  for (auto& layer : prefix) {
+    for (HeadCopy& head : layer) {
+      std::vector<std::size_t> order(head.positions.size());
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+      std::ranges::sort(order, {}, [&](std::size_t i) { return head.positions[i]; });
+      const std::size_t row = order.empty() ? 0 : head.keys.size() / order.size();
+      HeadCopy sorted;
+      for (const std::size_t i : order) {
+        sorted.positions.push_back(head.positions[i]);
+        sorted.scores.push_back(head.scores[i]);
+        const auto at = static_cast<std::ptrdiff_t>(i * row);
+        const auto end = at + static_cast<std::ptrdiff_t>(row);
+        sorted.keys.insert(sorted.keys.end(), head.keys.begin() + at, head.keys.begin() + end);
+        sorted.values.insert(sorted.values.end(), head.values.begin() + at,
+                             head.values.begin() + end);
+      }
+      head = std::move(sorted);
+    }
+  }
+  return prefix;
 }
 
 Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vector<TokenId>& tokens,

@@ -73,6 +73,10 @@ using PrefixCopy = std::vector<std::vector<HeadCopy>>;  // [layer][head]
 // For a prefix that has arrived.
 PrefixCopy copy_of(const Prefix& prefix);
 
+// The entries of each head by position, without their seats: a split and a consolidation number
+// them anew.
+PrefixCopy by_position(PrefixCopy prefix);
+
 // lookup, get, wait, copy.
 Result<PrefixCopy> read_all(Client& client, const Model& model, const std::vector<TokenId>& tokens,
                             const Budget& keep = Budget::all());

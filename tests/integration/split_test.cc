@@ -22,31 +22,6 @@ PutOptions options(const std::string& recipe = "ada_keydiff", double keep = 0.5)
   return options;
 }
 
-// The entries of each head by position, without their seats: those of a split segment are counted
-// in each part.
-PrefixCopy by_position(PrefixCopy prefix) {
-  for (auto& layer : prefix) {
-    for (HeadCopy& head : layer) {
-      std::vector<std::size_t> order(head.positions.size());
-      for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-      std::ranges::sort(order, {}, [&](std::size_t i) { return head.positions[i]; });
-      const std::size_t row = order.empty() ? 0 : head.keys.size() / order.size();
-      HeadCopy sorted;
-      for (const std::size_t i : order) {
-        sorted.positions.push_back(head.positions[i]);
-        sorted.scores.push_back(head.scores[i]);
-        const auto at = static_cast<std::ptrdiff_t>(i * row);
-        const auto end = at + static_cast<std::ptrdiff_t>(row);
-        sorted.keys.insert(sorted.keys.end(), head.keys.begin() + at, head.keys.begin() + end);
-        sorted.values.insert(sorted.values.end(), head.values.begin() + at,
-                             head.values.begin() + end);
-      }
-      head = std::move(sorted);
-    }
-  }
-  return prefix;
-}
-
 class SplitFixture : protected StoredFixture {
  protected:
   SplitFixture() : StoredFixture(kSeed) {}

@@ -2,6 +2,7 @@
 #include "cachesvc/backup/backup_folder.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -64,6 +65,18 @@ TEST_CASE("only its owner enters the folder, and one process writes to it", "[un
   CHECK((told.st_mode & 07777) == 0600);
   BackupFolder other(folder.dir());
   CHECK(other.open_to_write().code() == StatusCode::kConflict);
+}
+
+TEST_CASE("a folder that belongs to another user is refused", "[unit][backup]") {
+  const TestDir dir;
+  const std::string path = dir.path() + "/backups";
+  fs::create_directory(path);
+  fs::permissions(path, fs::perms::owner_all);
+  constexpr ::uid_t kNobody = 65534;
+  if (::chown(path.c_str(), kNobody, static_cast<::gid_t>(-1)) != 0) return;  // only root may
+  const Status refused = BackupFolder(path).open_to_write();
+  CHECK(refused.code() == StatusCode::kPermissionDenied);
+  CHECK_THAT(refused.message(), Contains("belongs to user 65534"));
 }
 
 TEST_CASE("a value is read only if its bytes have its name", "[unit][backup]") {

@@ -1,4 +1,4 @@
-#include "cachesvc/server/capacity_limits.h"
+#include "cachesvc/server/part_settings.h"
 
 #include <algorithm>
 
