@@ -156,6 +156,16 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     body_bytes_ = size;
     shared_->body_bytes += size;
     link_->tcp().expires_after(seconds(limits::kAdminBodySeconds));
+    if (!beast::iequals(parser_->get()[http::field::expect], "100-continue")) return receive();
+    // Without this, such a client waits for a second before it sends the body.
+    static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
+    asio::async_write(*link_, asio::buffer(kGoOn),
+                      [self = shared_from_this()](const error_code& error, std::size_t) {
+                        if (!error) self->receive();
+                      });
+  }
+
+  void receive() {
     http::async_read(*link_, buffer_, *parser_,
                      [self = shared_from_this()](const error_code& error, std::size_t) {
                        self->on_body(error);

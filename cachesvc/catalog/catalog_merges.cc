@@ -11,7 +11,7 @@ namespace {
 
 bool is_alike(const SegmentRow& a, const SegmentRow& b) {
   return a.model == b.model && a.adapter == b.adapter && a.recipe == b.recipe &&
-         a.budget == b.budget && a.trimmed == b.trimmed;
+         a.budget == b.budget && a.trimmed.has_value() == b.trimmed.has_value();
 }
 
 // Sets the values of `row` that readers change to the strongest of its former segments.

@@ -27,6 +27,14 @@ std::uint64_t bytes_of(const std::vector<Catalog::Row>& run, std::uint32_t layer
   return bytes;
 }
 
+// The share of the entries before compression that the row stores.
+Budget stored_share(const SegmentRow& row) {
+  constexpr std::uint64_t kAll = 1'000'000;
+  const std::uint64_t all = std::uint64_t{row.end - row.begin} * row.plan.counts.size();
+  return Budget::ratio_ppm(static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(row.plan.total() * kAll / all, 1, kAll)));
+}
+
 template <typename T>
 void append(std::vector<T>& to, const std::vector<T>& more) {
   to.insert(to.end(), more.begin(), more.end());
@@ -121,6 +129,8 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
     row.layer_bytes.push_back(bytes);
     row.stored_bytes += bytes;
   }
+  const auto differs = [&](const Catalog::Row& each) { return each->trimmed != row.trimmed; };
+  if (std::ranges::any_of(run, differs)) row.trimmed = stored_share(row);
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(row.recipe));
   row.whole_begin = row.begin;
   row.whole_end = row.end;

@@ -24,6 +24,8 @@ struct TrimPath::Cut {
 
 namespace {
 
+constexpr std::size_t kScoresMax = 1 << 16;  // of a segment's, that are looked at
+
 // The share of a layer's score mass that the first counts[h] entries of each record have.
 float kept_mass(std::span<const kernels::RecordView> records,
                 std::span<const std::uint32_t> counts) {
@@ -43,6 +45,19 @@ float kept_mass(std::span<const kernels::RecordView> records,
     }
   }
   return all > 0 ? static_cast<float>(kept / all) : 1;
+}
+
+// Appends the score of every `step`-th entry of the records. `next`: of the entry to take next,
+// from the first of these on; it goes on with the next records.
+Status take_scores(Bytes records, std::size_t step, std::size_t& next, std::vector<float>& scores) {
+  while (!records.empty()) {
+    std::size_t size = 0;
+    PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
+    for (; next < record.scores.size(); next += step) scores.push_back(record.scores[next]);
+    next -= record.scores.size();
+    records = records.subspan(size);
+  }
+  return {};
 }
 
 }  // namespace
@@ -116,6 +131,28 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   ++parts_.metrics.trims;
   parts_.metrics.trimmed_bytes += static_cast<std::int64_t>(trimmed.freed_bytes);
   co_return trimmed;
+}
+
+Task<Result<ScoreCurve>> TrimPath::scores(Owner owner, Catalog::Row row) {
+  auto curve = co_await read_scores(owner, row);
+  parts_.memory.retry();  // its memory is free now, on errors too
+  co_return curve;
+}
+
+Task<Result<ScoreCurve>> TrimPath::read_scores(const Owner& owner, const Catalog::Row& row) {
+  const std::uint64_t entries = row->plan.total();
+  const std::size_t step = 1 + entries / kScoresMax;  // one of so many entries is taken
+  std::vector<float> scores;
+  std::vector<PayloadMemory::Want> wants{{std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
+  PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
+  std::size_t next = 0;
+  for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
+    const MutableBytes records = pieces.front()->bytes().first(row->layer_bytes[layer]);
+    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
+    PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
+                                  [&] { return take_scores(records, step, next, scores); }));
+  }
+  co_return ScoreCurve(std::move(scores), entries);
 }
 
 // Reads one layer after another into `layer_memory` and writes the cut of each.

@@ -11,6 +11,7 @@
 
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/rewrite_parts.h"
+#include "cachesvc/pipeline/score_curve.h"
 
 namespace precis {
 
@@ -23,9 +24,12 @@ class TrimPath {
   // makes the segment as durable as asked. Each layer's kept mass is the share of the sum of its
   // stored scores, above the lowest one, that the trim leaves. Protected entries have no score.
   Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
+  // The scores of the segment's entries, by which a trim can be chosen. Reads all of it.
+  Task<Result<ScoreCurve>> scores(Owner owner, Catalog::Row row);
 
  private:
   struct Cut;  // the trimmed records of all layers
+  Task<Result<ScoreCurve>> read_scores(const Owner& owner, const Catalog::Row& row);
   Task<Result<std::optional<msg::Trimmed>>> attempt(const Owner& owner,
                                                     const msg::TrimPrefix& request);
   Task<Status> fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,

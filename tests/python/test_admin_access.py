@@ -225,3 +225,20 @@ def test_requests_follow_each_other_on_one_connection(operator):
     one = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     last = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert operator.raw(one + one + last).count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_a_client_that_asks_before_it_sends_its_body_is_told_to_go_on(operator):
+    host, port = operator.address.rsplit(":", 1)
+    body = b'{"keep": 0.25, "dry_run": true}'
+    with socket.create_connection((host, int(port)), timeout=60) as link:
+        link.sendall(
+            b"PUT /api/v1/budgets HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+            b"Content-Type: application/json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        assert link.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        link.sendall(body)
+        answer = b""
+        while part := link.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 200"), answer

@@ -1,5 +1,6 @@
 // Consolidation in the catalog: which segments may become one, and what becomes of their names.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -94,6 +95,16 @@ TEST_CASE("a run ends where others need a segment, or where it differs", "[unit]
     REQUIRE(chain.catalog->trim(chain.links[1].row, less.row, less.payload(), Durability::kWal)
                 .value());
     CHECK(chain.run_length() == 2);
+  }
+  SECTION("trims to different shares") {
+    for (std::uint32_t turn = 0; turn < 4; ++turn) {
+      NewSegment less = trimmed(chain.links[turn]);
+      less.row.trimmed = Budget::ratio_ppm(100'000 * (1 + turn % 2));
+      REQUIRE(chain.catalog->trim(chain.links[turn].row, less.row, less.payload(), Durability::kWal)
+                  .value());
+      // What is trimmed does not join what is not.
+      CHECK(chain.run_length() == std::array{3u, 2u, 0u, 4u}[turn]);
+    }
   }
   SECTION("a segment that is not on the disk") {
     chain.add(500'000, Durability::kMemory);

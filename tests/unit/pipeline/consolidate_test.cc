@@ -196,6 +196,23 @@ TEST_CASE_METHOD(ConsolidateFixture, "a run becomes one segment with the same en
   }
 }
 
+TEST_CASE_METHOD(ConsolidateFixture, "what was trimmed to different shares has their mean share",
+                 "[unit][pipeline]") {
+  std::vector<Catalog::Row> rows = catalog->mergeable(f.tenant, links.back().row.id);
+  std::uint32_t ppm = 100'000;
+  for (Catalog::Row& row : rows) {
+    SegmentRow changed = *row;
+    changed.trimmed = Budget::ratio_ppm(ppm += 50'000);
+    row = std::make_shared<const SegmentRow>(std::move(changed));
+  }
+  const SegmentRow row = ConsolidatePath::merged_row(rows, f.model).value();
+  const double share = static_cast<double>(row.plan.total()) / (84.0 * row.plan.counts.size());
+  REQUIRE(row.trimmed);
+  CHECK(row.trimmed->kind == Budget::Kind::kRatio);
+  CHECK(static_cast<double>(row.trimmed->value) / 1e6 == Approx(share).margin(1e-5));
+  CHECK(cut_entries(row, f.model, *row.trimmed).value() == row.plan.total());
+}
+
 TEST_CASE_METHOD(ConsolidateFixture, "a match that was found before is read for a while",
                  "[unit][pipeline]") {
   msg::Get before = request();

@@ -1,0 +1,29 @@
+// How many of a segment's entries have at least a score: 33 of their scores in descending order,
+// each a thirty-second of the entries after the one before. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace precis {
+
+class ScoreCurve {
+ public:
+  // `scores`: of the segment's `entries` entries, or of an even sample of them. Protected entries
+  // have no finite score.
+  ScoreCurve(std::vector<float> scores, std::uint64_t entries);
+
+  std::uint64_t entries() const { return entries_; }
+  // The entries with at least this score, and the protected ones. Interpolated.
+  std::uint64_t at_least(float score) const;
+
+ private:
+  static constexpr std::size_t kSteps = 32;
+  std::uint64_t entries_ = 0;
+  double protected_share_ = 1;
+  std::array<float, kSteps + 1> descending_{};
+};
+
+}  // namespace precis
