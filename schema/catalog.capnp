@@ -99,6 +99,8 @@ struct StoredBudget {
   version @4 :UInt64;
   setUnixMs @5 :UInt64;
   limit @6 :Types.Budget $Is.optional;
+  session @7 :Text;
+  # This session's scope; then the row has no model. Empty: it is no session's.
 }
 
 struct StoredProjection {

@@ -172,6 +172,8 @@ struct BeginPut {  # -> PutBegun
   # or an ancestor, which is split there. 0: at the parent's end.
   hints @10 :Types.Hints;
   # Also for a segment that is already stored.
+  session @11 :Text;
+  # The session that the put continues; its budget and limit apply. Empty: none.
 
   enum ParentKind {
     # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
@@ -281,6 +283,8 @@ struct OpenSession {  # -> SessionRow, of the found or new session
   name @0 :Text;
   ttlSeconds @1 :UInt64 = 0xffffffffffffffff $Is.optional;
   # Absent: unchanged. 0: the session never expires.
+  total @2 :Types.Budget $Is.optional;
+  # Absent: unchanged. Kind all: no limit.
 }
 
 struct AdvanceSession {  # -> SessionRow
@@ -730,7 +734,7 @@ struct Trimmed {
 
 struct BudgetRow {
   scope @0 :Text $Is.atMost("kTextBytesMax");
-  # "built-in", "config", "global", or "model NAME".
+  # "built-in", "config", "profile", "global", "model NAME" or "session NAME".
   recipe @1 :Text $Is.atMost("kRecipeBytesMax");
   # Empty: this scope sets none.
   keep @2 :Types.Budget $Is.optional;
@@ -819,6 +823,8 @@ struct Budgets {
   layers @0 :List(BudgetRow) $Is.atMost("kListPageRowsMax");
   # From the widest scope to the narrowest.
   effective @1 :BudgetRow;
+  sessions @2 :List(BudgetRow) $Is.atMost("kListPageRowsMax");
+  # Only for the tenant's global scope: what sessions set, by name. The first 100.
 }
 
 struct Stat {

@@ -70,6 +70,9 @@ struct SessionRow {
   # 0: never.
   pinned @6 :Bool;
   updatedUnixMs @7 :UInt64;
+  total @8 :Budget $Is.optional;
+  # The most that its segments may take together: bytes, or a ratio of their full KV. Absent: no
+  # limit.
 }
 
 struct Hints {
@@ -85,10 +88,13 @@ struct Hints {
 
 struct BudgetScope {
   # Defaults for puts that name no recipe or no budget, and the limit of all puts. The narrowest
-  # scope that sets one applies: for defaults the request, then the model, then the tenant's global
-  # scope.
+  # scope that sets one applies: for defaults the request, then the session, then the model, then
+  # the tenant's global scope.
   model @0 :Data $Is.digest $Is.optional;
-  # Absent: the tenant's global scope.
+  # Absent, and no session: the tenant's global scope.
+  session @1 :Text;
+  # Empty: no session. A session's scope stands alone: a change of it names no model. A question
+  # with both is about the puts of that model that name that session.
 }
 
 struct BudgetValues {

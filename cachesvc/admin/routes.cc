@@ -47,6 +47,8 @@ std::vector<Route> make_table() {
         msg::FindPrefix{});
   t.add(kGet, "/api/v1/sessions", "A page of the sessions, by name", msg::ListSessions{});
   t.add(kGet, "/api/v1/sessions/{name}", "A session", msg::ShowSession{});
+  t.add(kPut, "/api/v1/sessions/{name}", "Make a session, or change what is given",
+        msg::OpenSession{});
   t.add(kDelete, "/api/v1/sessions/{name}", "Remove a session; its prefix stays",
         msg::RemoveSession{});
   t.add(kPut, "/api/v1/sessions/{name}/pin", "Protect the session's prefix from removal",

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kPageRevisionsMax = 100, kPageBytesMax = 256 << 10;
+constexpr std::size_t kShownSessionsMax = 100;  // of at most kPageBytesMax
 
 Status check_budget(const std::string& name, const Budget& keep) {
   const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
@@ -63,18 +64,22 @@ Status check_values(const msg::BudgetValues& values) {
 }  // namespace
 
 void BudgetTable::put(StoredBudget row) {
-  Key key{row.tenant, row.model};
+  Key key{row.tenant, {row.session, row.model}};
   rows_.insert_or_assign(std::move(key), std::move(row));
 }
 
-void BudgetTable::erase(std::string_view tenant, const Digest& model) {
-  rows_.erase({std::string(tenant), model});
+bool BudgetTable::has(std::string_view tenant, const msg::BudgetScope& scope) const {
+  return find(tenant, scope) != nullptr;
+}
+
+void BudgetTable::erase(std::string_view tenant, const msg::BudgetScope& scope) {
+  rows_.erase({std::string(tenant), key_of(scope)});
 }
 
 BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
   Keys keys;
   for (const auto& [key, row] : rows_) {
-    if (key.first == tenant) keys.models.push_back(key.second);
+    if (key.first == tenant) keys.scopes.push_back(scope_of(key.second));
   }
   const auto kept = revisions_.find(tenant);
   if (kept == revisions_.end()) return keys;
@@ -88,9 +93,26 @@ void BudgetTable::erase(std::string_view tenant) {
 }
 
 const StoredBudget* BudgetTable::find(std::string_view tenant,
-                                      const std::optional<Digest>& model) const {
-  const auto row = rows_.find({std::string(tenant), model});
+                                      const msg::BudgetScope& scope) const {
+  const auto row = rows_.find({std::string(tenant), key_of(scope)});
   return row == rows_.end() ? nullptr : &row->second;
+}
+
+// Sessions come after the tenant's other scopes. No name begins with a control character.
+BudgetTable::Rows::const_iterator BudgetTable::first_session(std::string_view tenant) const {
+  return rows_.lower_bound({std::string(tenant), {std::string(1, '\0'), std::nullopt}});
+}
+
+Status BudgetTable::check_room(std::string_view tenant, const msg::BudgetScope& scope) const {
+  if (scope.session.empty() || has(tenant, scope)) return {};
+  std::size_t count = 0;
+  for (auto row = first_session(tenant); row != rows_.end() && row->first.first == tenant; ++row) {
+    ++count;
+  }
+  if (count < limits::kSessionBudgetsMax) return {};
+  return Status::out_of_space(std::to_string(count) +
+                              " sessions have a budget of their own, which is the limit; unset or "
+                              "remove some, or set the budget of a model");
 }
 
 std::vector<std::uint64_t> BudgetTable::forgotten_by(std::string_view tenant,
@@ -116,17 +138,17 @@ void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
 }
 
 msg::BudgetValues BudgetTable::values(std::string_view tenant,
-                                      const std::optional<Digest>& model) const {
-  const StoredBudget* const row = find(tenant, model);
+                                      const msg::BudgetScope& scope) const {
+  const StoredBudget* const row = find(tenant, scope);
   return row ? msg::BudgetValues{row->recipe, row->keep, row->limit} : msg::BudgetValues{};
 }
 
 // All rows of a tenant share one sequence, so that a revision identifies the whole state. Rows of
-// an earlier build have versions without a revision.
+// an earlier build, none of which is a session's, have versions without a revision.
 std::uint64_t BudgetTable::newest(std::string_view tenant) const {
   std::uint64_t newest = 0;
-  for (auto row = rows_.lower_bound({std::string(tenant), std::nullopt});
-       row != rows_.end() && row->first.first == tenant; ++row) {
+  const auto sessions = first_session(tenant);
+  for (auto row = rows_.lower_bound({std::string(tenant), {}}); row != sessions; ++row) {
     newest = std::max(newest, row->second.version);
   }
   const auto kept = revisions_.find(tenant);
@@ -150,7 +172,8 @@ BudgetTable::Planned BudgetTable::planned(std::string_view tenant, msg::BudgetRe
   revision.set_unix_ms = now_ms;
   for (const msg::BudgetChange& change : revision.changes) {
     planned.rows.push_back({std::string(tenant), change.scope.model, change.after.recipe,
-                            change.after.keep, revision.number, now_ms, change.after.limit});
+                            change.after.keep, revision.number, now_ms, change.after.limit,
+                            change.scope.session});
   }
   planned.revision = std::move(revision);
   return planned;
@@ -171,7 +194,8 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
       return Status::invalid("a limit can't be a quality target; give a ratio, entries or bytes");
     }
   }
-  msg::BudgetChange change{request.scope, values(tenant, request.scope.model), {}};
+  PRECIS_TRY(check_room(tenant, request.scope));
+  msg::BudgetChange change{request.scope, values(tenant, request.scope), {}};
   change.after = change.before;
   if (request.recipe) change.after.recipe = *request.recipe;
   take(request.keep, change.after.keep);
@@ -184,7 +208,8 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
 
 Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
                                                       const msg::RollBackBudget& request,
-                                                      std::uint64_t now_ms) const {
+                                                      std::uint64_t now_ms,
+                                                      const IsSession& is_session) const {
   PRECIS_TRY(check_newest(tenant, request.if_revision));
   const auto kept = revisions_.find(tenant);
   const std::uint64_t is = newest(tenant);
@@ -203,17 +228,19 @@ Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
                              " are kept any more; see `precisctl budget log`");
   }
   // The first change of a scope after that revision says what the scope was before.
-  std::map<std::optional<Digest>, msg::BudgetValues> then;
+  std::map<ScopeKey, msg::BudgetValues> then;
   for (auto revision = kept->second.rbegin();
        revision != kept->second.rend() && revision->number > request.revision; ++revision) {
     for (const msg::BudgetChange& change : revision->changes) {
-      then[change.scope.model] = change.before;
+      then[key_of(change.scope)] = change.before;
     }
   }
   msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
-  for (auto& [model, was] : then) {
-    msg::BudgetValues now = values(tenant, model);
-    if (now != was) revision.changes.push_back({{model}, std::move(now), std::move(was)});
+  for (auto& [key, was] : then) {
+    const msg::BudgetScope scope = scope_of(key);
+    if (!scope.session.empty() && !is_session(scope.session)) continue;
+    msg::BudgetValues now = values(tenant, scope);
+    if (now != was) revision.changes.push_back({scope, std::move(now), std::move(was)});
   }
   return planned(tenant, std::move(revision), now_ms);
 }
@@ -239,12 +266,14 @@ msg::BudgetRevisions BudgetTable::revisions(std::string_view tenant,
 
 msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope& scope,
                                  std::string_view model_name, const msg::BudgetRow& configured,
-                                 const std::string& by_profile) const {
-  const auto stored = [&](std::string name, const std::optional<Digest>& model) {
-    const StoredBudget* const row = find(tenant, model);
-    return row ? msg::BudgetRow{std::move(name), row->recipe,      row->keep,
-                                row->version,    row->set_unix_ms, row->limit}
-               : msg::BudgetRow{std::move(name), {}, {}, 0, 0, {}};
+                                 const std::string& by_profile, const IsSession& is_session) const {
+  const auto row_of = [](std::string name, const StoredBudget& row) {
+    return msg::BudgetRow{std::move(name), row.recipe,      row.keep,
+                          row.version,     row.set_unix_ms, row.limit};
+  };
+  const auto stored = [&](std::string name, const msg::BudgetScope& layer) {
+    const StoredBudget* const row = find(tenant, layer);
+    return row_of(std::move(name), row ? *row : StoredBudget());
   };
   msg::Budgets budgets;
   budgets.layers.push_back(
@@ -252,9 +281,22 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
   budgets.layers.push_back(configured);
   budgets.layers.back().scope = "config";
   if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}});
-  budgets.layers.push_back(stored("global", std::nullopt));
-  if (scope.model)
-    budgets.layers.push_back(stored("model " + std::string(model_name), scope.model));
+  budgets.layers.push_back(stored("global", {}));
+  if (scope.model) {
+    budgets.layers.push_back(stored("model " + std::string(model_name), {scope.model, {}}));
+  }
+  const auto session_name = [](const std::string& name) { return "session " + name; };
+  if (!scope.session.empty()) {
+    budgets.layers.push_back(stored(session_name(scope.session), {{}, scope.session}));
+  }
+  std::size_t bytes = 0;
+  for (auto row = first_session(tenant);
+       scope == msg::BudgetScope() && row != rows_.end() && row->first.first == tenant; ++row) {
+    if (budgets.sessions.size() == kShownSessionsMax || bytes > kPageBytesMax) break;
+    if (!is_session(row->second.session)) continue;
+    budgets.sessions.push_back(row_of(session_name(row->second.session), row->second));
+    bytes += row->second.recipe.size();
+  }
 
   msg::BudgetRow& effective = budgets.effective;
   effective.scope = budgets.layers.back().scope;

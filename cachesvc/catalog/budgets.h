@@ -1,10 +1,11 @@
 // The default recipe and budget, in layers from wide to narrow: built-in, config, profile, global,
-// model. A layer that does not set a value inherits it from the wider one. Also the revisions of
-// what a tenant has set: each is a numbered change, and can be rolled back. In memory only; the
-// catalog stores the rows and the revisions.
+// model, session. A layer that does not set a value inherits it from the wider one. Also the
+// revisions of what a tenant has set: each is a numbered change, and can be rolled back. In memory
+// only; the catalog stores the rows and the revisions.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "precis/budget_scope.h"
 #include "precis/catalog_row.h"
 
 namespace precis {
@@ -31,10 +33,11 @@ struct BudgetDefaults {
 class BudgetTable {
  public:
   void put(StoredBudget row);
-  void erase(std::string_view tenant, const Digest& model);  // the model's own row, if it has one
+  bool has(std::string_view tenant, const msg::BudgetScope& scope) const;
+  void erase(std::string_view tenant, const msg::BudgetScope& scope);  // its own row, if it has one
   // The rows and revisions of a tenant, for erase().
   struct Keys {
-    std::vector<std::optional<Digest>> models;
+    std::vector<msg::BudgetScope> scopes;
     std::vector<std::uint64_t> revisions;
   };
   Keys keys(std::string_view tenant) const;
@@ -53,30 +56,36 @@ class BudgetTable {
   };
   // Plans the next revision. kInvalidArgument for a recipe that does not parse, a budget that no
   // segment can have, a keep above the limit of the same scope, or a request that changes nothing;
-  // kConflict if another revision than the one that the request names is the newest.
+  // kConflict if another revision than the one that the request names is the newest; kOutOfSpace
+  // past limits::kSessionBudgetsMax.
   Result<Planned> changed(std::string_view tenant, const msg::SetBudget& request,
                           std::uint64_t now_ms) const;
-  // Plans a revision that sets every scope to what it was after an earlier one. kNotFound if that
-  // one is not kept any more; the other errors as changed().
+  // Plans a revision that sets every scope to what it was after an earlier one, except for sessions
+  // that are gone. kNotFound if that one is not kept any more; the other errors as changed().
+  using IsSession = std::function<bool(const std::string& name)>;
   Result<Planned> rolled_back(std::string_view tenant, const msg::RollBackBudget& request,
-                              std::uint64_t now_ms) const;
+                              std::uint64_t now_ms, const IsSession& is_session) const;
   msg::BudgetRevisions revisions(std::string_view tenant, const msg::ListBudgetRevisions&) const;
-  // Returns all layers of a scope and their effective values. `model_name` names the scope's model,
-  // if there is one. `by_profile` is the recipe for the model's profile, or empty.
+  // Returns all layers of a scope and their effective values, and for the global scope what
+  // sessions set. `model_name` names the scope's model, if there is one. `by_profile` is the recipe
+  // for the model's profile, or empty.
   msg::Budgets merged(std::string_view tenant, const msg::BudgetScope& scope,
                       std::string_view model_name, const msg::BudgetRow& configured,
-                      const std::string& by_profile) const;
+                      const std::string& by_profile, const IsSession& is_session) const;
 
  private:
-  using Key = std::pair<std::string, std::optional<Digest>>;  // tenant, model
-  const StoredBudget* find(std::string_view tenant, const std::optional<Digest>& model) const;
-  msg::BudgetValues values(std::string_view tenant, const std::optional<Digest>& model) const;
+  using Key = std::pair<std::string, ScopeKey>;  // tenant, scope
+  using Rows = std::map<Key, StoredBudget>;
+  const StoredBudget* find(std::string_view tenant, const msg::BudgetScope& scope) const;
+  msg::BudgetValues values(std::string_view tenant, const msg::BudgetScope& scope) const;
+  Rows::const_iterator first_session(std::string_view tenant) const;
+  Status check_room(std::string_view tenant, const msg::BudgetScope& scope) const;
   std::uint64_t newest(std::string_view tenant) const;
   Status check_newest(std::string_view tenant, std::optional<std::uint64_t> expected) const;
   Planned planned(std::string_view tenant, msg::BudgetRevision revision,
                   std::uint64_t now_ms) const;
 
-  std::map<Key, StoredBudget> rows_;
+  Rows rows_;
   std::map<std::string, std::deque<msg::BudgetRevision>, std::less<>> revisions_;  // by tenant
 };
 

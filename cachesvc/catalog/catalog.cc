@@ -151,7 +151,9 @@ Status CatalogImpl::load_sessions() {
 }
 
 Status CatalogImpl::load_budgets() {
-  const auto key_of = [](const StoredBudget& row) { return budget_key(row.tenant, row.model); };
+  const auto key_of = [](const StoredBudget& row) {
+    return budget_key(row.tenant, row.model, row.session);
+  };
   return load_rows<StoredBudget>(Table::kBudgets, decode_stored_budget, key_of,
                                  [this](StoredBudget row) { budgets_.put(std::move(row)); });
 }

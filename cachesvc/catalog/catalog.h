@@ -114,8 +114,7 @@ class Catalog : public ModelCatalog, public EventSource {
   // row.layer_bytes[layer] bytes. Their own checksums are not checked yet. kNotFound also while a
   // removal is in progress: read_layer() tells the difference.
   virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
-  // [blocking] Like peek_layer(). kNotFound if the segment was removed. On kCorruption the caller
-  // quarantines the segment.
+  // [blocking] As peek_layer(). kNotFound if it was removed; the caller quarantines kCorruption.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] Removes a segment, with its descendants if `recursive`. kConflict names the children
   // (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose tip is
@@ -129,8 +128,8 @@ class Catalog : public ModelCatalog, public EventSource {
   // kInvalidArgument if `after` is not the end of a page. Work: a bounded number of rows.
   virtual Result<msg::Segments> segments_page(std::string_view tenant,
                                               const msg::ListPrefixes&) const = 0;
-  // Returns the segment whose id begins with these digits, without its plan. kNotFound if there is
-  // none. If there are several, kInvalidArgument names some of them.
+  // The segment whose id begins with these digits, without its plan. kNotFound if there is none. If
+  // there are several, kInvalidArgument names some.
   virtual Result<msg::SegmentInfo> find_segment(std::string_view tenant,
                                                 std::string_view id_beginning) const = 0;
   virtual Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
@@ -140,8 +139,7 @@ class Catalog : public ModelCatalog, public EventSource {
   // segment is no longer the stored one or a limit is reached (segment_leases.h).
   virtual std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) = 0;
   virtual SegmentLeases& leases() = 0;
-  // Both change memory, and are written with later changes. A segment that is not stored is
-  // ignored.
+  // Both change memory, and are written with later changes. They ignore what is not stored.
   virtual void count_hit(const SegmentId& id) = 0;
   virtual void hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) = 0;
   // Segments of a tenant, or of all for "", parents before children. Work: a step per segment.
@@ -167,6 +165,8 @@ class Catalog : public ModelCatalog, public EventSource {
                                                const msg::ForkSession&) = 0;
   virtual Status remove_session(std::string_view tenant, std::string_view name) = 0;
   virtual Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const = 0;
+  virtual Result<SessionTurns> session_turns(std::string_view tenant,
+                                             std::string_view name) const = 0;
   virtual Result<msg::Sessions> sessions_page(std::string_view tenant,
                                               const msg::ListSessions&) const = 0;  // by name
 
@@ -209,8 +209,8 @@ class Catalog : public ModelCatalog, public EventSource {
     // Segments out of service, including descendants of bad segments.
     std::uint64_t quarantined_segments = 0;
   };
-  // Totals of one tenant, except `quarantined_rows`: an unreadable row belongs to no tenant. Work:
-  // proportional to the tenant's models, independent of everything else stored.
+  // Of one tenant, except `quarantined_rows`: an unreadable row belongs to no tenant. Work: a step
+  // for each of its models.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;
   // The number of segments committed at kMemory that were dropped since opening (commit()).

@@ -3,9 +3,15 @@
 
 namespace precis {
 
-msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetScope& scope,
+BudgetTable::IsSession CatalogBudgets::is_session_of(std::string_view tenant) const {
+  return [this, tenant](const std::string& name) { return find_session(tenant, name).ok(); };
+}
+
+msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetScope& asked,
                                      const BudgetDefaults& configured) const {
   std::shared_lock lock(state_);
+  msg::BudgetScope scope = asked;
+  if (!scope.model && !scope.session.empty()) scope.model = model_of(tenant, scope.session);
   std::string model_name, by_profile;
   if (scope.model) {
     const auto model = known_model(tenant, *scope.model);
@@ -16,20 +22,44 @@ msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetS
       by_profile = configured.profile_recipe;
     }
   }
-  return budgets_.merged(tenant, scope, model_name, configured.row, by_profile);
+  return budgets_.merged(tenant, scope, model_name, configured.row, by_profile,
+                         is_session_of(tenant));
 }
 
-// If the model has no profile, a recipe that needs one would fail every put that names no recipe.
+// The model of the session's tip, if it has one.
+std::optional<Digest> CatalogBudgets::model_of(std::string_view tenant,
+                                               std::string_view session) const {
+  const auto row = find_session(tenant, session);
+  const SegmentNode* const tip = row.ok() ? tree_.find((*row)->tip) : nullptr;
+  return tip ? std::optional(tip->row->model) : std::nullopt;
+}
+
+Status CatalogBudgets::check_scope(std::string_view tenant, const msg::BudgetScope& scope) const {
+  if (scope.model && !scope.session.empty()) {
+    return Status::invalid("a change is for a model or for session '" + scope.session +
+                           "', not for both: a session's budget holds for all puts that name it");
+  }
+  if (scope.model && !find_model(tenant, *scope.model)) {
+    return Status::not_found("model " + scope.model->hex() + " is not registered");
+  }
+  return scope.session.empty() ? Status() : find_session(tenant, scope.session).status();
+}
+
+// Refuses a scope that is not there, and a recipe that needs a profile and has none. If the model
+// has no profile, a recipe that needs one would fail every put that names no recipe.
 Status CatalogBudgets::check_change(std::string_view tenant,
                                     const msg::BudgetChange& change) const {
-  const std::optional<Digest>& model = change.scope.model;
-  if (model && !find_model(tenant, *model)) {
-    return Status::not_found("model " + model->hex() + " is not registered");
-  }
+  PRECIS_TRY(check_scope(tenant, change.scope));
   if (change.after.recipe.empty() || change.after.recipe == change.before.recipe) return {};
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(change.after.recipe));
   if (!recipe.needs_profile()) return {};
+  const std::string& session = change.scope.session;
+  const auto model = session.empty() ? change.scope.model : model_of(tenant, session);
   const std::string needs = "recipe '" + change.after.recipe + "' takes its budgets from a profile";
+  if (!model && !session.empty()) {
+    return Status::invalid(needs + ", which belongs to a model, and session '" + session +
+                           "' has no turn yet that says its model");
+  }
   if (!model) {
     return Status::invalid(needs + ", which not every model has: set it for a model that has one");
   }
@@ -39,9 +69,7 @@ Status CatalogBudgets::check_change(std::string_view tenant,
 Result<msg::BudgetRevision> CatalogBudgets::set_budget(std::string_view tenant,
                                                        const msg::SetBudget& request) {
   std::lock_guard changing(changes_);
-  if (request.scope.model && !find_model(tenant, *request.scope.model)) {
-    return Status::not_found("model " + request.scope.model->hex() + " is not registered");
-  }
+  PRECIS_TRY(check_scope(tenant, request.scope));
   PRECIS_ASSIGN(BudgetTable::Planned planned, budgets_.changed(tenant, request, clock_.unix_ms()));
   return store(tenant, std::move(planned), request.dry_run);
 }
@@ -50,7 +78,7 @@ Result<msg::BudgetRevision> CatalogBudgets::roll_back_budget(std::string_view te
                                                              const msg::RollBackBudget& request) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(BudgetTable::Planned planned,
-                budgets_.rolled_back(tenant, request, clock_.unix_ms()));
+                budgets_.rolled_back(tenant, request, clock_.unix_ms(), is_session_of(tenant)));
   return store(tenant, std::move(planned), request.dry_run);
 }
 
@@ -60,8 +88,16 @@ Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
   for (const msg::BudgetChange& each : revision.changes) PRECIS_TRY(check_change(tenant, each));
   if (dry_run || revision.changes.empty()) return std::move(revision);
   Change change;
+  const auto is_left = [](const StoredBudget& row) {  // a session that sets nothing has no row
+    return row.session.empty() || !row.recipe.empty() || row.keep || row.limit;
+  };
   for (const StoredBudget& row : planned.rows) {
-    change.put(Table::kBudgets, budget_key(tenant, row.model), encode(row));
+    std::string key = budget_key(tenant, row.model, row.session);
+    if (is_left(row)) {
+      change.put(Table::kBudgets, std::move(key), encode(row));
+    } else {
+      change.erase(Table::kBudgets, std::move(key));
+    }
   }
   change.put(Table::kMeta, revision_key(tenant, revision.number),
              encode(StoredRevision{std::string(tenant), revision}));
@@ -70,7 +106,13 @@ Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
   }
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);
-  for (StoredBudget& row : planned.rows) budgets_.put(std::move(row));
+  for (StoredBudget& row : planned.rows) {
+    if (!is_left(row)) {
+      budgets_.erase(tenant, {{}, row.session});
+    } else {
+      budgets_.put(std::move(row));
+    }
+  }
   budgets_.put(tenant, revision);
   return std::move(revision);
 }
@@ -79,11 +121,13 @@ Result<std::size_t> CatalogBudgets::remove_budgets(std::string_view tenant) {
   std::lock_guard changing(changes_);
   const BudgetTable::Keys keys = budgets_.keys(tenant);
   Change change;
-  for (const auto& model : keys.models) change.erase(Table::kBudgets, budget_key(tenant, model));
+  for (const msg::BudgetScope& scope : keys.scopes) {
+    change.erase(Table::kBudgets, budget_key(tenant, scope.model, scope.session));
+  }
   for (const std::uint64_t number : keys.revisions) {
     change.erase(Table::kMeta, revision_key(tenant, number));
   }
-  const std::size_t rows = keys.models.size() + keys.revisions.size();
+  const std::size_t rows = keys.scopes.size() + keys.revisions.size();
   if (rows == 0) return rows;
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);

@@ -1,4 +1,4 @@
-// The classes that implement Catalog, one for each kind of object, and CatalogImpl, their whole.
+// The classes that implement Catalog, one for each kind of object, and CatalogImpl.
 #pragma once
 
 #include <atomic>
@@ -68,8 +68,7 @@ class CatalogCommits : public virtual CatalogState {
                     Durability durability) override;
   Result<bool> split(const SegmentRow& from, const Part& head, const Part& tail) override;
   Status harden(std::string_view tenant, const SegmentId& id, Durability durability) override;
-  // The number of commits that wait for the current change, for tests.
-  std::size_t commits_waiting() const { return commits_waiting_.waiting(); }
+  std::size_t commits_waiting() const { return commits_waiting_.waiting(); }  // for tests
   std::uint64_t dropped_segments() const override { return dropped_segments_; }
 
  private:
@@ -148,11 +147,11 @@ class CatalogSessions : public virtual CatalogState {
   Result<msg::SessionRow> fork_session(std::string_view tenant, const msg::ForkSession&) override;
   Status remove_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
+  Result<SessionTurns> session_turns(std::string_view tenant, std::string_view name) const override;
   Result<msg::Sessions> sessions_page(std::string_view tenant,
                                       const msg::ListSessions& request) const override;
 
  private:
-  Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
   // Callers hold changes_ for the functions below.
   Status save_session(std::string_view tenant, const msg::SessionRow& row);
   Status check_session_room(std::string_view tenant) const;
@@ -170,8 +169,10 @@ class CatalogBudgets : public virtual CatalogState {
                                         const msg::ListBudgetRevisions&) const override;
 
  private:
-  // Callers hold changes_ for the functions below. The first refuses a model that is not
-  // registered, and a recipe that needs a profile and has none.
+  // Callers hold changes_, or for the first two state_.
+  BudgetTable::IsSession is_session_of(std::string_view tenant) const;
+  std::optional<Digest> model_of(std::string_view tenant, std::string_view session) const;
+  Status check_scope(std::string_view tenant, const msg::BudgetScope& scope) const;
   Status check_change(std::string_view tenant, const msg::BudgetChange& change) const;
   Result<msg::BudgetRevision> store(std::string_view tenant, BudgetTable::Planned planned,
                                     bool dry_run);
@@ -202,8 +203,7 @@ class CatalogImpl final : public CatalogModels,
   Totals totals() const override;
 
  private:
-  // Each loads one table; load() calls them.
-  Status load_models();
+  Status load_models();  // each of these loads one table
   Status load_projections();
   Status load_profiles();
   Status load_segments();

@@ -50,8 +50,10 @@ std::string session_key(std::string_view tenant, std::string_view name) {
   return tenant_key(tenant, name);
 }
 
-std::string budget_key(std::string_view tenant, const std::optional<Digest>& model) {
-  return tenant_key(tenant, model ? raw(*model) : std::string_view());
+std::string budget_key(std::string_view tenant, const std::optional<Digest>& model,
+                       std::string_view session) {
+  if (session.empty()) return tenant_key(tenant, model ? raw(*model) : std::string_view());
+  return tenant_key(tenant, raw(Digest{})).append(session);
 }
 
 std::string revision_key(std::string_view tenant, std::uint64_t number) {

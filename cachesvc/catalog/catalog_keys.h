@@ -7,7 +7,7 @@
 //   kProjections  tenant | fingerprint (32 B) | layer (u32 big endian)
 //   kProfiles     tenant | fingerprint (32 B) | name
 //   kSessions     tenant | name
-//   kBudgets      tenant | nothing (global) or a fingerprint (32 B)
+//   kBudgets      tenant | nothing (global), a fingerprint (32 B), or 32 zero bytes and a session
 //   kMeta         "catalog.format": u32 little endian
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //                 "budget revision/" | tenant | number (u64 big endian)
@@ -37,7 +37,8 @@ std::string model_key(std::string_view tenant, const Digest& fingerprint);
 std::string projection_key(std::string_view tenant, const Digest& fingerprint, std::uint32_t layer);
 std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name);
 std::string session_key(std::string_view tenant, std::string_view name);
-std::string budget_key(std::string_view tenant, const std::optional<Digest>& model);
+std::string budget_key(std::string_view tenant, const std::optional<Digest>& model,
+                       std::string_view session = {});
 std::string revision_key(std::string_view tenant, std::uint64_t number);
 bool is_revision_key(std::string_view meta_key);
 std::string stored_tenant_key(std::string_view name);

@@ -99,7 +99,7 @@ Status CatalogModels::remove_model(std::string_view tenant, const Digest& finger
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);
   models_.erase(key);
-  budgets_.erase(tenant, fingerprint);
+  budgets_.erase(tenant, {fingerprint, {}});
   return {};
 }
 

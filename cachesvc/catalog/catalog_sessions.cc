@@ -6,23 +6,21 @@
 
 namespace precis {
 
-Result<const msg::SessionRow*> CatalogSessions::find_session(std::string_view tenant,
-                                                             std::string_view name) const {
-  if (const auto* const row = sessions_.find(tenant, name, clock_.unix_ms())) return row;
-  return Status::not_found("session '" + std::string(name) + "' does not exist");
-}
-
 // A session is as durable as its tip. If its row survived a crash that its tip did not, the row
-// would name a segment that does not exist.
+// would name a segment that does not exist. A new session has no budget of an earlier one of its
+// name, which a crash can leave.
 Status CatalogSessions::save_session(std::string_view tenant, const msg::SessionRow& row) {
   const SegmentNode* const tip = tree_.find(row.tip);
   Change change;
   change.put(Table::kSessions, session_key(tenant, row.name),
              encode(StoredSession{std::string(tenant), row}));
   change.is_of({}, row.tip);
+  const bool is_new = !find_session(tenant, row.name).ok();
+  if (is_new) erase_budget(change, tenant, row.name);
   PRECIS_TRY(
       write(std::move(change), chain_is_volatile(tip) ? Durability::kMemory : Durability::kWal));
   std::unique_lock lock(state_);
+  if (is_new) budgets_.erase(tenant, {{}, row.name});
   sessions_.put(tenant, row);
   return {};
 }
@@ -41,7 +39,7 @@ Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
   const msg::SessionRow* const present = sessions_.find(tenant, request.name, now_ms);
   PRECIS_ASSIGN(const msg::SessionRow row, opened_session(present, request, now_ms));
   const bool same = present && present->ttl_seconds == row.ttl_seconds &&
-                    present->expires_unix_ms == row.expires_unix_ms;
+                    present->expires_unix_ms == row.expires_unix_ms && present->total == row.total;
   if (same) return *present;
   if (!present) PRECIS_TRY(check_session_room(tenant));
   PRECIS_TRY(save_session(tenant, row));
@@ -111,9 +109,11 @@ Status CatalogSessions::remove_session(std::string_view tenant, std::string_view
   PRECIS_TRY(find_session(tenant, name).status());
   Change change;
   change.erase(Table::kSessions, session_key(tenant, name));
+  erase_budget(change, tenant, std::string(name));
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);
   sessions_.erase({std::string(tenant), std::string(name)});
+  budgets_.erase(tenant, {{}, std::string(name)});
   return {};
 }
 
@@ -122,6 +122,19 @@ Result<msg::SessionRow> CatalogSessions::session(std::string_view tenant,
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
   return *row;
+}
+
+Result<SessionTurns> CatalogSessions::session_turns(std::string_view tenant,
+                                                    std::string_view name) const {
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
+  SessionTurns path{row->total, {}};
+  for (const SegmentNode* node = tree_.find(row->tip); node; node = node->parent) {
+    const bool is_continued = tree_.children(node->row->id).size() > 1;
+    path.turns.push_back({node->row, !node->in_service || node->pins > 0 || is_continued});
+  }
+  std::ranges::reverse(path.turns);
+  return path;
 }
 
 Result<msg::Sessions> CatalogSessions::sessions_page(std::string_view tenant,

@@ -63,6 +63,7 @@ Status CatalogState::write(Change change, Durability durability) {
     std::string row = session_key(key.tenant, key.name);
     // Skips a session that this change creates again under the same name.
     if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
+    erase_budget(change, key.tenant, key.name);
   }
   // A change that a crash may lose does not carry marks: they would be lost with it.
   const bool with_marks = durability != Durability::kMemory;
@@ -79,9 +80,21 @@ Status CatalogState::write(Change change, Durability durability) {
     marks_to_save_.clear();
   }
   std::unique_lock lock(state_);
-  for (const Sessions::Key& key : expired) sessions_.erase(key);
+  for (const Sessions::Key& key : expired) {
+    sessions_.erase(key);
+    budgets_.erase(key.tenant, {{}, key.name});
+  }
   for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
   return {};
+}
+
+void CatalogState::erase_budget(Change& change, std::string_view tenant,
+                                const std::string& session) const {
+  std::string key = budget_key(tenant, {}, session);
+  // Skips what this change sets.
+  if (budgets_.has(tenant, {{}, session}) && !change.puts(Table::kBudgets, key)) {
+    change.erase(Table::kBudgets, std::move(key));
+  }
 }
 
 // Queues the node once, for a change that saves its hits.
@@ -158,6 +171,12 @@ Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
                               "failed a check; put it again or remove it");
   }
   return node;
+}
+
+Result<const msg::SessionRow*> CatalogState::find_session(std::string_view tenant,
+                                                          std::string_view name) const {
+  if (const auto* const row = sessions_.find(tenant, name, clock_.unix_ms())) return row;
+  return Status::not_found("session '" + std::string(name) + "' does not exist");
 }
 
 bool CatalogState::is_volatile(const SegmentNode& node) const {

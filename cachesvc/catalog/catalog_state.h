@@ -52,6 +52,8 @@ class CatalogState : public Catalog {
   // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
   Status write(Change change, Durability durability);
   void save_use_later(const SegmentNode& node, const SegmentId& id);
+  // Adds to the change that the session has no budget of its own any more.
+  void erase_budget(Change& change, std::string_view tenant, const std::string& session) const;
   // kOutOfSpace, with `what` before the reason, if pinned sessions may not hold that many more
   // stored bytes.
   Status check_pinned_room(std::string_view tenant, std::uint64_t more_bytes,
@@ -66,6 +68,7 @@ class CatalogState : public Catalog {
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
       std::string_view tenant) const;
   Result<const SegmentNode*> find_node(std::string_view tenant, const SegmentId& id) const;
+  Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
   // Returns whether a crash can lose the segment, because it was committed at kMemory.
   bool is_volatile(const SegmentNode& node) const;
   bool chain_is_volatile(const SegmentNode* tip) const;

@@ -15,6 +15,16 @@ Status check_name(const std::string& name) {
                          std::to_string(limits::kNameBytesMax));
 }
 
+Status check_total(const std::string& name, const Budget& total) {
+  constexpr std::uint64_t kWhole = 1'000'000;  // parts per million
+  const bool fits =
+      total.kind == Budget::Kind::kAll || (total.kind == Budget::Kind::kBytes && total.value > 0) ||
+      (total.kind == Budget::Kind::kRatio && total.value > 0 && total.value <= kWhole);
+  return fits ? Status()
+              : Status::invalid("session '" + name + "': total is " + total.to_string() +
+                                ", must be a share in (0, 1] or bytes, such as '64 MiB'");
+}
+
 void renew(msg::SessionRow& row, std::uint64_t now_ms) {
   row.expires_unix_ms = row.ttl_seconds == 0 ? 0 : now_ms + row.ttl_seconds * kMsPerSecond;
   row.updated_unix_ms = now_ms;
@@ -35,6 +45,10 @@ Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
   if (present) row = *present;
   row.name = request.name;
   if (request.ttl_seconds) row.ttl_seconds = *request.ttl_seconds;
+  if (request.total) {
+    PRECIS_TRY(check_total(request.name, *request.total));
+    row.total = request.total->kind == Budget::Kind::kAll ? std::nullopt : request.total;
+  }
   renew(row, now_ms);
   return row;
 }

@@ -21,13 +21,13 @@ namespace precis {
 // ---- pure functions from a request and a row to a new row
 
 // Finds or creates a session: `present` is null if there is none. kInvalidArgument for a name or
-// TTL past limits.
+// TTL past limits, or a total that is neither a ratio nor bytes.
 Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
                                        const msg::OpenSession& request, std::uint64_t now_ms);
 // A new tip counts as a new turn. Renews the TTL.
 msg::SessionRow advanced_session(const msg::SessionRow& present, const SegmentId& tip,
                                  std::uint32_t tip_end, std::uint64_t now_ms);
-// The same tip and turns under a new name, unpinned, with a TTL that starts now.
+// The same tip, turns and total under a new name, unpinned, with a TTL that starts now.
 Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std::string& new_name,
                                        std::uint64_t now_ms);
 

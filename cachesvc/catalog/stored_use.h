@@ -1,8 +1,10 @@
-// The use of a stored segment so far, for decisions about capacity.
+// The use of stored segments so far, for decisions about capacity and about the totals of sessions.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "precis/catalog_row.h"
 
@@ -32,6 +34,16 @@ struct StoredUse {
   bool in_service = false;
   bool in_session = false;  // it, or a descendant, is the tip of a session
   bool pinned = false;      // and that session is pinned
+};
+
+// A session's path, for its total.
+struct SessionTurns {
+  struct Turn {
+    std::shared_ptr<const SegmentRow> row;
+    bool is_held = false;  // it is pinned, out of service, or several segments continue it
+  };
+  std::optional<Budget> total;
+  std::vector<Turn> turns;  // from the root on
 };
 
 }  // namespace precis

@@ -85,8 +85,13 @@ Task<Status> PutPlanner::split(const Tenant& tenant, const msg::BeginPut& reques
 
 // Sets recipe, budget and limit: the request's, else those of the narrowest scope that sets them.
 Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
+  const msg::BudgetScope scope{request.model, request.session};
+  if (!scope.session.empty()) {
+    const Status known = parts_.catalog.session(tenant.name, scope.session).status();
+    if (!known.ok()) return Status::not_found(known.message() + "; open it before the put");
+  }
   const msg::BudgetRow defaults =
-      parts_.catalog.budgets(tenant.name, {request.model}, parts_.configured).effective;
+      parts_.catalog.budgets(tenant.name, scope, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
   PRECIS_TRY(equip(tenant, request.model, put));

@@ -5,7 +5,8 @@
 namespace precis {
 
 Status BudgetRequests::check(const msg::BudgetScope& scope) const {
-  return scope.model ? catalog_.model(tenant_, *scope.model).status() : Status();
+  if (scope.model) PRECIS_TRY(catalog_.model(tenant_, *scope.model).status());
+  return scope.session.empty() ? Status() : catalog_.session(tenant_, scope.session).status();
 }
 
 std::string BudgetRequests::budget_text(const msg::BudgetScope& scope) const {

@@ -16,7 +16,7 @@ class BudgetRequests {
   Task<Answer> on(msg::RollBackBudget request);
 
  private:
-  // OK unless the scope names a model that is not registered.
+  // OK unless the scope names a model that is not registered, or a session that does not exist.
   Status check(const msg::BudgetScope& scope) const;
   // The recipe and keep that are set for this scope itself.
   std::string budget_text(const msg::BudgetScope& scope) const;

@@ -3,6 +3,7 @@
 namespace precis {
 
 std::string scope_text(const msg::BudgetScope& scope) {
+  if (!scope.session.empty()) return "session " + scope.session;
   return scope.model ? "model " + scope.model->hex() : "all models";
 }
 
@@ -21,8 +22,10 @@ std::string change_text(const msg::SetBudget& request) {
   return text;
 }
 
-std::string ttl_text(const msg::SessionRow& row) {
-  return row.ttl_seconds == 0 ? "no ttl" : "ttl " + std::to_string(row.ttl_seconds) + " s";
+std::string session_text(const msg::SessionRow& row) {
+  const std::string ttl =
+      row.ttl_seconds == 0 ? "no ttl" : "ttl " + std::to_string(row.ttl_seconds) + " s";
+  return row.total ? ttl + ", total " + row.total->to_string() : ttl;
 }
 
 std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,

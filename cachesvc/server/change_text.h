@@ -9,12 +9,12 @@
 
 namespace precis {
 
-// "all models", or the model's fingerprint.
+// "all models", "model" with its fingerprint, or "session" with its name.
 std::string scope_text(const msg::BudgetScope& scope);
 // The settings of a budget that a request changes: "recipe knorm, keep 0.2".
 std::string change_text(const msg::SetBudget& request);
-// "ttl 60 s" or "no ttl".
-std::string ttl_text(const msg::SessionRow& row);
+// "ttl 60 s" or "no ttl", and "total 0.2" if it has one.
+std::string session_text(const msg::SessionRow& row);
 // Returns the digest of that model's profile of that name, if there is one.
 std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,
                                      const std::string& name);

@@ -12,6 +12,7 @@
 #include "cachesvc/pipeline/lookup.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/put_path.h"
+#include "cachesvc/pipeline/session_totals.h"
 #include "cachesvc/pipeline/trim.h"
 #include "cachesvc/server/admission.h"
 #include "cachesvc/server/audit.h"
@@ -35,6 +36,7 @@ struct HandlerParts {
   ColdReads& cold_reads;
   TrimPath& trim_path;
   Consolidator& consolidator;
+  SessionTotals& totals;
   Lookup& lookup;
   PathHasher& paths;
   FairTurns& turns;  // for received messages

@@ -92,6 +92,7 @@ struct Service::Impl {
   std::unique_ptr<CapacityManager> capacity;
   std::unique_ptr<Backups> backups;
   std::unique_ptr<Consolidator> consolidator;
+  std::unique_ptr<SessionTotals> totals;
   std::unique_ptr<TenantsInForce> in_force;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
@@ -194,6 +195,7 @@ void Service::Impl::wire_paths() {
       Consolidator::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier,
                           *put_room, *disk_quota, *put_path, arena->memory().size(), metrics, log},
       consolidator_settings(config));
+  totals = std::make_unique<SessionTotals>(SessionTotals::Parts{*trim_path, *catalog, *consolidator, log});
 }
 
 void Service::Impl::wire_requests() {
@@ -220,6 +222,7 @@ void Service::Impl::wire_requests() {
                    *cold_reads,
                    *trim_path,
                    *consolidator,
+                   *totals,
                    *lookup,
                    paths,
                    turns,
@@ -327,14 +330,15 @@ void Service::Impl::begin_stop() {
   capacity->stop();
   (void)backups->cancel();
   consolidator->stop();
+  totals->stop();
   peers.close_all("the service is stopping");
   finish_stop();
 }
 
-// A request in progress holds its peer. The loop stops when no request, compression, reload,
-// backup, consolidation or round of the capacity manager is in progress.
+// A request in progress holds its peer. The loop stops when no work is in progress.
 void Service::Impl::finish_stop() {
-  const bool busy = reloader->busy() || capacity->busy() || consolidator->busy() || backups->busy();
+  const bool busy = reloader->busy() || capacity->busy() || consolidator->busy() ||
+                    totals->busy() || backups->busy();
   if (peers.all_ended() && put_path->idle() && !busy) {
     log.info("stopped");
     return loop.stop();

@@ -20,17 +20,24 @@ std::optional<std::string> SessionRequests::tip_of(const std::string& session) c
   return row->tip.is_null() ? "no tip" : row->tip.hex();
 }
 
+// Trims old turns in the background, if they take more than the session's total.
+void SessionRequests::trim(const msg::SessionRow& row) const {
+  if (row.total) caller_.parts.totals.changed(caller_.tenant.owner(nullptr), row.name);
+}
+
 Task<Answer> SessionRequests::on(msg::OpenSession request) {
   PRECIS_CO_TRY(check_name("session name", request.name));
   const auto before = catalog_.session(tenant_, request.name);
   PRECIS_CO_ASSIGN(
       auto row, co_await caller_.stored([&] { return catalog_.open_session(tenant_, request); }));
-  const std::string ttl = ttl_text(row);
+  const std::string is = session_text(row);
   if (!before.ok()) {
-    caller_.note({.request = "OpenSession", .of = row.name, .is = "made, " + ttl});
-  } else if (ttl != ttl_text(*before)) {
-    caller_.note({.request = "OpenSession", .of = row.name, .was = ttl_text(*before), .is = ttl});
+    caller_.note({.request = "OpenSession", .of = row.name, .is = "made, " + is});
+  } else if (is != session_text(*before)) {
+    caller_.note(
+        {.request = "OpenSession", .of = row.name, .was = session_text(*before), .is = is});
   }
+  if (request.total) trim(row);
   co_return msg::ReplyBody(std::move(row));
 }
 
@@ -39,6 +46,7 @@ Task<Answer> SessionRequests::on(msg::AdvanceSession request) {
   PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
                                  [&] { return catalog_.advance_session(tenant_, request); }));
   caller_.note({.request = "AdvanceSession", .of = row.name, .was = was, .is = row.tip.hex()});
+  trim(row);
   co_return msg::ReplyBody(std::move(row));
 }
 

@@ -21,6 +21,7 @@ class SessionRequests {
  private:
   // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
+  void trim(const msg::SessionRow& row) const;
 
   const Caller& caller_;
   Catalog& catalog_;

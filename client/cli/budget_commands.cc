@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/cli/budget_history.h"
+#include "client/cli/budget_stored.h"
 #include "client/cli/budget_table.h"
 #include "client/cli/bulk.h"
 #include "client/cli/files.h"
@@ -33,25 +34,6 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
     apart.push_back({model, std::move(budgets)});
   }
   return apart;
-}
-
-// The segments of the models whose puts get another budget by the change: of one model, or of all
-// that have no budget of their own.
-Result<Chosen> chosen_by(Client& client, const std::optional<Digest>& scope) {
-  PRECIS_ASSIGN(const auto models, client.models());
-  Chosen chosen;
-  for (const msg::ModelRow& model : models) {
-    if (scope && model.fingerprint != *scope) continue;
-    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(model.fingerprint));
-    if (!scope && budgets.layers.back().keep) continue;
-    SegmentFilter filter;
-    filter.model = model.fingerprint.hex();
-    PRECIS_ASSIGN(const Chosen some, choose(client, filter));
-    chosen.segments.insert(chosen.segments.end(), some.segments.begin(), some.segments.end());
-    chosen.stored_bytes += some.stored_bytes;
-    chosen.more = chosen.more || some.more;
-  }
-  return chosen;
 }
 
 // Adds the profile of a table to the service, unless the change is a dry run, and names it in the
@@ -100,8 +82,8 @@ Status draw(Context context, const std::optional<Digest>& model, const std::stri
 
 }  // namespace
 
-Status show_budget(Context context, const std::string& model, std::optional<std::uint64_t> revision,
-                   const std::string& png) {
+Status show_budget(Context context, const std::string& model, const std::string& session,
+                   std::optional<std::uint64_t> revision, const std::string& png) {
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   if (!png.empty()) PRECIS_TRY(draw(context, scope, png));
   if (revision) {
@@ -110,9 +92,11 @@ Status show_budget(Context context, const std::string& model, std::optional<std:
                                 : changes_text(context.client, changes);
     return {};
   }
-  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.budgets(scope));
+  if (!session.empty()) PRECIS_TRY(find_session(context.client, session).status());
+  PRECIS_ASSIGN(const msg::Budgets budgets, context.client.budgets(scope, session));
+  const bool is_of_all = !scope && session.empty();
   std::vector<ModelBudgets> models;
-  if (!scope) {
+  if (is_of_all) {
     PRECIS_ASSIGN(models, apart(context.client, budgets));
   }
   if (!context.json) {
@@ -127,12 +111,20 @@ Status show_budget(Context context, const std::string& model, std::optional<std:
     return {};
   }
   Json json = cli::to_json(budgets);
-  if (!scope) json["models"] = rows_json(models);
+  if (is_of_all) json["models"] = rows_json(models);
   context.out += json_text(json);
   return {};
 }
 
-Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
+namespace {
+
+bool is_cut(const std::optional<Budget>& budget) {
+  return budget && budget->kind != Budget::Kind::kAll && budget->kind != Budget::Kind::kQuality;
+}
+
+// The change, with the profile of its table of layers and heads.
+Result<msg::SetBudget> request_of(Client& client, const std::string& model,
+                                  const BudgetChange& change) {
   msg::SetBudget request;
   request.user = change.user;
   request.comment = change.comment;
@@ -149,15 +141,24 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   if (change.limit) {
     PRECIS_ASSIGN(request.limit, parse_keep(*change.limit));
   }
-  PRECIS_ASSIGN(request.scope.model, model_scope(context.client, model));
+  PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
+  request.scope.session = change.session;
+  if (!change.session.empty()) PRECIS_TRY(find_session(client, change.session).status());
   if (!change.layers.empty() || !change.heads.empty()) {
-    PRECIS_TRY(take_table(context.client, model, change, request));
+    PRECIS_TRY(take_table(client, model, change, request));
   }
+  return request;
+}
+
+}  // namespace
+
+Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
+  PRECIS_ASSIGN(const msg::SetBudget request, request_of(context.client, model, change));
   const bool on_stored = change.dry_run || change.apply_to_stored;
-  const bool has_cut = request.keep && request.keep->kind != Budget::Kind::kAll &&
-                       request.keep->kind != Budget::Kind::kQuality;
+  const bool has_cut = request.keep ? is_cut(request.keep) : is_cut(request.limit);
   if (change.apply_to_stored && !has_cut) {
-    return Status::invalid("--apply-to-stored needs a --keep that is a ratio, entries or bytes");
+    return Status::invalid(
+        "--apply-to-stored needs a --keep or a --limit that is a ratio, entries or bytes");
   }
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
   if (!on_stored || !has_cut) {
@@ -170,13 +171,15 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   }
   if (!context.json && !change.dry_run) context.out += budgets_text(budgets, {});
   catch_interrupts();
-  PRECIS_ASSIGN(const Chosen chosen, chosen_by(context.client, request.scope.model));
+  PRECIS_ASSIGN(const ConcernedSegments concerned, concerned_by(context.client, request));
   PrefixTrim how;
-  how.keep = request.keep->to_string();
+  how.keep =
+      concerned.parts.size() == 1 ? concerned.parts.front().keep.to_string() : "their new budget";
   how.dry_run = change.dry_run;
-  const Status trimmed = trim_chosen(context, chosen, *request.keep, Durability::kWal, how);
+  const TrimOutcome outcome = trim_parts(context.client, concerned.parts, Durability::kWal, how);
+  context.out += context.json ? json_text(outcome.json) : outcome.text;
   // A segment that stores less than the budget is not a failure.
-  return trimmed.code() == StatusCode::kConflict ? Status() : trimmed;
+  return outcome.status.code() == StatusCode::kConflict ? Status() : outcome.status;
 }
 
 }  // namespace precis::cli

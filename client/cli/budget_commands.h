@@ -11,6 +11,7 @@
 namespace precis::cli {
 
 struct BudgetChange {
+  std::string session;  // the change is for this session; empty: for a model or for all
   std::optional<std::string> recipe, keep, limit;
   bool unset = false;
   std::string layers;              // "0-3=0.5,4-31=0.15"; empty for none
@@ -21,10 +22,11 @@ struct BudgetChange {
   bool apply_to_stored = false;  // trims the stored segments that it concerns to the new budget
 };
 
-// With `revision`: what was set after that revision. `png`: a file for the map of the model's
+// `session`: what its puts get; then there is no model. With `revision`: what was set after that
+// revision. `png`: a file for the map of the model's
 // newest segment; empty for none.
-Status show_budget(Context context, const std::string& model, std::optional<std::uint64_t> revision,
-                   const std::string& png);
+Status show_budget(Context context, const std::string& model, const std::string& session,
+                   std::optional<std::uint64_t> revision, const std::string& png);
 Status set_budget(Context context, const std::string& model, const BudgetChange& change);
 Status list_revisions(Context context, std::uint32_t limit);
 // The scopes that two revisions set differently. 0: nothing is set; none: the newest revision.

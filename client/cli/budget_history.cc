@@ -13,11 +13,13 @@
 #include "client/cli/find.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
+#include "precis/budget_scope.h"
 
 namespace precis::cli {
 namespace {
 
 std::string scope_name(Client& client, const msg::BudgetScope& scope) {
+  if (!scope.session.empty()) return "session " + scope.session;
   if (!scope.model) return "global";
   const auto model = find_model(client, scope.model->hex());
   return "model " + (model.ok() ? model->model.name : scope.model->hex());
@@ -71,16 +73,16 @@ Result<std::vector<msg::BudgetChange>> between(Client& client, std::uint64_t fro
                                                std::uint64_t to) {
   PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, std::min(from, to)));
   PRECIS_TRY(check_kept(above, std::min(from, to), std::max(from, to)));
-  std::map<std::optional<Digest>, msg::BudgetChange> by_scope;
+  std::map<ScopeKey, msg::BudgetChange> by_scope;
   for (auto revision = above.rows.rbegin(); revision != above.rows.rend(); ++revision) {
     if (revision->number > std::max(from, to)) break;
     for (const msg::BudgetChange& change : revision->changes) {
-      const auto [known, is_new] = by_scope.try_emplace(change.scope.model, change);
+      const auto [known, is_new] = by_scope.try_emplace(key_of(change.scope), change);
       if (!is_new) known->second.after = change.after;
     }
   }
   std::vector<msg::BudgetChange> changes;
-  for (auto& [model, change] : by_scope) {
+  for (auto& [key, change] : by_scope) {
     if (change.before == change.after) continue;
     if (from > to) std::swap(change.before, change.after);
     changes.push_back(std::move(change));
@@ -92,24 +94,26 @@ Result<std::vector<msg::BudgetChange>> between(Client& client, std::uint64_t fro
 
 // The present values, with the later changes undone.
 Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t revision) {
-  std::map<std::optional<Digest>, msg::BudgetChange> by_scope;
+  std::map<ScopeKey, msg::BudgetChange> by_scope;
   PRECIS_ASSIGN(const auto models, client.models());
-  std::vector<std::optional<Digest>> scopes{std::nullopt};
-  for (const msg::ModelRow& model : models) scopes.emplace_back(model.fingerprint);
-  for (const std::optional<Digest>& scope : scopes) {
-    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope));
+  PRECIS_ASSIGN(const auto sessions, sessions_with_budgets(client));
+  std::vector<msg::BudgetScope> scopes(1);
+  for (const msg::ModelRow& model : models) scopes.push_back({model.fingerprint, {}});
+  for (const std::string& session : sessions) scopes.push_back({{}, session});
+  for (const msg::BudgetScope& scope : scopes) {
+    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope.model, scope.session));
     const msg::BudgetRow& own = budgets.layers.back();
-    by_scope[scope] = {{scope}, {}, {own.recipe, own.keep, own.limit}};
+    by_scope[key_of(scope)] = {scope, {}, {own.recipe, own.keep, own.limit}};
   }
   PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, revision));
   PRECIS_TRY(check_kept(above, revision, revision));
   for (const msg::BudgetRevision& later : above.rows) {
     for (const msg::BudgetChange& change : later.changes) {
-      by_scope[change.scope.model] = {change.scope, {}, change.before};
+      by_scope[key_of(change.scope)] = {change.scope, {}, change.before};
     }
   }
   std::vector<msg::BudgetChange> changes;
-  for (auto& [model, change] : by_scope) {
+  for (auto& [key, change] : by_scope) {
     if (change.after != msg::BudgetValues{}) changes.push_back(std::move(change));
   }
   return changes;

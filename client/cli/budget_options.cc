@@ -18,7 +18,10 @@ void add_set(CLI::App& group, Arguments& a) {
   BudgetChange& change = a.budget;
   CLI::App* set = add_command(group, "set", "Change defaults and limits, from the next put on", a,
                               [&a](Context c) { return set_budget(c, a.model, a.budget); });
-  set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
+  CLI::Option* model =
+      set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
+  CLI::Option* session =
+      set->add_option("--session", change.session, "Only for the puts that name this session");
   CLI::Option* recipe = set->add_option("--recipe", change.recipe,
                                         "A preset such as global_kvdiff, "
                                         "preset(param=value, ...), or JSON");
@@ -32,11 +35,12 @@ void add_set(CLI::App& group, Arguments& a) {
                                         "the budget unless --keep is given");
   CLI::Option* heads = set->add_option(
       "--head", change.heads, "The share of one KV head, LAYER.HEAD=SHARE; may be given again");
+  session->excludes(model)->excludes(layers)->excludes(heads);
   CLI::Option* unset = set->add_flag("--unset", change.unset,
                                      "Remove what this scope sets: the wider scope applies");
   unset->excludes(recipe)->excludes(keep)->excludes(limit)->excludes(layers)->excludes(heads);
   set->add_flag("--apply-to-stored", change.apply_to_stored,
-                "Then trim the stored segments to the new --keep; Ctrl-C stops that");
+                "Then trim the stored segments to the new --keep or --limit; Ctrl-C stops that");
   add_revision_options(*set, change);
   set->parse_complete_callback([&change, recipe, keep, limit, layers, heads] {
     const std::size_t given =
@@ -56,11 +60,14 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   CLI::App* show = add_command(
       group, "show", "Show what every scope sets, what is in force, and models with other budgets",
       a, [&a](Context c) {
-        return show_budget(c, a.model, a.revision == 0 ? std::nullopt : std::optional(a.revision),
-                           a.png);
+        return show_budget(c, a.model, a.budget.session,
+                           a.revision == 0 ? std::nullopt : std::optional(a.revision), a.png);
       });
-  show->add_option("--model", a.model,
-                   "For this model, by name or fingerprint, with a map of its layers and heads");
+  CLI::Option* model = show->add_option(
+      "--model", a.model,
+      "For this model, by name or fingerprint, with a map of its layers and heads");
+  show->add_option("--session", a.budget.session, "For the puts that name this session")
+      ->excludes(model);
   CLI::Option* png = show->add_option("--png", a.png, "Also draw that map into this file");
   show->add_option("--revision", a.revision, "Show what was set after this revision instead")
       ->excludes(png);

@@ -80,9 +80,16 @@ void add_session_commands(CLI::App& app, Arguments& a) {
                               a, [&a](Context c) { return pin_session(c, a.name, true); });
   CLI::App* unpin = add_command(group, "unpin", "Allow their removal again", a,
                                 [&a](Context c) { return pin_session(c, a.name, false); });
+  CLI::App* set = add_command(group, "set", "Change what all of its turns may take together", a,
+                              [&a](Context c) { return set_session(c, a.name, a.keep); });
+  set->add_option(
+         "--total", a.keep,
+         "A share of their full KV such as 20%, bytes such as 64MiB, or none; old turns are "
+         "trimmed first, in the background")
+      ->required();
   CLI::App* rm = add_command(group, "rm", "Remove a session; its prefix stays", a,
                              [&a](Context c) { return remove_session(c, a.name); });
-  for (CLI::App* command : {show, pin, unpin, rm}) {
+  for (CLI::App* command : {show, set, pin, unpin, rm}) {
     command->add_option("name", a.name, "The session's name")->required();
   }
 }

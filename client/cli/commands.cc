@@ -71,6 +71,32 @@ Status list_sessions(Context context) {
 
 Status show_session(Context context, const std::string& name) {
   PRECIS_ASSIGN(const msg::SessionRow row, find_session(context.client, name));
+  Json json = to_json(row);
+  std::string takes;
+  if (row.total) {
+    SegmentFilter filter;
+    filter.session = name;
+    std::uint64_t stored = 0, full = 0;
+    PRECIS_TRY(each_segment(context.client, filter, [&](const msg::SegmentInfo& segment) {
+      stored += segment.stored_bytes;
+      full += segment.original_bytes;
+      return true;
+    }));
+    json["stored_bytes"] = stored;
+    json["original_bytes"] = full;
+    takes = bytes_text(stored) + " of " + bytes_text(full);
+  }
+  context.out += context.json ? json_text(json) : session_text(row, takes);
+  return {};
+}
+
+Status set_session(Context context, const std::string& name, const std::string& total) {
+  PRECIS_TRY(find_session(context.client, name).status());
+  Budget most = Budget::all();
+  if (total != "none") {
+    PRECIS_ASSIGN(most, parse_keep(total, "--total"));
+  }
+  PRECIS_ASSIGN(const msg::SessionRow row, context.client.open_session(name, {}, most));
   context.out += context.json ? json_text(to_json(row)) : session_text(row);
   return {};
 }

@@ -63,6 +63,8 @@ Status check_store(Context context, bool repair);
 
 Status list_sessions(Context context);
 Status show_session(Context context, const std::string& name);
+// `total`: a share or bytes, or "none".
+Status set_session(Context context, const std::string& name, const std::string& total);
 // Sets whether the session's tip and its ancestors are protected from removal.
 Status pin_session(Context context, const std::string& name, bool pinned);
 Status remove_session(Context context, const std::string& name);

@@ -259,24 +259,27 @@ std::string sessions_text(std::span<const msg::SessionRow> rows, std::size_t col
                {"TIP"},
                {"TOKENS", true},
                {"TURNS", true, 1},
+               {"TOTAL", true},
                {"PINNED"},
                {"EXPIRES", false, 2},
                {"CHANGED"}});
   for (const msg::SessionRow& row : rows) {
     table.add({row.name, tip_text(row, kShortId), count_text(row.tip_end),
-               std::to_string(row.turns), row.pinned ? "yes" : "no",
+               std::to_string(row.turns), keep_text(row.total), row.pinned ? "yes" : "no",
                row.expires_unix_ms == 0 ? "never" : when_text(row.expires_unix_ms),
                when_text(row.updated_unix_ms)});
   }
   return table.text(columns);
 }
 
-std::string session_text(const msg::SessionRow& row) {
+std::string session_text(const msg::SessionRow& row, const std::string& takes) {
   Facts facts;
   facts.add("name", row.name);
   facts.add("tip", tip_text(row));
   facts.add("tokens", count_text(row.tip_end));
   facts.add("turns", std::to_string(row.turns));
+  if (row.total) facts.add("total", keep_text(row.total));
+  if (!takes.empty()) facts.add("takes", takes);
   facts.add("pinned", row.pinned ? "yes" : "no");
   facts.add("ttl",
             row.ttl_seconds == 0 ? "none" : duration_text(static_cast<double>(row.ttl_seconds)));
@@ -297,6 +300,7 @@ std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudge
   for (const ModelBudgets& each : models) {
     add("in force for " + each.model.model.name, each.budgets.effective);
   }
+  for (const msg::BudgetRow& row : budgets.sessions) add(row.scope, row);
   return table.text();
 }
 

@@ -21,7 +21,8 @@ std::string profiles_text(std::span<const msg::ProfileRow> rows,
                           std::span<const msg::ModelRow> models, std::size_t columns = 0);
 std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelRow> models);
 std::string sessions_text(std::span<const msg::SessionRow> rows, std::size_t columns = 0);
-std::string session_text(const msg::SessionRow& row);
+// `takes`: what its segments take; empty: not asked for.
+std::string session_text(const msg::SessionRow& row, const std::string& takes = {});
 struct ModelBudgets {
   msg::ModelRow model;
   msg::Budgets budgets;  // in force for this model

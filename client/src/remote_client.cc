@@ -175,6 +175,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.parent_end = options.parent_end;
   body.writers = options.writers;
   body.hints = options.hints;
+  body.session = options.session;
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
@@ -223,8 +224,9 @@ Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep,
 }
 
 Result<msg::SessionRow> RemoteClient::open_session(const std::string& name,
-                                                   std::optional<std::uint64_t> ttl_seconds) {
-  return call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds});
+                                                   std::optional<std::uint64_t> ttl_seconds,
+                                                   std::optional<Budget> total) {
+  return call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds, total});
 }
 Result<msg::SessionRow> RemoteClient::advance_session(const std::string& name,
                                                       const SegmentId& tip) {
@@ -285,8 +287,9 @@ Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recu
   return call<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
                             ReconnectingChannel::Repeat::kUnsafe);
 }
-Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model) {
-  return call<msg::Budgets>(msg::ShowBudget{{model}});
+Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model,
+                                           const std::string& session) {
+  return call<msg::Budgets>(msg::ShowBudget{{model, session}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
   return call<msg::Budgets>(change, Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);

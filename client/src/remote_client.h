@@ -48,7 +48,8 @@ class RemoteClient final : public Client {
                      const GetOptions& options) override;
 
   Result<msg::SessionRow> open_session(const std::string& name,
-                                       std::optional<std::uint64_t> ttl_seconds) override;
+                                       std::optional<std::uint64_t> ttl_seconds,
+                                       std::optional<Budget> total) override;
   Result<msg::SessionRow> advance_session(const std::string& name, const SegmentId& tip) override;
   Result<msg::SessionRow> pin_session(const std::string& name, bool pinned) override;
   Result<msg::SessionRow> fork_session(const std::string& name,
@@ -66,7 +67,7 @@ class RemoteClient final : public Client {
   Result<msg::Checked> check_segment(const SegmentId& id) override;
   Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep, Durability durability,
                                     bool dry_run) override;
-  Result<msg::Budgets> budgets(std::optional<Digest> model) override;
+  Result<msg::Budgets> budgets(std::optional<Digest> model, const std::string& session) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
   Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
   Result<msg::Events> events(const msg::ListEvents& after) override;

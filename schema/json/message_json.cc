@@ -130,7 +130,9 @@ Json to_json(const msg::BudgetRow& row) {
 }
 
 Json to_json(const msg::Budgets& budgets) {
-  return {{"layers", rows_json(budgets.layers)}, {"effective", to_json(budgets.effective)}};
+  return {{"layers", rows_json(budgets.layers)},
+          {"effective", to_json(budgets.effective)},
+          {"sessions", rows_json(budgets.sessions)}};
 }
 
 Json to_json(const msg::KvEvent& event) {

@@ -357,6 +357,30 @@ def test_defaults_change_live_and_apply_to_the_next_put(cache, model):
     assert segment.preset == "knorm" and segment.kept == 64 * 6 // 4
 
 
+def test_a_session_has_a_budget_of_its_own(cache, model, request):
+    chat = cache.session(request.node.nodeid[-200:])
+    cache.set_budget(recipe="knorm", keep=0.25, model=model)
+    cache.set_budget(keep=0.5, limit=0.6, session=chat)
+    assert cache.budgets(session=chat.name).effective.keep == precis.ratio(0.5)
+    assert cache.budgets(model, session=chat).layers[-1].scope == f"session {chat.name}"
+    assert f"session {chat.name}" in [row.scope for row in cache.budgets().sessions]
+
+    def budget(**options):
+        with cache.begin_put(model, range(64), **options) as put:
+            return put.keep, put.limited
+
+    assert budget(session=chat) == (precis.ratio(0.5), False)
+    assert budget(session=chat.name, keep=0.9) == (precis.ratio(0.6), True)
+    assert budget() == (precis.ratio(0.25), False)
+    with pytest.raises(precis.InvalidArgument, match="not for both"):
+        cache.set_budget(keep=0.5, model=model, session=chat)
+    chat.remove()
+    with pytest.raises(precis.NotFound, match="does not exist"):
+        cache.begin_put(model, range(64), session=chat)
+    with pytest.raises(precis.NotFound, match="does not exist"):
+        cache.set_budget(keep=0.5, session=chat)
+
+
 def test_segments_are_listed_shown_and_removed(cache, model):
     tokens, layers = list(range(80)), random_layers(model.spec, 80)
     first = put_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 
 import pytest
@@ -403,23 +404,50 @@ def test_what_a_conversation_cannot_do_says_so(talk, store, hf_model, tokenizer)
         assert chat.say(words(5), max_new_tokens=NEW).error is not None
 
 
+def test_turns_get_the_budget_of_their_session(talk, store, hf_model):
+    store.session("chat")
+    store.set_budget(recipe="global_kvdiff", keep=0.5, session="chat")
+    chat = talk(keep=None)
+    assert chat.add(words(40)).segment.keep == precis.ratio(0.5)
+    helper = chat.fork("helper")  # without a budget of its own
+    assert helper.add(words(9, 2)).segment.keep == store.budgets().effective.keep
+    stored = hf.store(store, talk.model, hf_model, words(20, 3), session="chat")[0]
+    assert stored.keep == precis.ratio(0.5)
+
+
+def until(condition) -> None:
+    """Waits for what the service does in the background."""
+    while not condition():
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("total", [0.3, "400 KiB"])
 def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, total):
+    def turns():
+        return sorted(store.segments(talk.model), key=lambda turn: turn.begin)
+
+    def holds():
+        limit = (
+            400 << 10
+            if isinstance(total, str)
+            else total * sum(turn.original_bytes for turn in turns())
+        )
+        return sum(turn.bytes for turn in turns()) <= limit
+
     with talk(recipe="global_kvdiff", total=total) as chat:
         for number in range(24):
             segment = chat.say(words(40, seed=number), max_new_tokens=NEW).segment
-            turns = sorted(store.segments(talk.model), key=lambda turn: turn.begin)
-            assert turns[-1].id == segment.id
-            assert turns[-1].trimmed is None
-            full = sum(turn.original_bytes for turn in turns)
+            assert (segment.trimmed, chat.session.tip) == (None, segment.id)
             # The newest turn alone, and the headers of short old ones, are a larger share at first.
             if number > 12:
-                limit = 400 << 10 if isinstance(total, str) else total * full
-                assert sum(turn.bytes for turn in turns) <= limit
-        shares = [turn.kept / (turn.end - turn.begin) for turn in turns]
+                until(holds)
+        newest = turns()[-1]
+        assert (newest.id, newest.trimmed) == (segment.id, None)
+        shares = [turn.kept / (turn.end - turn.begin) for turn in turns()]
         assert shares[0] < shares[-2] <= shares[-1]
         tokens = chat.tokens
-    again = talk(tokens=tokens, recipe="global_kvdiff", total=total)
+    again = talk(tokens=tokens, recipe="global_kvdiff")
+    assert again.session.total is not None  # which the session has kept
     assert again.say(words(5), max_new_tokens=2).restored == len(tokens)
 
 
@@ -427,12 +455,17 @@ def test_a_total_leaves_what_others_continue(talk, store):
     with talk(recipe="global_kvdiff", total="8 KiB") as chat:
         first = chat.add(words(60)).segment
         talk(session="other", tokens=chat.tokens, recipe="global_kvdiff").add(words(20, seed=9))
-        with pytest.warns(UserWarning, match="more than `total`"):
-            for turn in range(3):
-                chat.add(words(20, seed=turn + 20))
+        turns = [chat.add(words(20, seed=turn + 20)).segment for turn in range(3)]
+        until(lambda: store.segment(turns[1].id).trimmed == precis.ratio(0.05))
         assert store.segment(first.id).trimmed is None
+        assert store.segment(turns[2].id).trimmed is None
 
 
-def test_a_total_is_bytes_or_a_share(talk):
+def test_a_total_is_bytes_or_a_share_of_a_session(talk, store):
     with pytest.raises(precis.InvalidArgument, match="total is 5 entries"):
         talk(total="5 entries")
+    with pytest.raises(ValueError, match="total: it is kept for a session"):
+        talk(session=None, total=0.3)
+    chat = talk(total=0.3)
+    assert chat.session.total == chat.fork("helper").session.total == precis.ratio(0.3)
+    assert store.session("chat", total=precis.ALL).total is None

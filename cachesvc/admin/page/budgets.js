@@ -134,13 +134,14 @@ export class Budgets {
   #changesOf(revision) {
     return revision.changes.flatMap(({ scope, before, after }) => kFields
       .filter((field) => shown(field, before[field]) !== shown(field, after[field]))
-      .map((field) => ({ scope: this.#scopeName(scope.model), field,
+      .map((field) => ({ scope: this.#scopeName(scope), field,
                          before: shown(field, before[field]),
                          after: shown(field, after[field]) })));
   }
 
-  #scopeName(model) {
-    if (model === null || model === "") return "all models";
+  #scopeName({ model, session }) {
+    if (session) return `session ${session}`;
+    if (!model) return "all models";
     return this.models.find((each) => each.fingerprint === model)?.label ?? model.slice(0, 12);
   }
 
@@ -179,7 +180,7 @@ export class Budgets {
     }
     this.tried = change;
     $("apply").disabled = false;
-    const scope = this.#scopeName(change.model ?? null);
+    const scope = this.#scopeName(change);
     $("budget-result").replaceChildren(
       el("p", {}, "The service would accept this. Nothing is changed yet."),
       changeTable(fields.map((field) => ({ scope, field,

@@ -176,8 +176,11 @@ class Client : public OperatorClient {
   virtual Result<Prefix> get(const LookupMatch& match, const Budget& keep = Budget::all(),
                              const GetOptions& options = {}) = 0;
 
+  // `total`: the most that the session's segments may take together, as a ratio of their full KV or
+  // in bytes; Budget::all(): no limit.
   virtual Result<msg::SessionRow> open_session(const std::string& name,
-                                               std::optional<std::uint64_t> ttl_seconds) = 0;
+                                               std::optional<std::uint64_t> ttl_seconds,
+                                               std::optional<Budget> total = {}) = 0;
   virtual Result<msg::SessionRow> advance_session(const std::string& name,
                                                   const SegmentId& tip) = 0;
   virtual Result<msg::SessionRow> pin_session(const std::string& name, bool pinned) = 0;

@@ -37,9 +37,11 @@ class OperatorClient {
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
-  virtual Result<msg::Budgets> budgets(std::optional<Digest> model) = 0;
-  // A recipe that needs a profile can be set only for one model: kNotFound if the model has no such
-  // profile, kInvalidArgument if the change is for all models.
+  // Of the tenant, of a model, or of the puts that name a session.
+  virtual Result<msg::Budgets> budgets(std::optional<Digest> model,
+                                       const std::string& session = {}) = 0;
+  // A recipe that needs a profile can be set only for one model, or for a session of it: kNotFound
+  // if the model has no such profile, kInvalidArgument if the change is for all models.
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
   // The revisions of what was set, the newest first. A rollback makes a new revision, which sets
   // every scope to what it was after an earlier one; `dry_run` of it: only reports what would

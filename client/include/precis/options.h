@@ -89,6 +89,9 @@ struct PutOptions {
   // How long the segment is worth keeping when the service is short of space, also if it is stored
   // already.
   msg::Hints hints{};
+  // The session that the put continues: its budget and limit apply (OperatorClient::set_budget()).
+  // kNotFound if there is no such session. Empty: none. The put does not advance it.
+  std::string session{};
 };
 
 // Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no

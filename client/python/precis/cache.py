@@ -129,6 +129,10 @@ def connect(
     )
 
 
+def _name_of(session: Session | str | None) -> str:
+    return session.name if isinstance(session, Session) else session or ""
+
+
 def _deadline_ms(seconds: float | None) -> int:
     return 0 if seconds is None else _milliseconds(seconds, "deadline")
 
@@ -290,6 +294,7 @@ class Cache:
         priority: int | None = None,
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
+        session: Session | str | None = None,
     ) -> Put:
         """Starts to store the KV of `tokens`.
 
@@ -320,6 +325,11 @@ class Cache:
                 such time; it never expires. By default 0: it does not.
             expect_reuse_in_s: for this long from now on, the segment counts as about to be used.
                 None in any of the three leaves a stored segment as it is.
+            session: the session that the put continues: its budget and limit apply (set_budget).
+                The put does not advance it.
+
+        Raises:
+            NotFound: there is no such model, parent or session.
         """
         parent_end = 0
         if isinstance(parent, Match):
@@ -337,6 +347,7 @@ class Cache:
             count_in(writers, "writers", 2**32 - 1),
             parent_end,
             hints_in(priority, ttl_s, expect_reuse_in_s),
+            _name_of(session),
         )
         return Put(core, model)
 
@@ -425,19 +436,24 @@ class Cache:
 
     # ---- sessions -------------------------------------------------------------------------------
 
-    def session(self, name: str, ttl: int | None = None) -> Session:
+    def session(self, name: str, ttl: int | None = None, *, total: Keep | None = None) -> Session:
         """Finds or makes a session.
 
         Args:
             ttl: seconds that it lives after its last use; 0: for ever. By default an existing
                 session keeps its ttl, and a new one lives for ever.
+            total: the most that all its segments may take together: bytes such as "64 MiB", or a
+                share of their full KV; precis.ALL: no limit. As the conversation grows, the service
+                trims old turns, in the background. By default an existing session keeps its total,
+                and a new one has none.
         """
         seconds = None if ttl is None else count_in(ttl, "ttl")
-        return Session(self, self.core.open_session(name, seconds))
+        most = to_pair(total, "total")
+        return Session(self, _core.open_session(self.core, name, seconds, most))
 
     def sessions(self) -> list[Session]:
         """Every session of the tenant."""
-        return [Session(self, row) for row in self.core.sessions()]
+        return [Session(self, row) for row in _core.sessions(self.core)]
 
     # ---- operations -----------------------------------------------------------------------------
 
@@ -485,9 +501,12 @@ class Cache:
         id = segment.id if isinstance(segment, Segment) else segment
         return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))
 
-    def budgets(self, model: Model | None = None) -> Budgets:
-        """The default recipe and budget in force, globally or for a model."""
-        return Budgets.from_core(self.core.budgets(None if model is None else model.fingerprint))
+    def budgets(
+        self, model: Model | None = None, *, session: Session | str | None = None
+    ) -> Budgets:
+        """The default recipe and budget in force: globally, for a model, or in a session."""
+        scope = None if model is None else model.fingerprint
+        return Budgets.from_core(self.core.budgets(scope, _name_of(session)))
 
     def set_budget(
         self,
@@ -496,19 +515,23 @@ class Cache:
         model: Model | None = None,
         *,
         limit: Keep | None = None,
+        session: Session | str | None = None,
         user: str = "",
         comment: str = "",
     ) -> Budgets:
         """Changes the defaults of later puts. None leaves a value; "" and precis.ALL unset it.
 
-        A recipe that needs a profile can only be set for one model, which must have the profile.
+        A recipe that needs a profile can only be set for one model, which must have the profile, or
+        for a session of that model.
 
         Args:
+            model, session: the change is only for puts of this model, or only for those that name
+                this session. It ends with the session.
             limit: the largest budget that a put gets, whatever it names; no quality target.
             user, comment: kept with the revision (``precisctl budget log``).
         """
         scope = None if model is None else model.fingerprint
-        change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment)
+        change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment, _name_of(session))
         return Budgets.from_core(self.core.set_budget(scope, *change))
 
     @property

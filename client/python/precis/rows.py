@@ -271,12 +271,16 @@ class Budgets:
 
     effective: BudgetRow
     layers: tuple[BudgetRow, ...]
+    sessions: tuple[BudgetRow, ...]
+    """What sessions set, by name, at most the first 100; only if neither model nor session is
+    asked for."""
 
     @classmethod
     def from_core(cls, budgets: Any) -> Budgets:
         """Made from the extension module's struct."""
         layers = tuple(BudgetRow.from_core(row) for row in budgets.layers)
-        return cls(BudgetRow.from_core(budgets.effective), layers)
+        sessions = tuple(BudgetRow.from_core(row) for row in budgets.sessions)
+        return cls(BudgetRow.from_core(budgets.effective), layers, sessions)
 
 
 @dataclass(frozen=True)

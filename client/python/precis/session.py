@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import _core
 from .arguments import names_arguments
+from .budget import Budget, from_pair
 from .rows import Segment
 
 if TYPE_CHECKING:
@@ -51,6 +53,11 @@ class Session:
         return self._row.ttl_seconds or None
 
     @property
+    def total(self) -> Budget | None:
+        """The most that all its segments may take together; None: no limit."""
+        return None if self._row.total is None else from_pair(self._row.total)
+
+    @property
     def expires_unix_ms(self) -> int | None:
         """The time when it expires unless it is used; None for never."""
         return self._row.expires_unix_ms or None
@@ -67,7 +74,7 @@ class Session:
 
     def refresh(self) -> Session:
         """Asks the service again; another client may have advanced it."""
-        self._row = self._cache.core.session(self.name)
+        self._row = _core.session(self._cache.core, self.name)
         return self
 
     def advance(self, segment: Segment | str) -> Session:
@@ -78,7 +85,7 @@ class Session:
                 allows. The segment stays stored, without protection: unpin the session, or others.
         """
         tip = segment.id if isinstance(segment, Segment) else segment
-        self._row = self._cache.core.advance_session(self.name, tip)
+        self._row = _core.advance_session(self._cache.core, self.name, tip)
         return self
 
     def pin(self, pinned: bool = True) -> Session:
@@ -87,7 +94,7 @@ class Session:
         Raises:
             OutOfSpace: pinned sessions would hold more than the service allows (max_pinned_share).
         """
-        self._row = self._cache.core.pin_session(self.name, pinned)
+        self._row = _core.pin_session(self._cache.core, self.name, pinned)
         return self
 
     def unpin(self) -> Session:
@@ -96,8 +103,8 @@ class Session:
 
     def fork(self, name: str) -> Session:
         """A new session at the same tip; the two then advance independently."""
-        return Session(self._cache, self._cache.core.fork_session(self.name, name))
+        return Session(self._cache, _core.fork_session(self._cache.core, self.name, name))
 
     def remove(self) -> None:
         """Removes the session; its segments stay."""
-        self._cache.core.remove_session(self.name)
+        _core.remove_session(self._cache.core, self.name)

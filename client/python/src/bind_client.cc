@@ -143,16 +143,17 @@ void bind_paths(ClientClass& client) {
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
              const std::string& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
-             std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints) {
+             std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints,
+             const std::string& session) {
             const PutOptions options{
                 recipe,  to_budget(keep), to_parent(parent), to_budget(parent_read),
-                writers, parent_end,      to_hints(hints)};
+                writers, parent_end,      to_hints(hints),   session};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
-          nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"))
+          nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"), nb::arg("session"))
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
@@ -209,38 +210,6 @@ void bind_profiles(ClientClass& client) {
       });
 }
 
-void bind_sessions(ClientClass& client) {
-  client
-      .def(
-          "open_session",
-          [](OwnedClient& owned, const std::string& name, std::optional<std::uint64_t> ttl) {
-            return answer([&, &c = owned.get()] { return c.open_session(name, ttl); });
-          },
-          nb::arg("name"), nb::arg("ttl").none())
-      .def("advance_session",
-           [](OwnedClient& owned, const std::string& name, const std::string& tip) {
-             const SegmentId id = to_segment_id(tip);
-             return answer([&, &c = owned.get()] { return c.advance_session(name, id); });
-           })
-      .def("pin_session",
-           [](OwnedClient& owned, const std::string& name, bool pinned) {
-             return answer([&, &c = owned.get()] { return c.pin_session(name, pinned); });
-           })
-      .def("fork_session",
-           [](OwnedClient& owned, const std::string& name, const std::string& new_name) {
-             return answer([&, &c = owned.get()] { return c.fork_session(name, new_name); });
-           })
-      .def("session",
-           [](OwnedClient& owned, const std::string& name) {
-             return answer([&, &c = owned.get()] { return c.session(name); });
-           })
-      .def("sessions",
-           [](OwnedClient& owned) { return answer([&c = owned.get()] { return c.sessions(); }); })
-      .def("remove_session", [](OwnedClient& owned, const std::string& name) {
-        check(without_gil([&, &c = owned.get()] { return c.remove_session(name); }));
-      });
-}
-
 void bind_operations(ClientClass& client) {
   client
       .def(
@@ -276,22 +245,30 @@ void bind_operations(ClientClass& client) {
            })
       .def(
           "budgets",
-          [](OwnedClient& owned, const std::optional<std::string>& model) {
-            return answer([&c = owned.get(), scope = to_scope(model)] { return c.budgets(scope); });
+          [](OwnedClient& owned, const std::optional<std::string>& model,
+             const std::string& session) {
+            return answer([&, &c = owned.get(), scope = to_scope(model)] {
+              return c.budgets(scope, session);
+            });
           },
-          nb::arg("model").none())
+          nb::arg("model").none(), nb::arg("session"))
       .def(
           "set_budget",
           [](OwnedClient& owned, const std::optional<std::string>& model,
              const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<BudgetPair>& limit, const std::string& user,
-             const std::string& comment) {
-            const msg::SetBudget change{
-                {to_scope(model)}, recipe, to_budget(keep), to_budget(limit), user, comment, {}};
+             const std::string& comment, const std::string& session) {
+            const msg::SetBudget change{{to_scope(model), session},
+                                        recipe,
+                                        to_budget(keep),
+                                        to_budget(limit),
+                                        user,
+                                        comment,
+                                        {}};
             return answer([&, &c = owned.get()] { return c.set_budget(change); });
           },
           nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none(),
-          nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"))
+          nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"), nb::arg("session"))
       .def("stats",
            [](OwnedClient& owned) { return answer([&c = owned.get()] { return c.stats(); }).rows; })
       .def("status",
@@ -316,7 +293,6 @@ void bind_client(nb::module_& module) {
   });
   bind_paths(client);
   bind_profiles(client);
-  bind_sessions(client);
   bind_operations(client);
   module.def("connect",
              [](const std::string& address, const std::string& tenant, const std::string& token,

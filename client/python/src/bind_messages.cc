@@ -94,7 +94,6 @@ void bind_segments(nb::module_& module) {
 }
 
 void bind_operations(nb::module_& module) {
-  bind_row<msg::SessionRow>(module, "SessionRow");
   bind_row<msg::BudgetRow>(module, "BudgetRow");
   bind_row<msg::Budgets>(module, "Budgets");
   bind_row<msg::Stat>(module, "Stat");

@@ -21,6 +21,7 @@ NB_MODULE(_core, module) {
   python::bind_messages(module);
   python::bind_pages(module);
   python::bind_client(module);
+  python::bind_sessions(module);
   python::bind_tenants(module);
   python::bind_calls(module);
   python::bind_kernels(module);

@@ -68,6 +68,11 @@ TEST_CASE("a budget is set as a number, a text or an object, and unset by null",
   CHECK(set.recipe == "");
   CHECK(!set.keep);
   CHECK(set.scope.model == parse_digest(kModel).value());
+  const auto of_session =
+      read(Method::kPut, "/api/v1/budgets", R"({"keep": 0.5, "session": "chat"})").value();
+  CHECK(std::get<msg::SetBudget>(of_session).scope == msg::BudgetScope{{}, "chat"});
+  const auto shown = read(Method::kGet, "/api/v1/budgets?session=chat").value();
+  CHECK(std::get<msg::ShowBudget>(shown).scope.session == "chat");
 }
 
 TEST_CASE("what is written for replies is read back: a budget of every kind", "[unit][admin]") {

@@ -85,6 +85,37 @@ TEST_CASE("a TTL beyond the end of time is kInvalidArgument", "[unit][catalog]")
   CHECK(f.catalog->open_session(f.tenant, {"chat", 1'000'000'000}).ok());
 }
 
+TEST_CASE("a session's total is bytes or a share, and a fork has it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
+  for (const Budget& wrong : {Budget::entries(5), Budget::quality(0.5).value(), Budget::bytes(0),
+                              Budget::ratio_ppm(0), Budget::ratio_ppm(1'000'001)}) {
+    const Status refused = f.catalog->open_session(f.tenant, {"chat", {}, wrong}).status();
+    CHECK(refused.code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(refused.message(), Catch::Contains("session 'chat': total is "));
+  }
+  REQUIRE(f.catalog->open_session(f.tenant, {"chat", {}, Budget::bytes(9)}).ok());
+  CHECK(f.catalog->open_session(f.tenant, {"chat", {}, {}})->total == Budget::bytes(9));
+  REQUIRE(f.catalog->advance_session(f.tenant, {"chat", c.row.id}).ok());
+  CHECK(f.catalog->fork_session(f.tenant, {"chat", "helper"})->total == Budget::bytes(9));
+  f.crash_and_reopen();
+  CHECK(f.catalog->session(f.tenant, "chat")->total == Budget::bytes(9));
+
+  const auto held = [&] {
+    std::vector<bool> each;
+    const SessionTurns path = f.catalog->session_turns(f.tenant, "chat").value();
+    for (const SessionTurns::Turn& turn : path.turns) each.push_back(turn.is_held);
+    return each;
+  };
+  CHECK(f.catalog->session_turns(f.tenant, "chat")->turns[1].row->id == b.row.id);
+  CHECK(held() == std::vector{false, false, false});
+  f.put(tokens(10), &a);  // of another path
+  CHECK(held() == std::vector{true, false, false});
+  REQUIRE(f.catalog->pin_session(f.tenant, {"helper", true}).ok());
+  CHECK(held() == std::vector{true, true, true});
+  CHECK_FALSE(f.catalog->open_session(f.tenant, {"chat", {}, Budget::all()})->total);
+}
+
 TEST_CASE("each turn advances the tip to a segment that stands on it", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);

@@ -299,8 +299,8 @@ def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:
     try:
         session.advance(segment)
     except precis.InvalidArgument:  # not a descendant of the tip, for example after an edit
-        pinned = session.pinned
+        pinned, total = session.pinned, session.total
         session.remove()
-        session = cache.session(name).advance(segment)
+        session = cache.session(name, total=total).advance(segment)
         if pinned:
             session.pin()

@@ -33,6 +33,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 Encode = Callable[[str], list[int]]
 _RESUMES = 3  # per measured time
+_TRIM_S = 3  # for trims in the background; a total that is too small is never held
 
 
 @dataclass
@@ -92,6 +93,20 @@ def _seconds(work: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
+def _trimmed(
+    cache: precis.Cache, model: precis.Model, path: list[int], total: precis.Budget | None
+) -> list[precis.Segment]:
+    """The stored turns, once the service has trimmed them to the total, if it can be held."""
+    end = time.monotonic() + _TRIM_S
+    while True:
+        stored = [link.segment for link in cache.lookup(model, path).links]
+        full = sum(s.original_bytes for s in stored)
+        limit = full if total is None else total.value * (full if total.kind == "ratio" else 1)
+        if sum(s.bytes for s in stored) <= limit or time.monotonic() > end:
+            return stored
+        time.sleep(0.01)
+
+
 def measure(
     cache: precis.Cache,
     model: precis.Model,
@@ -116,8 +131,7 @@ def measure(
             view.progress("turns", number, len(turns))
             if number in (10, len(turns) // 4, len(turns) // 2, len(turns)):
                 path = talk.tokens
-                match = cache.lookup(model, path)
-                stored = [link.segment for link in match.links]
+                stored = _trimmed(cache, model, path, talk.session.total)
                 points.append(
                     Point(
                         number,

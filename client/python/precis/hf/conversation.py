@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from .chat import Chat
 from .decode import Tokens, refuse_limits
 from .prefill import store
 from .ragged import RaggedCache
-from .total import TotalBudget
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -114,19 +112,23 @@ class Conversation:
             tokenizer: for messages that are text; without one, they are tokens.
             session: the name of the session to advance; None for none. It is made if it is missing.
             tokens: of the conversation so far, as `Conversation.tokens` had them.
-            keep, recipe: how turns are compressed; by default the budget and recipe in force.
+            keep, recipe: how turns are compressed; by default the budget and recipe in force, of
+                which the session may have its own (Cache.set_budget).
             read: the budget at which stored turns are read; by default all stored entries.
             durability: of the stored turns.
             ttl: of the session, in seconds, as in Cache.session.
-            total: the most that all stored turns may take together: bytes such as "64 MiB", or a
-                share of their full KV. Old turns are trimmed first, as the conversation grows, so
-                that new turns can have a `keep` that is larger.
+            total: of the session, as in Cache.session: the most that all stored turns may take
+                together. The service trims old turns first, as the conversation grows, so that new
+                turns can have a `keep` that is larger.
             priority, ttl_s, expect_reuse_in_s: of all turns, as in Cache.begin_put. A lookup when
                 the conversation is resumed, and each new turn, set them anew for its segments.
 
         Raises:
-            ValueError: the session has turns, and `tokens` are not those of its conversation.
+            ValueError: the session has turns, and `tokens` are not those of its conversation; or
+                there is a `total` and no session that has it.
         """
+        if total is not None and session is None:
+            raise ValueError("total: it is kept for a session; give session=, too")
         self._cache, self._model, self._hf_model = cache, model, hf_model
         self._chat = Chat(tokenizer)
         self._read = ALL if read is None else read
@@ -136,10 +138,9 @@ class Conversation:
         self._how: dict[str, Any] = {"recipe": recipe, "keep": keep, "durability": durability}
         self._how |= self._hints
         self._how["repeat"] = self._chat.repeat_request()
-        self._total = None if total is None else TotalBudget(total)
         self._tokens = [int(token) for token in tokens]
         self._live: RaggedCache | None = None
-        self._session = None if session is None else cache.session(session, ttl)
+        self._session = None if session is None else cache.session(session, ttl, total=total)
         self._closed = False
         if self._session is not None and self._session.tip is not None:
             self._check_resumed(self._session)
@@ -237,6 +238,7 @@ class Conversation:
     def fork(self, session: str | None = None) -> Conversation:
         """A conversation that continues this one independently, under a session of its own.
 
+        The fork's session has the total of this one's; without a session, there is none.
         Neither computes nor stores anything, and copies no KV: the live cache is shared until
         either conversation adds tokens.
 
@@ -249,12 +251,12 @@ class Conversation:
         other._tokens = list(self._tokens)
         other._live = None if self._live is None else self._live.fork()
         other._session = None
-        other._total = copy.deepcopy(self._total)
         if session is not None:
             if self._session is not None and self._session.tip is not None:
                 other._session = self._session.fork(session)
             else:
-                other._session = self._cache.session(session)
+                total = None if self._session is None else self._session.total
+                other._session = self._cache.session(session, total=total)
         return other
 
     def unload(self) -> None:
@@ -345,8 +347,6 @@ class Conversation:
             segment = self._put(live)
             if self._session is not None:
                 self._session.advance(segment)
-            if self._total is not None and not self._total.hold(self._cache, segment):
-                warnings.warn("the stored turns take more than `total`", stacklevel=4)
         except Error as error:
             warnings.warn(f"the turn is not stored: {error}", stacklevel=4)
             _cut(live, held)
@@ -361,14 +361,15 @@ class Conversation:
         if last is not None and last.end == len(self._tokens):  # a message that was stored before
             return last
         arguments = (self._cache, self._model, self._hf_model, self._tokens)
+        how = self._how | {"session": self._session}
         try:
-            return store(*arguments, past=live, **self._how)[0]
+            return store(*arguments, past=live, **how)[0]
         except NotFound:  # a parent was removed meanwhile
             if live.prefix_tokens > 0:
                 self._live = None  # a part of its KV is only in the restored prefix
                 raise
             live.stored.clear()
-            return store(*arguments, past=live, **self._how)[0]
+            return store(*arguments, past=live, **how)[0]
 
     # ---- checks ---------------------------------------------------------------------------------
 

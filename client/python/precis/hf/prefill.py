@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..budget import Keep
     from ..cache import Cache, Match, Put, Segment
     from ..model import Model
+    from ..session import Session
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def store(
     priority: int | None = None,
     ttl_s: float | None = None,
     expect_reuse_in_s: float | None = None,
+    session: Session | str | None = None,
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
@@ -189,7 +191,7 @@ def store(
             knows none takes the longest that is stored. The segment records its parent and the
             budget at which the prefix was read. Without `past`, the segment holds all tokens.
         repeat: as in prefill.
-        priority, ttl_s, expect_reuse_in_s: as in Cache.begin_put.
+        priority, ttl_s, expect_reuse_in_s, session: as in Cache.begin_put.
 
     Raises:
         ValueError: `past` holds other tokens, or was cropped inside a block of the service.
@@ -206,6 +208,7 @@ def store(
         priority=priority,
         ttl_s=ttl_s,
         expect_reuse_in_s=expect_reuse_in_s,
+        session=session,
     ) as put:
         prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
         segment = put.commit(durability)

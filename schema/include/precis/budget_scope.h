@@ -1,0 +1,17 @@
+// Budget scopes in order: the tenant's global scope, its models, its sessions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "precis/messages.h"
+
+namespace precis {
+
+using ScopeKey = std::pair<std::string, std::optional<Digest>>;  // session, model
+
+inline ScopeKey key_of(const msg::BudgetScope& scope) { return {scope.session, scope.model}; }
+inline msg::BudgetScope scope_of(const ScopeKey& key) { return {key.second, key.first}; }
+
+}  // namespace precis

@@ -1,0 +1,136 @@
+// The total of a session: the service trims old turns while the conversation goes on.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "tests/integration/stored_fixture.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kSeed = 20261127, kTurnTokens = 256;
+
+class TotalFixture : protected StoredFixture {
+ protected:
+  TotalFixture() : StoredFixture(kSeed) {}
+
+  struct Talk {
+    std::string session;
+    std::vector<TokenId> path;
+    SegmentId newest{};
+  };
+  struct Sizes {
+    std::uint64_t stored = 0, full = 0;
+  };
+  Talk begin(const std::string& session, std::optional<Budget> total) {
+    REQUIRE(client->open_session(session, {}, total).ok());
+    return {session, {}};
+  }
+  // A turn, stored at 0.5.
+  void say(Talk& talk) {
+    const auto begin = static_cast<std::uint32_t>(talk.path.size());
+    for (const TokenId token : random_tokens(random, kTurnTokens)) talk.path.push_back(token);
+    PutOptions how;
+    how.recipe = "ada_keydiff";
+    how.keep = Budget::ratio(0.5).value();
+    talk.newest = put(talk.path, random_kv(random, model.spec, begin, kTurnTokens), how).id;
+    REQUIRE(client->advance_session(talk.session, talk.newest).ok());
+  }
+  // From the root on. A segment may be consolidated while its path is read.
+  std::vector<msg::SegmentInfo> turns(const Talk& talk) {
+    for (;;) {
+      std::vector<msg::SegmentInfo> chain;
+      for (SegmentId id = talk.newest; !id.is_null(); id = chain.back().parent) {
+        const auto info = client->segment(id);
+        if (!info.ok()) break;
+        chain.push_back(*info);
+      }
+      std::ranges::reverse(chain);
+      std::uint32_t end = 0;
+      for (const msg::SegmentInfo& each : chain) end = each.begin == end ? each.end : 0;
+      if (end == talk.path.size()) return chain;
+    }
+  }
+  Sizes sizes(const Talk& talk) {
+    Sizes sum;
+    for (const msg::SegmentInfo& turn : turns(talk)) {
+      sum.stored += turn.stored_bytes;
+      sum.full += turn.original_bytes;
+    }
+    return sum;
+  }
+  template <typename Condition>
+  static void wait_until(const Condition& holds) {
+    while (!holds()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  double trims() { return stat(*client, "precis_trims_total"); }
+};
+
+TEST_CASE_METHOD(TotalFixture,
+                 "a session's turns take no more than its total, at a few trims a turn",
+                 "[integration]") {
+  constexpr std::uint64_t kTurnFull = 2ull * kTurnTokens * 4 * 2 * 32 * 4;  // K and V in f32
+  const bool is_share = GENERATE(true, false);
+  const Budget total = is_share ? Budget::ratio(0.3).value() : Budget::bytes(8 * kTurnFull);
+  CAPTURE(total.to_string());
+  Talk talk = begin("talk", total);
+  std::vector<double> by_turn;  // trims after each turn, since the last restart
+  for (std::uint32_t turn = 1; turn <= 60; ++turn) {
+    say(talk);
+    wait_until([&] {
+      const Sizes sum = sizes(talk);
+      const auto limit = is_share ? sum.full * 3 / 10 : total.value;
+      return turn < 4 || sum.stored <= limit;
+    });
+    by_turn.push_back(trims());
+    if (turn == 30) restart();
+  }
+  CHECK(client->session("talk").value().total == total);
+  const auto between = [&](std::size_t from, std::size_t to) {
+    return by_turn[to] - by_turn[from];
+  };
+  // No more for the last turns than for those at the beginning.
+  const double a_turn = is_share ? 2 : 8;
+  CHECK(between(10, 28) <= 18 * a_turn);
+  CHECK(between(31, 59) <= 28 * a_turn);
+  const auto chain = turns(talk);
+  CHECK_FALSE(chain.back().trimmed);
+  REQUIRE(chain.front().trimmed);
+  const auto share = [](const msg::SegmentInfo& turn) {
+    return static_cast<double>(turn.entries) / (turn.end - turn.begin);
+  };
+  CHECK(share(chain.front()) < share(chain.back()));
+  CHECK(by_position(read(talk.path)).size() == model.spec.num_layers);  // all checksums are right
+}
+
+TEST_CASE_METHOD(TotalFixture, "turns that are pinned or that other paths continue are left",
+                 "[integration]") {
+  const Budget tenth = Budget::ratio(0.1).value();
+  Talk pinned = begin("pinned", {});
+  say(pinned);
+  Talk other = pinned;
+  other.session = "other";
+  REQUIRE(client->open_session("other", {}, tenth).ok());
+  for (int turn = 0; turn < 3; ++turn) say(pinned);
+  const auto before = turns(pinned);
+  REQUIRE(client->pin_session("pinned", true).ok());
+  REQUIRE(client->open_session("pinned", {}, tenth).ok());
+  for (int turn = 0; turn < 3; ++turn) say(other);
+  // Sessions take turns in the order of their changes, so the first one has had its turn.
+  wait_until([&] { return turns(other)[2].trimmed == Budget::ratio(0.05).value(); });
+  CHECK(turns(pinned) == before);
+  CHECK_FALSE(turns(other)[0].trimmed);
+
+  REQUIRE(client->fork_session("pinned", "fork").value().total == tenth);
+  REQUIRE(client->pin_session("pinned", false).ok());
+  REQUIRE(client->advance_session("pinned", pinned.newest).ok());
+  wait_until([&] { return turns(pinned)[2].trimmed == Budget::ratio(0.05).value(); });
+  CHECK_FALSE(turns(pinned)[0].trimmed);
+  REQUIRE(client->remove_session("pinned").ok());
+  CHECK(turns(pinned).size() == before.size());
+}
+
+}  // namespace
