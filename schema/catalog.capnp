@@ -76,6 +76,8 @@ struct SegmentRow $Is.checked {
   former @31 :Data $Is.array("SegmentId") $Is.atMost("kFormerIdsMax");
   # 16 bytes each: ids of the segments that were consolidated into it, the newest last. They go on
   # to name it.
+  prefillSeconds @32 :Float64;
+  # How long the prefill of its tokens took, as its put said. 0: unknown.
 }
 
 struct StoredSession {

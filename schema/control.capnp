@@ -83,6 +83,7 @@ struct Request {
     listBackups @44 :ListBackups $Is.role("admin") $Is.call("backups");
     showBackup @45 :ShowBackup $Is.role("admin") $Is.call("backup");
     cancelBackup @46 :CancelBackup $Is.role("admin") $Is.call("cancel_backup") $Is.administrative;
+    setRetention @47 :SetRetention $Is.call("set_retention") $Is.administrative;
   }
 }
 
@@ -149,7 +150,7 @@ struct RemoveProfile {  # -> Done
   name @1 :Text;
 }
 
-struct BeginPut {  # -> PutBegun
+struct BeginPut $Is.checked {  # -> PutBegun
   model @0 :Data $Is.digest;
   # Fingerprint of a registered model.
   adapter @1 :Text;
@@ -174,6 +175,9 @@ struct BeginPut {  # -> PutBegun
   # Also for a segment that is already stored.
   session @11 :Text;
   # The session that the put continues; its budget and limit apply. Empty: none.
+  prefillSeconds @12 :Float64;
+  # How long the prefill of the new tokens took at the client. 0: unknown. Ignored if the segment is
+  # already stored, and of any but the first of several writers.
 
   enum ParentKind {
     # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
@@ -214,9 +218,11 @@ struct PushLayer $Is.checked {  # -> Done, when the memory may be reused
   # Covariance of the expected queries: f32 [headCount * group, headDim, headDim].
 }
 
-struct CommitPut {  # -> SegmentInfo with its plan
+struct CommitPut $Is.checked {  # -> SegmentInfo with its plan
   put @0 :UInt64;
   durability @1 :Durability = wal;
+  prefillSeconds @2 :Float64;
+  # As in BeginPut, for a client that computes while it pushes. The largest that was said counts.
 }
 
 enum Durability $Is.byHand("types.h") {
@@ -352,6 +358,14 @@ struct TrimPrefix {  # -> Trimmed
   durability @2 :Durability = wal;
   dryRun @3 :Bool;
   # Only answer what the trim would do.
+}
+
+struct SetRetention $Is.checked {  # -> SegmentInfo without its plan
+  # At least one of the values. What is absent stays as it is.
+  segment @0 :Data $Is.segmentId;
+  priority @1 :UInt32 = 0xffffffff $Is.atMost("kPriorityMax") $Is.optional;
+  ttlSeconds @2 :UInt64 = 0xffffffffffffffff $Is.atMost("kHintSecondsMax") $Is.optional;
+  # 0: none. Both as in Hints.
 }
 
 struct ShowBudget {  # -> Budgets
@@ -656,6 +670,8 @@ struct SegmentInfo $Is.checked {
   # 0: none.
   expectedUnixMs @27 :UInt64;
   # 0: it is not expected to be used at a certain time. These three follow from hints.
+  prefillSeconds @28 :Float64;
+  # As its put said. 0: unknown.
 }
 
 struct Segments {

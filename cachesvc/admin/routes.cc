@@ -42,6 +42,8 @@ std::vector<Route> make_table() {
   t.add(kDelete, "/api/v1/prefixes/{segment}", "Remove a segment", msg::RemovePrefix{});
   t.add(kPost, "/api/v1/prefixes/{segment}/trim", "Keep fewer entries of a segment",
         msg::TrimPrefix{});
+  t.add(kPut, "/api/v1/prefixes/{segment}/retention", "Set a segment's priority and TTL",
+        msg::SetRetention{});
   t.add(kPost, "/api/v1/prefixes/{segment}/check", "Read and check a segment", msg::CheckPrefix{});
   t.add(kGet, "/api/v1/find_prefix", "The segment whose id begins with these digits",
         msg::FindPrefix{});

@@ -115,6 +115,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
       c.prefill_seconds =
           static_cast<double>(tokens) * parts_.prefill.seconds_per_token(row.tenant, row.model);
     }
+    c.said_seconds = row.prefill_seconds;
     c.held = use.pinned;
     c.use.hits = use.hits;
     c.use.age_s = seconds_since(row.created_unix_ms);

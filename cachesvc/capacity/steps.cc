@@ -27,7 +27,9 @@ class Chooser {
                    ? 0
                    : static_cast<double>(c.entries) / static_cast<double>(c.full_entries);
       s.bytes = c.stored_bytes;
-      s.worth_a_second = reuse_rate(with_hints ? c.use : without_hints(c.use)) * c.prefill_seconds;
+      s.worth_a_second = with_hints
+                             ? reuse_rate(c.use) * prefill_worth(c.said_seconds, c.prefill_seconds)
+                             : reuse_rate(without_hints(c.use)) * c.prefill_seconds;
       if (c.parent) ++state_[*c.parent].children;
     }
     for (std::uint32_t i = 0; i < candidates_.size(); ++i) offer(i);

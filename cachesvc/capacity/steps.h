@@ -20,7 +20,8 @@ struct Candidate {
   std::uint64_t entries = 0, full_entries = 0;  // kept, and without compression
   std::uint64_t least_entries = 0;              // that any trim leaves, by its recipe
   std::uint64_t entry_bytes = 0;                // that a trim frees for each entry
-  double prefill_seconds = 0;                   // that a hit saves
+  double prefill_seconds = 0;                   // that a hit saves, by the service's estimate
+  double said_seconds = 0;                      // by its client; 0: it said none
   Use use;
   bool held = false;      // neither trimmed nor dropped, as a pinned session needs it
   bool trimmable = true;  // false: may be dropped, but not read and cut
@@ -39,8 +40,8 @@ struct CapacityStep {
 // allow. Only leaves are dropped, so a segment is dropped after its children. A candidate has at
 // most one step, its last; steps are in an order in which they can be carried out. O(n log n).
 //
-// Hints compare the segments of one owner. The bytes that an owner gives up are those that it would
-// give up if nobody had given hints, and at most a step more.
+// Hints and said seconds compare the segments of one owner. The bytes that an owner gives up are
+// those that it would give up if nobody had given any, and at most a step more.
 std::vector<CapacityStep> choose_steps(std::span<const Candidate> candidates,
                                        std::span<const double> ladder, CapacityPolicy policy,
                                        std::uint64_t bytes_to_free);

@@ -32,6 +32,12 @@ double reuse_rate(const Use& use) {
 
 Use without_hints(const Use& use) { return {use.hits, use.age_s, use.idle_s, use.in_session}; }
 
+double prefill_worth(double said_s, double estimate_s) {
+  if (said_s == 0) return estimate_s;
+  const double most = std::exp2(limits::kPriorityUsual / kPointsToDouble);
+  return std::clamp(said_s, estimate_s / most, estimate_s * most);
+}
+
 double quality_worth(double keep) {
   return keep <= 0 ? 0 : std::pow(std::min(keep, 1.0), kConcavity);
 }

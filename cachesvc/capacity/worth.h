@@ -29,6 +29,11 @@ double reuse_rate(const Use& use);
 // The same use without hints.
 Use without_hints(const Use& use);
 
+// The seconds of prefill that a hit saves, to compare the segments of one tenant: those that the
+// client said, but not further from the estimate than priority takes a segment from the usual one.
+// The estimate, if it said none (0).
+double prefill_worth(double said_s, double estimate_s);
+
 // The share of a hit's worth that is left if a segment keeps this share of its entries: 1 for all
 // of them, 0 for none. A concave function, so a segment's quality is given up before its presence.
 double quality_worth(double keep);

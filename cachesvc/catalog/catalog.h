@@ -107,8 +107,7 @@ class Catalog : public ModelCatalog, public EventSource {
   // changed meanwhile.
   virtual std::vector<Row> mergeable(std::string_view tenant, const SegmentId& tip) = 0;
   virtual Result<bool> merge(std::span<const Row> run, const Part& into) = 0;
-  // [blocking] Makes a stored segment and its ancestors at least as durable as asked. kNotFound,
-  // kCorruption as segment().
+  // [blocking] Makes a stored segment and its ancestors at least as durable. Errors as segment().
   virtual Status harden(std::string_view tenant, const SegmentId& id, Durability durability) = 0;
   // [blocking, but does not wait for changes] Reads layer `layer`'s records into `into` of
   // row.layer_bytes[layer] bytes. Their own checksums are not checked yet. kNotFound also while a
@@ -120,7 +119,6 @@ class Catalog : public ModelCatalog, public EventSource {
   // (unless `recursive`) or the pinned session that prevent it. Unpinned sessions whose tip is
   // removed lose their tip. A large removal takes several changes, leaves first; an error
   // after the first says how many segments were removed. `gone` receives their ids, parents first.
-  // Events give `cause` as the reason.
   virtual Result<msg::Removed> remove(std::string_view tenant, const SegmentId& id, bool recursive,
                                       std::vector<SegmentId>* gone,
                                       msg::KvEvent::Cause cause = msg::KvEvent::Cause::kAsked) = 0;
@@ -142,17 +140,19 @@ class Catalog : public ModelCatalog, public EventSource {
   // Both change memory, and are written with later changes. They ignore what is not stored.
   virtual void count_hit(const SegmentId& id) = 0;
   virtual void hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) = 0;
+  // [blocking] As hint(), and stored when it returns, unless the segment can be lost in a crash.
+  // Errors as segment().
+  virtual Result<msg::SegmentInfo> set_retention(std::string_view tenant,
+                                                 const msg::SetRetention& change) = 0;
   // Segments of a tenant, or of all for "", parents before children. Work: a step per segment.
   virtual std::vector<StoredUse> stored_uses(std::string_view tenant) const = 0;
   // [blocking] Takes a segment and its descendants out of service at once, because the segment's
   // bytes failed a check. Lookups do not find them, also after a restart, until the segment is put
-  // again. Returns false if `row` is no longer the stored one: then the bad bytes belonged to
-  // another version.
+  // again. Returns false if `row` is no longer the stored one.
   virtual bool quarantine(const SegmentRow& row) = 0;
 
-  // ---- sessions (an expired session does not exist, pinned or not; opening and advancing renew
-  // the TTL). The next five functions are [blocking]. A session is as durable as its tip, at most
-  // kWal.
+  // ---- sessions (an expired one does not exist, pinned or not; opening and advancing renew it).
+  // The next five functions are [blocking]. A session is as durable as its tip, at most kWal.
   virtual Result<msg::SessionRow> open_session(std::string_view tenant,
                                                const msg::OpenSession&) = 0;
   // kInvalidArgument unless the new tip is the current one or its descendant. Pinning a session,

@@ -106,8 +106,7 @@ class CatalogSegments : public virtual CatalogState {
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
-  Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId& id,
-                                bool with_plan) const override;
+  Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId&, bool) const override;
   std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) override;
   SegmentLeases& leases() override { return leases_; }
   Result<msg::Segments> segments_page(std::string_view tenant,
@@ -116,6 +115,7 @@ class CatalogSegments : public virtual CatalogState {
                                         std::string_view id_beginning) const override;
   void count_hit(const SegmentId& id) override;
   void hint(std::string_view tenant, const SegmentId& id, const msg::Hints& hints) override;
+  Result<msg::SegmentInfo> set_retention(std::string_view, const msg::SetRetention&) override;
   std::vector<StoredUse> stored_uses(std::string_view tenant) const override;
 
  private:

@@ -144,6 +144,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.stored_bytes = row.stored_bytes;
   info.compress_seconds = row.compress_seconds;
   info.created_unix_ms = row.created_unix_ms;
+  info.prefill_seconds = row.prefill_seconds;
   node.copy_use(info);
   info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
   info.out_of_service = !node.in_service;
@@ -240,6 +241,25 @@ void CatalogSegments::hint(std::string_view tenant, const SegmentId& id, const m
   if (!node || node->row->tenant != tenant) return;
   take_hints(hints, clock_.unix_ms(), *node);
   save_use_later(*node, id);
+}
+
+Result<msg::SegmentInfo> CatalogSegments::set_retention(std::string_view tenant,
+                                                        const msg::SetRetention& request) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const SegmentNode* const node, find_node(tenant, request.segment));
+  const msg::Hints hints{request.priority, request.ttl_seconds, {}};
+  // A crash could lose the payload of a volatile segment, and leave a row that was written now.
+  if (!is_volatile(*node)) {
+    SegmentRow row = *node->row;
+    node->copy_use(row);
+    take_hints(hints, clock_.unix_ms(), row);
+    Change change;
+    change.put(Table::kSegments, segment_key(row.id), encode(row));
+    PRECIS_TRY(write(std::move(change), Durability::kWal));
+  }
+  take_hints(hints, clock_.unix_ms(), *node);
+  save_use_later(*node, node->row->id);
+  return describe(*node, /*with_plan=*/false);
 }
 
 std::vector<StoredUse> CatalogSegments::stored_uses(std::string_view tenant) const {

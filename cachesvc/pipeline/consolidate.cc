@@ -107,7 +107,7 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
   row.plan.counts.assign(row.plan.counts.size(), 0);
   row.layer_bytes.clear();
   row.original_bytes = row.stored_bytes = 0;
-  row.compress_seconds = 0;
+  row.compress_seconds = row.prefill_seconds = 0;
   for (const Catalog::Row& each : run) {
     append(row.blocks, each->blocks);
     append(row.former, each->former);
@@ -117,7 +117,12 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
     }
     row.original_bytes += each->original_bytes;
     row.compress_seconds += each->compress_seconds;
+    row.prefill_seconds += each->prefill_seconds;
   }
+  // A part of the sum would look cheaper to compute than the whole is.
+  const bool all_said =
+      std::ranges::all_of(run, [](const auto& each) { return each->prefill_seconds > 0; });
+  row.prefill_seconds = all_said ? std::min(row.prefill_seconds, limits::kPrefillSecondsMax) : 0;
   if (row.former.size() > limits::kFormerIdsMax) {
     row.former.erase(row.former.begin(), row.former.end() - limits::kFormerIdsMax);
   }

@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/put_path.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cachesvc/pipeline/compute_time.h"
@@ -133,8 +134,13 @@ Task<Status> PutPath::take_memory(std::shared_ptr<OpenPut> put, const msg::PushL
 // ---- commit -------------------------------------------------------------------------------------
 
 Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<OpenPut> put,
-                                               JointPut::Writer writer, Durability durability) {
+                                               JointPut::Writer writer, Durability durability,
+                                               double prefill_seconds) {
   PRECIS_CO_TRY(put->failure);
+  // During a commit, a storage thread reads the row.
+  if (!put->committing) {
+    put->row.prefill_seconds = std::max(put->row.prefill_seconds, prefill_seconds);
+  }
   auto info = co_await put->joint->agree(
       writer, durability, [&](Durability strongest) { return carry_out(put, strongest); });
   if (info.ok()) put->last_activity = parts_.clock.now();

@@ -45,9 +45,10 @@ class PutPath {
   Task<Status> push(std::shared_ptr<OpenPut> put, msg::PushLayer piece, Connection& from);
 
   // Waits for compression and until all writers have asked for the commit, then stores the segment.
-  // A repeated request waits for the same commit, or gets its outcome.
+  // A repeated request waits for the same commit, or gets its outcome. `prefill_seconds`: as the
+  // client says it; 0: unknown.
   Task<Result<msg::SegmentInfo>> commit(std::shared_ptr<OpenPut> put, JointPut::Writer writer,
-                                        Durability durability);
+                                        Durability durability, double prefill_seconds = 0);
 
  private:
   Task<Status> take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, Connection& from);

@@ -61,6 +61,7 @@ void take_tokens(const SegmentRow& whole, std::uint32_t begin, std::uint32_t end
   part.end = end;
   part.original_bytes = whole.original_bytes / (whole.end - whole.begin) * (end - begin);
   part.compress_seconds = whole.compress_seconds * share;
+  part.prefill_seconds = whole.prefill_seconds * share;
 }
 
 }  // namespace

@@ -1,6 +1,13 @@
 #include "cachesvc/server/change_text.h"
 
 namespace precis {
+namespace {
+
+std::string ttl_of(std::uint64_t seconds) {
+  return seconds == 0 ? "no ttl" : "ttl " + std::to_string(seconds) + " s";
+}
+
+}  // namespace
 
 std::string scope_text(const msg::BudgetScope& scope) {
   if (!scope.session.empty()) return "session " + scope.session;
@@ -23,9 +30,12 @@ std::string change_text(const msg::SetBudget& request) {
 }
 
 std::string session_text(const msg::SessionRow& row) {
-  const std::string ttl =
-      row.ttl_seconds == 0 ? "no ttl" : "ttl " + std::to_string(row.ttl_seconds) + " s";
+  const std::string ttl = ttl_of(row.ttl_seconds);
   return row.total ? ttl + ", total " + row.total->to_string() : ttl;
+}
+
+std::string retention_text(const msg::SegmentInfo& segment) {
+  return "priority " + std::to_string(segment.priority) + ", " + ttl_of(segment.ttl_seconds);
 }
 
 std::optional<std::string> digest_of(const std::vector<msg::ProfileRow>& rows, const Digest& model,

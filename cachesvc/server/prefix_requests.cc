@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/server/change_text.h"
 
 namespace precis {
 
@@ -57,6 +58,16 @@ Task<Answer> PrefixRequests::on(msg::TrimPrefix request) {
                   size_text(trimmed->entries, trimmed->stored_bytes)});
   }
   co_return answer(std::move(trimmed));
+}
+
+Task<Answer> PrefixRequests::on(msg::SetRetention request) {
+  const auto before = catalog_.info(tenant_, request.segment, /*with_plan=*/false);
+  PRECIS_CO_ASSIGN(
+      auto info, co_await caller_.stored([&] { return catalog_.set_retention(tenant_, request); }));
+  const std::string now = retention_text(info);
+  caller_.note({"SetRetention", "prefix retention set", info.id.hex(), now,
+                before.ok() ? retention_text(*before) : "", now});
+  co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
 }
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// Requests about stored segments: list, show, remove, check and trim.
+// Requests about stored segments: list, show, remove, check, trim and retention.
 #pragma once
 
 #include "cachesvc/server/caller.h"
@@ -16,6 +16,7 @@ class PrefixRequests {
   Task<Answer> on(msg::RemovePrefix request);
   Task<Answer> on(msg::CheckPrefix request);
   Task<Answer> on(msg::TrimPrefix request);
+  Task<Answer> on(msg::SetRetention request);
 
  private:
   const Caller& caller_;

@@ -103,7 +103,8 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   const JointPut::Writer writer = &puts_.at(request.put);
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
-  PRECIS_CO_ASSIGN(auto info, co_await path_.commit(std::move(put), writer, request.durability));
+  PRECIS_CO_ASSIGN(auto info, co_await path_.commit(std::move(put), writer, request.durability,
+                                                    request.prefill_seconds));
   caller_.observe(caller_.parts.metrics.commit_seconds, labels, began);
   caller_.observe(caller_.parts.metrics.put_seconds, labels, put_began);
   puts_.erase(request.put);

@@ -30,6 +30,7 @@ struct Subject {
   std::string operator()(const msg::RemoveSession& request) const { return request.name; }
   std::string operator()(const msg::RemovePrefix& request) const { return request.segment.hex(); }
   std::string operator()(const msg::TrimPrefix& request) const { return request.segment.hex(); }
+  std::string operator()(const msg::SetRetention& request) const { return request.segment.hex(); }
   std::string operator()(const msg::SetBudget& request) const { return scope_text(request.scope); }
   std::string operator()(const msg::AddProfile& request) const { return name_in(request.json); }
   std::string operator()(const msg::RemoveProfile& request) const { return request.name; }

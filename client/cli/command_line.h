@@ -26,6 +26,7 @@ struct Arguments {
   ModelRemoval model_removal;
   PrefixRemoval removal;
   PrefixTrim trim;
+  PrefixRetention retention;
   BudgetChange budget;
   TenantChange tenant;
   BackupOptions backup;

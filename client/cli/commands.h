@@ -56,6 +56,15 @@ struct PrefixTrim {
 // Trims stored segments to a smaller budget and prints how many bytes that freed.
 Status trim_prefix(Context context, const PrefixTrim& how);
 
+struct PrefixRetention {
+  std::string id;
+  std::optional<std::uint32_t> priority;
+  std::optional<std::uint64_t> ttl_s;  // 0: none
+  bool whole = false;                  // with all its ancestors
+};
+// Sets what is given.
+Status set_retention(Context context, const PrefixRetention& how);
+
 // Reads the records of every segment of the tenant and prints the damaged segments; `repair`
 // removes them and their descendants. kCorruption if damage remains or acknowledged changes are
 // missing, else kTimedOut if some segments could not be read.

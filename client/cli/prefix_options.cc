@@ -3,6 +3,7 @@
 #include <string>
 
 #include "client/cli/command_parts.h"
+#include "precis/hint_limits.h"
 
 namespace precis::cli {
 namespace {
@@ -19,6 +20,13 @@ CLI::Option* add_parsed(CLI::App& command, const std::string& name, std::optiona
         into = *value;
       },
       help);
+}
+
+// Whole seconds, rounded up.
+Result<std::uint64_t> parse_ttl(const std::string& text, const std::string& option) {
+  if (text == "none") return std::uint64_t{0};
+  PRECIS_ASSIGN(const std::uint64_t ms, parse_age(text, option));
+  return (ms + 999) / 1000;
 }
 
 void add_filter(CLI::App& command, SegmentFilter& filter) {
@@ -96,6 +104,24 @@ void add_trim(CLI::App& group, Arguments& a) {
       "space back a little later: see the guide to operations, Disk space.");
 }
 
+void add_set(CLI::App& group, Arguments& a) {
+  CLI::App* set = add_command(group, "set", "Set how long a segment is worth keeping", a,
+                              [&a](Context c) { return set_retention(c, a.retention); });
+  set->add_option("id", a.retention.id, "The id, or an unambiguous beginning of it")->required();
+  set->add_option("--priority", a.retention.priority,
+                  "0 to 100, at first 50: 10 points count as being used twice as often")
+      ->type_name("N")
+      ->check(CLI::Range(0u, limits::kPriorityMax).description(""));
+  add_parsed(*set, "--ttl", a.retention.ttl_s, parse_ttl,
+             "The time without use after which the worth halves, such as 1h, and again after each "
+             "further such time; 'none' ends that")
+      ->type_name("AGE");
+  set->add_flag("--whole", a.retention.whole, "Also set it of the ancestors");
+  set->footer(
+      "It changes what goes first when space is short, and removes nothing. A later put or "
+      "lookup of a client that gives hints sets them anew.");
+}
+
 }  // namespace
 
 void add_prefix_commands(CLI::App& app, Arguments& a) {
@@ -106,6 +132,7 @@ void add_prefix_commands(CLI::App& app, Arguments& a) {
   show->add_option("id", a.name, "The id, or an unambiguous beginning of it")->required();
   add_rm(group, a);
   add_trim(group, a);
+  add_set(group, a);
 }
 
 }  // namespace precis::cli

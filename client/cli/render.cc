@@ -234,6 +234,7 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
   facts.add("stored", fmt::format("{} ({})", bytes_text(row.stored_bytes),
                                   percent_text(row.stored_bytes, row.original_bytes)));
   facts.add("compressed in", duration_text(row.compress_seconds));
+  if (row.prefill_seconds > 0) facts.add("prefill took", duration_text(row.prefill_seconds));
   facts.add("made", when_text(row.created_unix_ms));
   facts.add("hits", count_text(row.hits));
   facts.add("last used", used_text(row));

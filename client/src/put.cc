@@ -253,10 +253,10 @@ void Put::Impl::end(const Status& failed) {
 
 // If the connection is lost, so are the pushed bytes, but the service may have committed them
 // before.
-Result<msg::SegmentInfo> Put::Impl::commit(Durability durability) {
+Result<msg::SegmentInfo> Put::Impl::commit(Durability durability, double prefill_seconds) {
   Retry retry(options, "commit");
   for (;;) {
-    msg::Request request{0, msg::CommitPut{begun.put, durability}};
+    msg::Request request{0, msg::CommitPut{begun.put, durability, prefill_seconds}};
     auto reply =
         channel->call<msg::SegmentInfo>(request, Patience::kWhileAlive, {}, retry.deadline());
     if (reply.ok()) return reply;
@@ -309,9 +309,9 @@ Status Put::wait_layers(std::size_t left) {
   return status;
 }
 
-Result<msg::SegmentInfo> Put::commit(Durability durability) {
+Result<msg::SegmentInfo> Put::commit(Durability durability, double prefill_seconds) {
   PRECIS_TRY(wait_layers());
-  auto reply = impl_->commit(durability);
+  auto reply = impl_->commit(durability, prefill_seconds);
   if (reply.ok()) {
     impl_->committed = true;
     impl_->ended = Status::invalid("the put has ended with its commit");

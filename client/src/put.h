@@ -36,7 +36,7 @@ struct Put::Impl {
   // Ends the put with `failed`. From then on the caller's memory is not read.
   void end(const Status& failed);
   void cancel_all();
-  Result<msg::SegmentInfo> commit(Durability durability);
+  Result<msg::SegmentInfo> commit(Durability durability, double prefill_seconds);
 
   const std::shared_ptr<ReconnectingChannel> link;  // shared with the client and its other handles
   const std::shared_ptr<StagingPool> staging;       // shared with the same

@@ -176,6 +176,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.writers = options.writers;
   body.hints = options.hints;
   body.session = options.session;
+  body.prefill_seconds = options.prefill_seconds;
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
@@ -283,6 +284,9 @@ Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budge
   return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
 }
 
+Result<msg::SegmentInfo> RemoteClient::set_retention(const msg::SetRetention& change) {
+  return call<msg::SegmentInfo>(change);
+}
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
   return call<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
                             ReconnectingChannel::Repeat::kUnsafe);

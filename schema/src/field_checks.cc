@@ -36,6 +36,14 @@ Status check_counts_of_all(const Links& links) {
   return check_max("counts of all links", sum, limits::kMatchCountsMax);
 }
 
+Status check_prefill(double seconds) {
+  if (seconds >= 0 && seconds <= limits::kPrefillSecondsMax) return {};  // false for a NaN
+  return field_error("prefill_seconds",
+                     "is " + std::to_string(seconds) + ", must be in [0, " +
+                         std::to_string(static_cast<std::uint64_t>(limits::kPrefillSecondsMax)) +
+                         "]; leave it out if it is unknown");
+}
+
 Status wrong_size(std::string_view field, std::size_t size, const std::string& of) {
   return field_error(field, "has " + std::to_string(size) + " elements for " + of);
 }
@@ -57,6 +65,15 @@ Status check(const precis::RemoteRegion& region) {
 }
 
 Status check(const msg::PushProjection& push) { return check_dtype(push.dtype); }
+
+Status check(const msg::BeginPut& put) { return check_prefill(put.prefill_seconds); }
+
+Status check(const msg::CommitPut& commit) { return check_prefill(commit.prefill_seconds); }
+
+Status check(const msg::SetRetention& change) {
+  if (change.priority || change.ttl_seconds) return {};
+  return Status::invalid("there is nothing to set: give a priority, a ttl or both");
+}
 
 Status check(const msg::PushLayer& piece) {
   PRECIS_TRY(check_dtype(piece.dtype));
@@ -84,7 +101,10 @@ Status check(const msg::LayerServed& served) {
 
 Status check(const msg::PutBegun& begun) { return check_tokens(begun.begin, begun.end); }
 
-Status check(const msg::SegmentInfo& segment) { return check_tokens(segment.begin, segment.end); }
+Status check(const msg::SegmentInfo& segment) {
+  PRECIS_TRY(check_tokens(segment.begin, segment.end));
+  return check_prefill(segment.prefill_seconds);
+}
 
 Status check(const msg::MatchLink& link) {
   PRECIS_TRY(check_max("matched_end", link.matched_end, link.segment.end));
@@ -102,6 +122,7 @@ Status check(const msg::PassedMatch& passed) {
 
 Status check(const precis::SegmentRow& row) {
   PRECIS_TRY(check_tokens(row.begin, row.end));
+  PRECIS_TRY(check_prefill(row.prefill_seconds));
   if (row.layer_bytes.size() == row.plan.num_layers) return {};
   return wrong_size("layer_bytes", row.layer_bytes.size(),
                     std::to_string(row.plan.num_layers) + " layers");

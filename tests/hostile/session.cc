@@ -80,6 +80,7 @@ class Session {
     ok &= done(talk_.call(msg::ShowBudget{}));
     talk_.call(msg::ShowPrefix{segment_});
     talk_.call(msg::TrimPrefix{segment_, Budget::all(), Durability::kMemory, true});
+    talk_.call(msg::SetRetention{segment_, static_cast<std::uint32_t>(plan_.seed % 101), {}});
     if (plan_.seed % 3 == 0) talk_.call(msg::RemovePrefix{segment_, true});
     return ok;
   }

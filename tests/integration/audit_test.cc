@@ -103,6 +103,9 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   REQUIRE(ctl({"session", "unpin", "chat"}).exit_code == 0);
   REQUIRE(ctl({"prefix", "trim", segment.id.hex(), "--keep", "0.1", "--dry-run"}).exit_code == 0);
   REQUIRE(ctl({"prefix", "trim", segment.id.hex(), "--keep", "0.1"}).exit_code == 0);
+  const std::vector<std::string> set{"prefix", "set", segment.id.hex(), "--priority", "80"};
+  REQUIRE(ctl(set).exit_code == 0);
+  REQUIRE(ctl(set).exit_code == 0);  // unchanged
   REQUIRE(ctl({"session", "rm", "chat"}).exit_code == 0);
   REQUIRE(ctl({"prefix", "rm", segment.id.hex()}).exit_code == 0);
   REQUIRE(ctl({"prefix", "ls"}).exit_code == 0);
@@ -152,11 +155,15 @@ TEST_CASE_METHOD(AuditFixture, "the audit log has every change, with who, from w
   CHECK(trimmed["old"] == std::to_string(segment.entries) + " entries, " +
                               std::to_string(segment.stored_bytes) + " B");
   CHECK(trimmed["new"] != trimmed["old"]);
+  const json retention = only(lines, "SetRetention");
+  CHECK(retention["of"] == segment.id.hex());
+  CHECK(retention["old"] == "priority 50, no ttl");
+  CHECK(retention["new"] == "priority 80, no ttl");
   CHECK(only(lines, "RemoveSession")["old"] == segment.id.hex());
   CHECK_THAT(only(lines, "RemovePrefix")["old"].get<std::string>(),
              Catch::Matchers::StartsWith("1 segment, "));
   CHECK(only(lines, "RemovePrefix")["new"].is_null());
-  CHECK(lines.size() == 12 + model.spec.num_layers);  // no line for puts or reads
+  CHECK(lines.size() == 13 + model.spec.num_layers);  // no line for puts or reads
 }
 
 TEST_CASE_METHOD(AuditFixture, "the audit log has every refusal: of a client, a token, a request",

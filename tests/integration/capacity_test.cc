@@ -185,6 +185,52 @@ TEST_CASE_METHOD(CapacityFixture, "hints decide which of a tenant's segments sta
   CHECK_THAT(refused.message(), Catch::Contains("priority"));
 }
 
+TEST_CASE_METHOD(CapacityFixture, "of equal segments, the cheaper to compute again goes first",
+                 "[integration]") {
+  OperatedService service(dir, settings(kLimit, "", "[]"));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  PutOptions how = keep_most();
+  how.prefill_seconds = 100;
+  const Stored dear = put(*client, model, how).value();
+  CHECK(dear.info.prefill_seconds == 100);
+  how.prefill_seconds = 1e-6;
+  const Stored cheap = put(*client, model, how).value();
+  // A commit may say it, too, and the larger counts.
+  const auto path = random_tokens(random, kTokens);
+  const Kv kv = random_kv(random, model.spec, 0, kTokens);
+  Put later = client->begin_put(model, path, how).value();
+  for (std::uint32_t layer = 0; layer < model.spec.num_layers; ++layer) {
+    REQUIRE(later.layer(layer, kv.layers[layer].push()).ok());
+  }
+  CHECK(later.commit(Durability::kMemory, -1).status().code() == StatusCode::kInvalidArgument);
+  const auto told = later.commit(Durability::kWal, 100);
+  REQUIRE(told.ok());
+  CHECK(told->prefill_seconds == 100);
+
+  while (client->segment(cheap.info.id).ok()) must_put(*client, model);
+  CHECK(client->segment(dear.info.id).ok());
+  for (std::uint64_t put_bytes = 0; put_bytes < 3 * kLimit;) {
+    put_bytes += must_put(*client, model).info.stored_bytes;
+  }
+  CHECK(client->segment(dear.info.id).ok());
+  CHECK(client->segment(told->id).ok());
+}
+
+TEST_CASE_METHOD(CapacityFixture, "what an operator sets decides what stays", "[integration]") {
+  OperatedService service(dir, settings(kLimit, "", "[]"));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  const Stored kept = must_put(*client, model), doomed = must_put(*client, model);
+  REQUIRE(client->set_retention({kept.info.id, 100, {}}).ok());
+  REQUIRE(client->set_retention({doomed.info.id, 0, {}}).ok());
+  while (client->segment(doomed.info.id).ok()) must_put(*client, model);
+  for (std::uint64_t put_bytes = 0; put_bytes < 3 * kLimit;) {
+    put_bytes += must_put(*client, model).info.stored_bytes;
+  }
+  CHECK(client->segment(kept.info.id).ok());
+}
+
 TEST_CASE_METHOD(CapacityFixture, "pinned sessions hold at most their share of the limit",
                  "[integration]") {
   OperatedService service(dir, settings(kLimit, "max_pinned_share = 0.25\n"));

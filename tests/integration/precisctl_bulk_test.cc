@@ -176,6 +176,38 @@ TEST_CASE_METHOD(BulkFixture, "prefixes that match are trimmed", "[integration]"
             .exit_code == kUsage);
 }
 
+TEST_CASE_METHOD(BulkFixture, "an operator sets the priority and the TTL of a stored prefix",
+                 "[integration]") {
+  const auto [root, tip] = put_two();
+  const std::string id = tip.id.hex().substr(0, 12);
+  const auto now = [&](const msg::SegmentInfo& of) {
+    const auto info = client->segment(of.id).value();
+    return std::pair(info.priority, info.ttl_seconds);
+  };
+  CHECK_THAT(ctl({"prefix", "set", id, "--priority", "80", "--ttl", "1.5h"}).out,
+             Contains("1 segment: priority 80, ttl "));
+  CHECK(now(tip) == std::pair(80u, std::uint64_t{5400}));
+  CHECK(now(root) == std::pair(50u, std::uint64_t{0}));
+  const json set = ctl_json({"prefix", "set", id, "--ttl", "1d", "--whole"});
+  REQUIRE(set["prefixes"].size() == 2);
+  CHECK(set["prefixes"][1]["id"] == root.id.hex());
+  CHECK(set["prefixes"][0]["priority"] == 80);
+  CHECK(now(root) == std::pair(50u, std::uint64_t{86400}));
+  CHECK_THAT(ctl({"prefix", "set", id, "--ttl", "none"}).out, Contains("no ttl"));
+  CHECK(now(tip) == std::pair(80u, std::uint64_t{0}));
+  for (const auto& wrong : {std::vector<std::string>{},
+                            {"--priority", "101"},
+                            {"--priority", "-1"},
+                            {"--ttl", "7"},
+                            {"--ttl", "-1h"}}) {
+    std::vector<std::string> words{"prefix", "set", id};
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    CHECK(ctl(words).exit_code == kUsage);
+  }
+  CHECK(ctl({"prefix", "set", std::string(32, '0'), "--priority", "1"}).exit_code == kNotFound);
+  CHECK(now(tip) == std::pair(80u, std::uint64_t{0}));
+}
+
 TEST_CASE_METHOD(BulkFixture, "on a terminal the user is asked", "[integration]") {
   put_new(100);
   const auto rm = command({"prefix", "rm", "--model", "test/tiny"});

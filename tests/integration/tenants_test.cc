@@ -159,7 +159,8 @@ TEST_CASE_METHOD(TenantsFixture, "a reader reads what a writer of its tenant sto
         reader->register_model(unknown).status(),
         reader->remove_segment(stored->id, false).status(),
         reader->trim_segment(stored->id, Budget::ratio_ppm(100'000)).status(),
-        reader->set_budget({}).status(), reader->open_session("chat", {}).status(),
+        reader->set_retention({stored->id, 80, {}}).status(), reader->set_budget({}).status(),
+        reader->open_session("chat", {}).status(),
         reader->lookup(model, tokens, {.hints = {.priority = 100}}).status(),
         reader->tenants().status()}) {
     CHECK(refused.code() == StatusCode::kPermissionDenied);

@@ -147,6 +147,12 @@ def test_changes_through_the_api_take_effect(operator):
     refused = operator.api(f"prefixes/{segment['id']}", "DELETE", status=409)
     assert refused["error"] == "conflict" and "chat" in refused["message"]
     assert operator.api("sessions/chat/pin", "DELETE")["pinned"] is False
+    path = f"prefixes/{segment['id']}/retention"
+    set_ = operator.api(path, "PUT", {"priority": 70, "ttl_seconds": 60})
+    assert (set_["id"], set_["priority"], set_["ttl_seconds"]) == (segment["id"], 70, 60)
+    assert operator.api(path, "PUT", {"ttl_seconds": 0})["priority"] == 70
+    assert "priority" in operator.api(path, "PUT", {"priority": 101}, status=400)["message"]
+    assert operator.api(path, "PUT", {}, status=400)["error"] == "invalid_argument"
     dry = operator.api(f"prefixes/{segment['id']}/trim", "POST", {"keep": 0.25, "dry_run": True})
     assert 0 < dry["freed_bytes"] < segment["stored_bytes"]
     assert operator.api("prefixes")["prefixes"][0]["entries"] == segment["entries"]

@@ -195,6 +195,26 @@ def test_turns_have_the_hints_of_their_conversation(talk, store):
     assert turn.segment.priority == 20 and turn.segment.expected_unix_ms > 0
 
 
+def test_turns_say_how_long_their_prefill_took(talk, store, hf_model):
+    chat = talk()
+    turn = chat.say(words(60), max_new_tokens=NEW)
+    assert 0 < turn.segment.prefill_seconds < turn.seconds
+    added = chat.add(words(40, 2))
+    assert 0 < added.segment.prefill_seconds < added.seconds
+    chat.unload()  # the next turn reads what is stored
+    turn = chat.say(words(50, 3), max_new_tokens=NEW)
+    assert 0 < turn.segment.prefill_seconds < turn.seconds
+
+    alone, prefilled = hf.store(store, talk.model, hf_model, words(50, 4))
+    assert alone.prefill_seconds == pytest.approx(prefilled.read_seconds)
+    again, prefilled = hf.store(
+        store, talk.model, hf_model, words(50, 4), recipe="knorm", past=prefilled.cache
+    )
+    assert prefilled.read == 1 and again.prefill_seconds == 0  # the cache had the others
+    said, _ = hf.store(store, talk.model, hf_model, words(50, 5), prefill_s=7)
+    assert said.prefill_seconds == 7
+
+
 def test_a_seed_gives_the_same_answer_and_another_seed_another(talk):
     chat = talk()
     chat.say(words(50), max_new_tokens=NEW)

@@ -59,6 +59,47 @@ def test_a_wrong_hint_is_refused_by_name(cache, model, hint, what):
             call(model, TOKENS, **hint)
 
 
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 1e9, "3", True])
+def test_a_wrong_time_of_a_prefill_is_refused_by_name(cache, model, seconds):
+    with pytest.raises(precis.InvalidArgument, match="prefill_s: "):
+        cache.begin_put(model, TOKENS, prefill_s=seconds)
+    with cache.begin_put(model, TOKENS) as begun, pytest.raises(precis.Error, match="prefill_s: "):
+        begun.commit(prefill_s=seconds)
+
+
+def test_puts_say_how_long_their_prefill_took(cache, model):
+    assert put(cache, model).prefill_seconds == 0
+    segment = put(cache, model, TOKENS[1:], prefill_s=1.5)
+    assert segment.prefill_seconds == cache.segment(segment.id).prefill_seconds == 1.5
+    layers = random_layers(model.spec, 298, seed=2)
+    for begin, commit, told in ((None, 2.5, 2.5), (3, 2.5, 3)):
+        path = [*TOKENS[2:-1], told]
+        with cache.begin_put(model, path, keep=0.9, parent=None, prefill_s=begin) as later:
+            for index, (keys, values) in enumerate(layers):
+                later.layer(index, keys, values)
+            assert later.commit(prefill_s=commit).prefill_seconds == told
+    # What is stored already was not computed for the service.
+    with cache.begin_put(model, TOKENS[1:], "global_kvdiff", 0.9, prefill_s=9) as again:
+        assert again.commit(prefill_s=9).prefill_seconds == 1.5
+
+
+def test_the_retention_of_a_stored_segment_is_set(cache, model):
+    segment = put(cache, model)
+    changed = cache.set_retention(segment, priority=80)
+    assert (changed.id, changed.priority, changed.ttl_seconds) == (segment.id, 80, 0)
+    changed = cache.set_retention(segment.id, ttl_s=59.5)
+    assert (changed.priority, changed.ttl_seconds) == (80, 60)
+    assert cache.set_retention(segment, ttl_s=0).ttl_seconds == 0
+    with pytest.raises(precis.InvalidArgument, match="give a priority, a ttl or both"):
+        cache.set_retention(segment)
+    with pytest.raises(precis.InvalidArgument, match="priority is 101"):
+        cache.set_retention(segment, priority=101)
+    with pytest.raises(precis.NotFound):
+        cache.set_retention("0" * 32, priority=1)
+    found = cache.segment(segment.id)
+    assert (found.priority, found.ttl_seconds) == (80, 0)
+
+
 def test_an_embedded_service_stays_within_its_limit(tmp_path):
     limit = 2 << 20
     with precis.open(tmp_path, memory_bytes=64 << 20, max_disk_bytes=limit) as cache:

@@ -31,14 +31,33 @@ export function percent(share) {
   return `${value.toFixed(value > 0 && value < 10 ? 1 : 0)}%`;
 }
 
+const kTimes = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+
 export function duration(seconds) {
-  const units = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
-  const first = units.findIndex(([size]) => seconds >= size);
+  const first = kTimes.findIndex(([size]) => seconds >= size);
   if (first < 0) return "0 s";
-  const [size, name] = units[first];
-  const rest = units[first + 1];
+  const [size, name] = kTimes[first];
+  const rest = kTimes[first + 1];
   const more = rest === undefined ? 0 : Math.floor((seconds % size) / rest[0]);
   return `${Math.floor(seconds / size)} ${name}${more > 0 ? ` ${more} ${rest[1]}` : ""}`;
+}
+
+// Of a measurement, which may be short.
+export const seconds = (value) =>
+  (value < 60 ? `${Number(value.toPrecision(3))} s` : duration(value));
+
+export function exactDuration(seconds) {
+  const [size, name] = kTimes.find(([each]) => seconds % each === 0);
+  return `${seconds / size} ${name}`;
+}
+
+// The seconds, rounded up, that a text such as "12 h" means; empty means 0. Throws if it means
+// nothing.
+export function parseDuration(text) {
+  const found = /^([0-9]*\.?[0-9]+) *(d|h|min|s)$/i.exec(text.trim() || "0 s");
+  if (found === null) throw new Error(`'${text}' is no time: write 12 h, for example.`);
+  const [size] = kTimes.find(([, name]) => name === found[2].toLowerCase());
+  return Math.ceil(Number(found[1]) * size);
 }
 
 // `coarse`: only the largest unit.

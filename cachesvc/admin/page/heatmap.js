@@ -1,6 +1,7 @@
 // The plan of one segment: how many entries each (layer, KV head) keeps.
 import { $, el, rove, say } from "./dom.js";
-import { ago, budget, bytes, count, duration, percent, plural, recipe, time } from "./format.js";
+import { ago, budget, bytes, count, percent, plural, recipe, seconds, time } from "./format.js";
+import { retentionForm } from "./retention.js";
 
 function facts(segment, model) {
   const rows = [
@@ -15,8 +16,7 @@ function facts(segment, model) {
     ["Recipe", el("code", {}, segment.preset || recipe(segment.recipe))],
     ["Used", segment.hits > 0
       ? `${plural(segment.hits, "hit")}, the last ${ago(segment.last_used_unix_ms)}` : "never"],
-    ["Priority", `${segment.priority} of 100` + (segment.ttl_seconds > 0
-      ? `, falls after ${duration(segment.ttl_seconds)} without use` : "")],
+    ["Prefill", segment.prefill_seconds > 0 ? seconds(segment.prefill_seconds) : "unknown"],
     ["Created", time(segment.created_unix_ms)],
     ["Place", segment.out_of_service ? "damaged, not served"
       : segment.in_memory ? "memory and disk" : "disk"],
@@ -61,14 +61,16 @@ function grid(plan, tokens, readout) {
   ];
 }
 
-export function showSegment(segment, model) {
+// onChange: as of retentionForm().
+export function showSegment(segment, model, onChange) {
   const readout = el("output", { class: "readout" });
   const plan = segment.plan ?? [];
   const map = plan.length > 0 && plan[0].length > 0
     ? [el("p", { class: "axis" }, "Rows are layers, columns are KV heads."),
        ...grid(plan, segment.end - segment.begin, readout), readout]
     : [el("p", { class: "empty" }, "The service gives no plan of this segment.")];
-  $("segment-body").replaceChildren(el("div", { class: "plan" }, ...map), facts(segment, model));
+  $("segment-body").replaceChildren(el("div", { class: "plan" }, ...map),
+    el("div", { class: "plan" }, facts(segment, model), retentionForm(segment, onChange)));
 }
 
 export function showSegmentError(text) {

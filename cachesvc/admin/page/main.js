@@ -164,6 +164,13 @@ async function showTenantMap() {
       } })) })));
 }
 
+function changed({ id, priority, ttl_seconds }) {
+  const row = stored.rows.find((each) => each.id === id);
+  if (row === undefined) return;
+  Object.assign(row, { priority, ttl_seconds });
+  table.show(stored.rows, table.note);
+}
+
 async function choose(id) {
   table.choose(id);
   const panel = $("segment");
@@ -172,7 +179,7 @@ async function choose(id) {
   try {
     const segment = await api.call(`prefixes/${id}`);
     if (table.chosen !== id) return;
-    showSegment(segment, modelName(segment.model));
+    showSegment(segment, modelName(segment.model), changed);
   } catch (error) {
     if (table.chosen === id) showSegmentError(error.message);
   }

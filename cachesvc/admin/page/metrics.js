@@ -5,7 +5,7 @@ const kFamilies = {
   precis_stored_bytes: "stored", precis_original_bytes: "original", precis_segments: "segments",
   precis_sessions: "sessions", precis_models: "models",
   precis_lookup_seconds_count: "lookups", precis_get_seconds_count: "gets",
-  precis_put_seconds_count: "puts",
+  precis_put_seconds_count: "puts", precis_hits_total: "hits",
 };
 const kEmpty = Object.fromEntries(Object.values(kFamilies).map((key) => [key, 0]));
 

@@ -27,6 +27,7 @@ const kColumns = [
     cell: (row) => (row.original > 0 ? percent(row.stored / row.original) : "–") },
   { name: "Segments", kind: "number", cell: (row) => count(row.segments) },
   { name: "Lookups", kind: "number", cell: (row) => perSecond(row.rates.lookups) },
+  { name: "Hits", kind: "number", cell: (row) => perSecond(row.rates.hits) },
   { name: "Gets", kind: "number", cell: (row) => perSecond(row.rates.gets) },
   { name: "Puts", kind: "number", cell: (row) => perSecond(row.rates.puts) },
   { name: "Request limit", managed: true, kind: "number",
@@ -82,7 +83,7 @@ export class Tenants {
   #rates(now, before, seconds) {
     const by = (key) => (before === undefined || seconds <= 0 ? 0
       : Math.max(0, now[key] - before[key]) / seconds);
-    return { lookups: by("lookups"), gets: by("gets"), puts: by("puts") };
+    return { lookups: by("lookups"), hits: by("hits"), gets: by("gets"), puts: by("puts") };
   }
 
   // Adds what only an admin is told. Says why it is not told.
@@ -102,9 +103,9 @@ export class Tenants {
       return error.message;
     }
     this.rows = [...this.managed.values()].map((row) => {
-      const { lookups = 0, gets = 0, puts = 0 } = this.#measured(row.name)?.rates ?? {};
+      const { lookups = 0, hits = 0, gets = 0, puts = 0 } = this.#measured(row.name)?.rates ?? {};
       return { ...row, stored: row.stored_bytes, original: row.original_bytes,
-               open_puts: row.puts, rates: { lookups, gets, puts } };
+               open_puts: row.puts, rates: { lookups, hits, gets, puts } };
     });
     return "";
   }

@@ -70,7 +70,9 @@ class Put {
   // missing layers. If the connection is lost meanwhile, the client asks the service whether the
   // segment is stored. If not, kUnavailable: put again, which is always safe: the same put gives
   // the same segment. After kTimedOut or kCanceled, call commit() again to learn the outcome.
-  Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal);
+  // `prefill_seconds`: as PutOptions::prefill_seconds; the larger of both counts.
+  Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal,
+                                  double prefill_seconds = 0);
 
   // Ends the put. Once this returns OK, the service keeps nothing of it. Also OK if the put has
   // already ended by an error or an abort. kInvalidArgument after a commit.

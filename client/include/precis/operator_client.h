@@ -37,6 +37,9 @@ class OperatorClient {
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
+  // Sets how long a segment is worth keeping (msg::Hints); what is absent stays as it is. A later
+  // put or lookup with hints sets it anew. It is as durable as the segment, at most kWal.
+  virtual Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) = 0;
   // Of the tenant, of a model, or of the puts that name a session.
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model,
                                        const std::string& session = {}) = 0;

@@ -92,6 +92,9 @@ struct PutOptions {
   // The session that the put continues: its budget and limit apply (OperatorClient::set_budget()).
   // kNotFound if there is no such session. Empty: none. The put does not advance it.
   std::string session{};
+  // How long the prefill of the new tokens took, if that is known already (Put::commit()): what is
+  // cheap to compute again goes first when the service is short of space. 0: unknown.
+  double prefill_seconds = 0;
 };
 
 // Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no

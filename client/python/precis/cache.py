@@ -15,7 +15,7 @@ from .arguments import names_arguments
 from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
-from .hints import Hints, hints_in
+from .hints import Hints, hints_in, prefill_in
 from .model import Model, ModelSpec
 from .pages import Pages, sink_of
 from .prefix import Prefix
@@ -295,6 +295,7 @@ class Cache:
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
         session: Session | str | None = None,
+        prefill_s: float | None = None,
     ) -> Put:
         """Starts to store the KV of `tokens`.
 
@@ -327,6 +328,9 @@ class Cache:
                 None in any of the three leaves a stored segment as it is.
             session: the session that the put continues: its budget and limit apply (set_budget).
                 The put does not advance it.
+            prefill_s: how long the prefill of the new tokens took, if that is known already
+                (Put.commit): what is cheap to compute again goes first when the service is short
+                of space. None or 0: unknown.
 
         Raises:
             NotFound: there is no such model, parent or session.
@@ -348,6 +352,7 @@ class Cache:
             parent_end,
             hints_in(priority, ttl_s, expect_reuse_in_s),
             _name_of(session),
+            prefill_in(prefill_s),
         )
         return Put(core, model)
 
@@ -500,6 +505,23 @@ class Cache:
         """
         id = segment.id if isinstance(segment, Segment) else segment
         return Trimmed.from_core(self.core.trim_segment(id, to_pair(keep), durability, dry_run))
+
+    def set_retention(
+        self,
+        segment: Segment | str,
+        *,
+        priority: int | None = None,
+        ttl_s: float | None = None,
+    ) -> Segment:
+        """Sets how long a stored segment is worth keeping. Its new state, without its plan.
+
+        A later put or lookup with hints sets it anew.
+
+        Args:
+            priority, ttl_s: as in begin_put, at least one of them; ttl_s=0 ends a TTL.
+        """
+        id = segment.id if isinstance(segment, Segment) else segment
+        return Segment.from_core(self.core.set_retention(id, hints_in(priority, ttl_s, None)))
 
     def budgets(
         self, model: Model | None = None, *, session: Session | str | None = None

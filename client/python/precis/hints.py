@@ -11,6 +11,7 @@ from .errors import InvalidArgument
 
 PRIORITY_MAX = 100
 SECONDS_MAX = 10 * 365 * 24 * 3600
+PREFILL_SECONDS_MAX = 7 * 24 * 3600
 
 # Priority, TTL, and the time until the next use, as the extension module takes them.
 Hints = tuple[int | None, int | None, int | None]
@@ -25,11 +26,21 @@ def hints_in(priority: Any, ttl_s: Any, expect_reuse_in_s: Any) -> Hints:
     )
 
 
+def prefill_in(prefill_s: Any) -> float:
+    """Checks the seconds that a prefill took; None is 0, which says nothing."""
+    if prefill_s is None:
+        return 0.0
+    _check_seconds(prefill_s, "prefill_s", PREFILL_SECONDS_MAX)
+    return float(prefill_s)
+
+
 def _seconds(value: Any, field: str) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= SECONDS_MAX:
-        raise InvalidArgument(
-            f"{field}: {value!r}, must be a number of seconds in [0, {SECONDS_MAX}]"
-        )
+    _check_seconds(value, field, SECONDS_MAX)
     return math.ceil(value)
+
+
+def _check_seconds(value: Any, field: str, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value <= most:
+        raise InvalidArgument(f"{field}: {value!r}, must be a number of seconds in [0, {most}]")

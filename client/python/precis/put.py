@@ -10,6 +10,7 @@ from .arguments import names_arguments
 from .arrays import count_in, exported, floats_in, heads_in, page_numbers, statistics_in
 from .budget import Budget, from_pair
 from .errors import Error
+from .hints import prefill_in
 from .model import Model
 from .pages import Pages
 from .rows import Segment
@@ -191,11 +192,19 @@ class Put:
         """Waits until the service holds the bytes of all layers pushed with ``wait=False``."""
         self._core.wait()
 
-    def commit(self, durability: Literal["memory", "wal", "fsync"] = "wal") -> Segment:
+    def commit(
+        self,
+        durability: Literal["memory", "wal", "fsync"] = "wal",
+        *,
+        prefill_s: float | None = None,
+    ) -> Segment:
         """Makes the segment visible, atomically, and durable as asked: "memory", "wal" or "fsync".
 
         At "memory" nothing is promised: the segment may be evicted for newer segments before it is
         written. After TimedOut or an interrupt, commit may be called again to learn the outcome.
+
+        Args:
+            prefill_s: as in Cache.begin_put, if it is known only now; the larger of both counts.
 
         Raises:
             InvalidArgument: layers are missing (the message names them), or compression found an
@@ -203,7 +212,7 @@ class Put:
             Error: of the class of the error that ended the put before. If that was a deadline or an
                 interrupt while waiting for a layer, it is Unavailable: put again.
         """
-        return self._committed(self._core.commit(durability))
+        return self._committed(self._core.commit(durability, prefill_in(prefill_s)))
 
     @property
     def core(self) -> Any:

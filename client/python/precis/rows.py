@@ -31,6 +31,7 @@ class Segment:
         bytes: size of all its records as stored.
         original_bytes: K and V of its tokens, uncompressed.
         compress_seconds: compute time, summed over the stages of all layers; layers overlap.
+        prefill_seconds: how long its prefill took, as its put said; 0: unknown.
         last_used_unix_ms: when a lookup or get last found it; 0: never.
         priority, ttl_seconds, expected_unix_ms: what hints have set; expected_unix_ms is the time
             until which it counts as about to be used, 0: it does not.
@@ -57,6 +58,7 @@ class Segment:
     bytes: int
     original_bytes: int
     compress_seconds: float
+    prefill_seconds: float
     created_unix_ms: int
     hits: int
     last_used_unix_ms: int

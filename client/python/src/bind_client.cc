@@ -98,9 +98,9 @@ void bind_put(nb::module_& module) {
       .def("wait",
            [](PutHandle& p) { check(p.settled([](Put& put) { return put.wait_layers(); })); })
       .def("commit",
-           [](PutHandle& p, const std::string& durability) {
+           [](PutHandle& p, const std::string& durability, double prefill_s) {
              const Durability level = unwrap(parse_durability(durability));
-             return unwrap(p.settled([&](Put& put) { return put.commit(level); }));
+             return unwrap(p.settled([&](Put& put) { return put.commit(level, prefill_s); }));
            })
       .def("release_arrays", &PutHandle::release_arrays_if_idle)
       .def("abort", [](PutHandle& p) { check(p.settled([](Put& put) { return put.abort(); })); });
@@ -144,16 +144,17 @@ void bind_paths(ClientClass& client) {
              const std::string& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
              std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints,
-             const std::string& session) {
-            const PutOptions options{
-                recipe,  to_budget(keep), to_parent(parent), to_budget(parent_read),
-                writers, parent_end,      to_hints(hints),   session};
+             const std::string& session, double prefill_s) {
+            const PutOptions options{recipe,          to_budget(keep),        to_parent(parent),
+                                     to_budget(parent_read), writers, parent_end,
+                                     to_hints(hints), session, prefill_s};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
-          nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"), nb::arg("session"))
+          nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"), nb::arg("session"),
+          nb::arg("prefill_s"))
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
@@ -242,6 +243,12 @@ void bind_operations(ClientClass& client) {
              const Durability level = unwrap(parse_durability(durability));
              return answer(
                  [&, &c = owned.get()] { return c.trim_segment(id, budget, level, dry_run); });
+           })
+      .def("set_retention",
+           [](OwnedClient& owned, const std::string& hex, const HintValues& hints) {
+             const auto [priority, ttl_seconds, expected] = hints;
+             const msg::SetRetention change{to_segment_id(hex), priority, ttl_seconds};
+             return answer([&, &c = owned.get()] { return c.set_retention(change); });
            })
       .def(
           "budgets",

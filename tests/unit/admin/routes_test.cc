@@ -44,6 +44,11 @@ TEST_CASE("parameters come from the path, the query and the body", "[unit][admin
   CHECK(read(Method::kPost, "/api/v1/prefixes/" + kSegment + "/trim",
              R"({"keep": "128 entries", "durability": "fsync", "dry_run": true})")
             .value() == trim);
+  const msg::RequestBody retention =
+      msg::SetRetention{parse_segment_id(kSegment).value(), 80, 3600};
+  CHECK(read(Method::kPut, "/api/v1/prefixes/" + kSegment + "/retention",
+             R"({"priority": 80, "ttl_seconds": 3600})")
+            .value() == retention);
   CHECK(read(Method::kPut, "/api/v1/sessions/a%20b%2Fc/pin").value() ==
         msg::RequestBody(msg::PinSession{"a b/c", true}));
   CHECK(read(Method::kDelete, "/api/v1/sessions/x/pin").value() ==

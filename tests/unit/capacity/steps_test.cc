@@ -222,6 +222,33 @@ TEST_CASE("priority 0 goes first and 100 last of equals, and all of them can go"
   CHECK(dropped(3 * bytes) == std::vector<std::uint32_t>{2, 1, 0});
 }
 
+TEST_CASE("what is said to be cheap to compute again goes first of equals", "[unit][capacity]") {
+  std::vector<Candidate> all(4, segment(0.3, 10));
+  const double estimate = all[0].prefill_seconds = all[1].prefill_seconds = all[2].prefill_seconds =
+      all[3].prefill_seconds = 0.5;
+  all[0].said_seconds = 3 * estimate;
+  all[1].said_seconds = 2 * estimate;
+  all[3].said_seconds = estimate / 2;
+  std::vector<std::uint32_t> order;
+  for (const CapacityStep& step :
+       choose_steps(all, {}, CapacityPolicy::kValue, 4 * all[0].stored_bytes)) {
+    order.push_back(step.candidate);
+  }
+  CHECK(order == std::vector<std::uint32_t>{3, 2, 1, 0});
+}
+
+TEST_CASE("what a client says of a prefill does as much as priority at most", "[unit][capacity]") {
+  CHECK(prefill_worth(0, 2) == 2);  // it says nothing
+  CHECK(prefill_worth(3, 2) == 3);
+  CHECK(prefill_worth(1e9, 2) == 2 * 32);
+  CHECK(prefill_worth(1e-9, 2) == 2.0 / 32);
+  CHECK(prefill_worth(1e9, 0) == 0);  // out of service
+  const Use usual{.hits = 3, .age_s = 1000, .idle_s = 100};
+  Use first = usual;
+  first.priority = limits::kPriorityMax;
+  CHECK(reuse_rate(first) / reuse_rate(usual) == prefill_worth(1e9, 1));
+}
+
 TEST_CASE("hints of one owner take no space of another", "[unit][capacity]") {
   std::mt19937 random(20261127);
   const auto below = [&](std::uint32_t n) {
@@ -256,6 +283,7 @@ TEST_CASE("hints of one owner take no space of another", "[unit][capacity]") {
       if (c.owner == 1) c.use.ttl_s = below(1000);
       if (c.owner == 2) c.use.priority = limits::kPriorityMax;
       if (c.owner == 2) c.use.expected = true;
+      if (c.owner > 0) c.said_seconds = below(100'000);
     }
     const std::uint64_t wanted = below(200'000);
     const auto fair = value_steps(plain, wanted), steps = value_steps(hinted, wanted);

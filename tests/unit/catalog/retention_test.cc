@@ -65,6 +65,52 @@ TEST_CASE("hints set what they name, and are kept as hits are", "[unit][catalog]
   CHECK(info(f, a).expected_unix_ms == 0);
 }
 
+TEST_CASE("retention that is set survives a crash at once, and what is absent stays",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a);
+  f.catalog->hint(f.tenant, a.row.id, hints(30, 60));
+  const auto set = f.catalog->set_retention(f.tenant, {a.row.id, 80, {}});
+  REQUIRE(set.ok());
+  CHECK(set->priority == 80);
+  CHECK(set->ttl_seconds == 60);
+  f.crash_and_reopen();
+  CHECK(info(f, a).priority == 80);
+  CHECK(info(f, a).ttl_seconds == 60);
+  CHECK(info(f, b).priority == limits::kPriorityUsual);
+  REQUIRE(f.catalog->set_retention(f.tenant, {a.row.id, {}, 0}).ok());
+  f.crash_and_reopen();
+  CHECK(info(f, a).priority == 80);
+  CHECK(info(f, a).ttl_seconds == 0);
+}
+
+TEST_CASE("retention that can't be set changes nothing", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6));
+  const auto code = [&](const std::string& tenant, const SegmentId& id) {
+    return f.catalog->set_retention(tenant, {id, 80, 60}).status().code();
+  };
+  CHECK(code("another tenant", a.row.id) == StatusCode::kNotFound);
+  CHECK(code(f.tenant, SegmentId{}) == StatusCode::kNotFound);
+  f.store.fail_next_write(Status::unavailable("gone"));
+  CHECK(code(f.tenant, a.row.id) == StatusCode::kUnavailable);
+  CHECK(info(f, a).priority == limits::kPriorityUsual);
+  CHECK(info(f, a).ttl_seconds == 0);
+  REQUIRE(f.catalog->quarantine(a.row));
+  CHECK(code(f.tenant, a.row.id) == StatusCode::kCorruption);
+}
+
+TEST_CASE("retention of a segment that a crash may lose writes no row of it", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 1, Durability::kMemory);
+  REQUIRE(f.catalog->set_retention(f.tenant, {a.row.id, 80, {}}).ok());
+  CHECK(info(f, a).priority == 80);
+  REQUIRE(f.catalog->harden(f.tenant, a.row.id, Durability::kWal).ok());
+  f.put(tokens(5, 900));  // a later change writes it
+  f.crash_and_reopen();
+  CHECK(info(f, a).priority == 80);
+}
+
 TEST_CASE("pins beyond the limit are refused with the numbers, and nothing changes",
           "[unit][catalog]") {
   CatalogFixture f;

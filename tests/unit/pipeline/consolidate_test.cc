@@ -12,6 +12,7 @@
 #include "cachesvc/pipeline/consolidator.h"
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/merged_seats.h"
+#include "precis/hint_limits.h"
 #include "tests/unit/pipeline/served_fixture.h"
 
 namespace precis::testing {
@@ -106,12 +107,14 @@ struct ConsolidateFixture : ServedFixture {
   std::vector<NewSegment> links{segment};
 
   // Segments of 80, 20, 40, 24 and 7 tokens; the budget of ServedFixture's rows is made a ratio.
-  ConsolidateFixture() {
+  // `said`: the seconds that the prefill of those of 40 tokens took.
+  explicit ConsolidateFixture(double said = 4) {
     std::uint32_t end = 80;
     for (const std::uint32_t more : {20u, 40u, 24u, 7u}) {
       end += more;
       NewSegment next = f.segment(tokens(end), &links.back(), 1, kEntries);
       next.row.budget = Budget::all();
+      next.row.prefill_seconds = more == 40 ? said : 0.5;
       next.row.stored_bytes = 0;
       const std::uint32_t count = std::min(kEntries, more);
       next.row.plan.counts.assign(kHeads, count);
@@ -154,6 +157,7 @@ TEST_CASE_METHOD(ConsolidateFixture, "a run becomes one segment with the same en
   CHECK(row->parent == segment.row.id);
   CHECK(row->former == std::vector{links[1].row.id, links[2].row.id});
   CHECK(row->plan.total() == kHeads * (20 + 40 + 24));
+  CHECK(row->prefill_seconds == 5);
   CHECK(metrics.consolidations == 1);
   std::vector<bool> seats(row->plan.total() + 1);
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
@@ -211,6 +215,15 @@ TEST_CASE_METHOD(ConsolidateFixture, "what was trimmed to different shares has t
   CHECK(row.trimmed->kind == Budget::Kind::kRatio);
   CHECK(static_cast<double>(row.trimmed->value) / 1e6 == Approx(share).margin(1e-5));
   CHECK(cut_entries(row, f.model, *row.trimmed).value() == row.plan.total());
+}
+
+TEST_CASE("the prefill of a run is known only if each of its segments says its own",
+          "[unit][pipeline]") {
+  ConsolidateFixture silent(0), endless(limits::kPrefillSecondsMax);
+  REQUIRE(silent.run().value());
+  CHECK(silent.merged()->prefill_seconds == 0);
+  REQUIRE(endless.run().value());
+  CHECK(endless.merged()->prefill_seconds == limits::kPrefillSecondsMax);
 }
 
 TEST_CASE_METHOD(ConsolidateFixture, "a match that was found before is read for a while",

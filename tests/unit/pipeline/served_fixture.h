@@ -98,6 +98,7 @@ struct ServedFixture {
   NewSegment put(const Tokens& tokens, const NewSegment* parent = nullptr) {
     NewSegment made = f.segment(tokens, parent, 1, kEntries);
     made.row.stored_bytes = 0;
+    made.row.prefill_seconds = 8;
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       Seats seats(f.model.num_kv_heads);
       for (std::uint32_t h = 0; h < seats.size(); ++h) {

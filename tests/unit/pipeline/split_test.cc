@@ -80,6 +80,14 @@ TEST_CASE_METHOD(SplitFixture, "a split copies what the store has, not what memo
   }
 }
 
+TEST_CASE_METHOD(SplitFixture, "a split shares the seconds of its prefill by tokens",
+                 "[unit][pipeline]") {
+  REQUIRE(stored(segment.row.id)->prefill_seconds == 8);
+  REQUIRE(run(kPosition / 2).ok());
+  CHECK(stored(part_id(segment.row.id, kPosition / 2))->prefill_seconds == 2);
+  CHECK(stored(segment.row.id)->prefill_seconds == 6);
+}
+
 TEST_CASE_METHOD(SplitFixture, "a split is done once, and not where the segment no longer is",
                  "[unit][pipeline]") {
   REQUIRE(run(kPosition).ok());

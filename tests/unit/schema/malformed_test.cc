@@ -2,7 +2,9 @@
 // error. The asan preset checks memory accesses here; tests/fuzz covers more inputs.
 #include <catch2/catch.hpp>
 #include <functional>
+#include <limits>
 
+#include "precis/hint_limits.h"
 #include "precis/limits.h"
 #include "precis/messages.h"
 #include "tests/unit/schema/random_messages.h"
@@ -171,6 +173,32 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(3)}), Contains("durability is 3"));
   CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListPageRowsMax + 1}),
              Contains("limit is 1001"));
+}
+
+TEST_CASE("seconds of a prefill are finite, not negative and bounded", "[unit][schema]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double seconds : {-1.0, nan, 2 * limits::kPrefillSecondsMax}) {
+    CAPTURE(seconds);
+    msg::BeginPut put;
+    put.prefill_seconds = seconds;
+    msg::CommitPut commit;
+    commit.prefill_seconds = seconds;
+    for (const msg::RequestBody& body : {msg::RequestBody(put), msg::RequestBody(commit)}) {
+      const Status status = decode_request(encode(msg::Request{1, body})).status();
+      CHECK(status.code() == StatusCode::kInvalidArgument);
+      CHECK_THAT(status.message(), Contains("prefill_seconds is ") && Contains("leave it out"));
+    }
+  }
+}
+
+TEST_CASE("retention is set to something, within its limits", "[unit][schema]") {
+  const auto refusal = [](const msg::SetRetention& change) {
+    return decode_request(encode(msg::Request{1, change})).status().message();
+  };
+  CHECK_THAT(refusal({}), Contains("give a priority, a ttl or both"));
+  CHECK_THAT(refusal({{}, limits::kPriorityMax + 1, {}}), Contains("priority is 101"));
+  CHECK_THAT(refusal({{}, {}, limits::kHintSecondsMax + 1}), Contains("ttl_seconds is "));
+  CHECK(refusal({{}, {}, 0}).empty());
 }
 
 TEST_CASE("names and texts that are not what they must be are refused by name", "[unit][schema]") {

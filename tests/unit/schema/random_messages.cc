@@ -1,5 +1,6 @@
 #include "tests/unit/schema/random_messages.h"
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>
@@ -106,6 +107,12 @@ struct Filler {
   void narrow(msg::BeginPut& x) {
     x.writers = 1 + up_to(limits::kWritersMax - 1);
     x.parent_end = up_to(limits::kPathTokensMax);
+    prefill(x);
+  }
+  void narrow(msg::CommitPut& x) { prefill(x); }
+  void narrow(msg::SetRetention& x) {
+    x.priority = up_to(limits::kPriorityMax);
+    if (x.ttl_seconds) *x.ttl_seconds = r.number(limits::kHintSecondsMax);
   }
   void narrow(msg::PushLayer& x) {
     x.layer = up_to(limits::kLayersMax - 1);
@@ -121,10 +128,15 @@ struct Filler {
     if (x.ttl_seconds) *x.ttl_seconds = r.number(limits::kHintSecondsMax);
     if (x.expect_reuse_in_seconds) *x.expect_reuse_in_seconds = r.number(limits::kHintSecondsMax);
   }
+  template <typename Message>
+  void prefill(Message& x) {
+    x.prefill_seconds = std::min(x.prefill_seconds, limits::kPrefillSecondsMax);
+  }
   template <typename Segment>
   void hinted(Segment& x) {
     x.priority = up_to(limits::kPriorityMax);
     x.ttl_seconds = r.number(limits::kHintSecondsMax);
+    prefill(x);
   }
   void narrow(msg::Lookup& x) { x.align = 1 + up_to(limits::kAlignMax - 1); }
   void narrow(msg::GetLink& x) {

@@ -16,7 +16,7 @@ from ..budget import ALL
 from ..errors import Error, NotFound
 from .chat import Chat
 from .decode import Tokens, refuse_limits
-from .prefill import store
+from .prefill import store, time_on
 from .ragged import RaggedCache
 
 if TYPE_CHECKING:
@@ -298,7 +298,8 @@ class Conversation:
         live = self._restore(path) if self._live is None else self._live
         held = min(live.get_seq_length(), len(path) - 1)
         try:
-            told = answer(path, live)
+            with _first_call(self._hf_model) as times:
+                told = answer(path, live)
         except BaseException as error:
             # A prefix that could not be read is of no use; otherwise the live cache is as before.
             _cut(live, held)
@@ -306,7 +307,8 @@ class Conversation:
             raise
         self._live, self._tokens = live, path + told
         answered = time.perf_counter()
-        segment, failed = self._store(live)
+        token_s = (times[1] - times[0]) / (len(path) - held) if times else None
+        segment, failed = self._store(live, token_s)
         end = time.perf_counter()
         return Turn(
             text=self._chat.decode(told),
@@ -340,11 +342,17 @@ class Conversation:
         stored = self._cache.lookup(self._model, path, lease=_LEASE_S, **self._hints)
         return stored if _has(stored, tip) else match
 
-    def _store(self, live: RaggedCache) -> tuple[Segment | None, Error | None]:
-        """Stores what is not stored yet, and advances the session."""
+    def _store(
+        self, live: RaggedCache, token_s: float | None
+    ) -> tuple[Segment | None, Error | None]:
+        """Stores what is not stored yet, and advances the session.
+
+        Args:
+            token_s: how long the prefill of a token took in this turn; None: there was none.
+        """
         held = live.get_seq_length()
         try:
-            segment = self._put(live)
+            segment = self._put(live, token_s)
             if self._session is not None:
                 self._session.advance(segment)
         except Error as error:
@@ -356,20 +364,25 @@ class Conversation:
             raise
         return segment, None
 
-    def _put(self, live: RaggedCache) -> Segment:
+    def _put(self, live: RaggedCache, token_s: float | None) -> Segment:
         last = live.stored[-1] if live.stored else None
         if last is not None and last.end == len(self._tokens):  # a message that was stored before
             return last
-        arguments = (self._cache, self._model, self._hf_model, self._tokens)
-        how = self._how | {"session": self._session}
+
+        def store_from(begin: int) -> Segment:
+            # The answer's tokens took longer, but to compute the turn again is one prefill.
+            prefill_s = None if token_s is None else token_s * (len(self._tokens) - begin)
+            how: dict[str, Any] = {"past": live, "prefill_s": prefill_s, "session": self._session, **self._how}
+            return store(self._cache, self._model, self._hf_model, self._tokens, **how)[0]
+
         try:
-            return store(*arguments, past=live, **how)[0]
+            return store_from(live.prefix_tokens if last is None else last.end)
         except NotFound:  # a parent was removed meanwhile
             if live.prefix_tokens > 0:
                 self._live = None  # a part of its KV is only in the restored prefix
                 raise
             live.stored.clear()
-            return store(*arguments, past=live, **how)[0]
+            return store_from(0)
 
     # ---- checks ---------------------------------------------------------------------------------
 
@@ -406,6 +419,21 @@ def _cut(live: RaggedCache, length: int) -> None:
 
 def _has(match: Match, segment: str) -> bool:
     return any(link.segment.id == segment for link in match.links)
+
+
+@contextlib.contextmanager
+def _first_call(hf_model: PreTrainedModel) -> Iterator[list[float]]:
+    """Times the first call of the model in the block: its begin and end, or nothing."""
+    times: list[float] = []
+
+    def note(*_: object) -> None:
+        if len(times) < 2:
+            times.append(time_on(hf_model.device))
+
+    with contextlib.ExitStack() as hooks:
+        hooks.callback(hf_model.register_forward_pre_hook(note).remove)
+        hooks.callback(hf_model.register_forward_hook(note).remove)
+        yield times
 
 
 @contextlib.contextmanager

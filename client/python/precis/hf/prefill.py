@@ -36,12 +36,20 @@ class Prefilled:
         logits: float32 [vocabulary], of the last token.
         seconds: from the start until the last layer was computed, including repetitions.
         push_seconds: the time after that until the last pushes ended.
+        read: how many tokens the model read, without repetitions.
+        read_seconds: how long that took.
     """
 
     cache: RaggedCache
     logits: torch.Tensor
     seconds: float
     push_seconds: float
+    read: int
+    read_seconds: float
+
+    def seconds_of(self, tokens: int) -> float | None:
+        """What these tokens, the last of the prompt, took; None if not all of them were read."""
+        return self.read_seconds * tokens / self.read if tokens <= self.read else None
 
 
 def prefill(
@@ -109,10 +117,25 @@ def prefill(
 
                 watched.enter_context(cache.observed(offer))
             logits = forward(hf_model, tokens[begin:], cache, logits_to_keep=1)[-1]
+            read = time_on(logits.device)
         if pusher is not None and needs.repetition:
             _offer_repeated(hf_model, tokens[pushed:], cache, repeat, pusher)
         computed = time.perf_counter()
-    return Prefilled(cache, logits, computed - start, time.perf_counter() - computed)
+    return Prefilled(
+        cache,
+        logits,
+        seconds=computed - start,
+        push_seconds=time.perf_counter() - computed,
+        read=len(tokens) - begin,
+        read_seconds=read - start,
+    )
+
+
+def time_on(device: torch.device) -> float:
+    """The time in seconds, once the device has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def _check_held(cache: RaggedCache, tokens: list[int]) -> None:
@@ -180,6 +203,7 @@ def store(
     ttl_s: float | None = None,
     expect_reuse_in_s: float | None = None,
     session: Session | str | None = None,
+    prefill_s: float | None = None,
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
@@ -192,6 +216,8 @@ def store(
             budget at which the prefix was read. Without `past`, the segment holds all tokens.
         repeat: as in prefill.
         priority, ttl_s, expect_reuse_in_s, session: as in Cache.begin_put.
+        prefill_s: as in Put.commit; by default it is measured, unless `past` holds tokens of the
+            new segment: then nobody knows it here.
 
     Raises:
         ValueError: `past` holds other tokens, or was cropped inside a block of the service.
@@ -211,7 +237,9 @@ def store(
         session=session,
     ) as put:
         prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
-        segment = put.commit(durability)
+        if prefill_s is None:
+            prefill_s = prefilled.seconds_of(put.end - put.begin)
+        segment = put.commit(durability, prefill_s=prefill_s)
     prefilled.cache.add_stored(segment, tokens)
     return segment, prefilled
 
