@@ -27,6 +27,7 @@
 #include "cachesvc/server/read_tls.h"
 #include "cachesvc/server/service.h"
 #include "cachesvc/server/version.h"
+#include "cachesvc/trace/span_exporter.h"
 #include "cachesvc/transport/socket_transport.h"
 #include "precis/printable.h"
 
@@ -135,6 +136,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   }
   PRECIS_TRY(precis::admin::check_config(config));
   PRECIS_TRY(precis::publish::check_config(config));
+  PRECIS_TRY(precis::trace::check_config(config));
   return config;
 }
 
@@ -329,7 +331,9 @@ int main(int argc, char** argv) {
 
   if (*admin != nullptr) (*admin)->serve(**service);
   if (*publisher != nullptr) (*publisher)->serve(**service);
+  auto exporter = precis::trace::SpanExporter::start(*config, runtime, **service);
   const int code = serve(**service, signals, [&] { return settle_again(app, flags); });
-  admin->reset();  // before the service that it answers for
+  exporter.reset();  // these two before the service that they serve
+  admin->reset();
   return code;
 }

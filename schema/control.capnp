@@ -178,6 +178,8 @@ struct BeginPut $Is.checked {  # -> PutBegun
   prefillSeconds @12 :Float64;
   # How long the prefill of the new tokens took at the client. 0: unknown. Ignored if the segment is
   # already stored, and of any but the first of several writers.
+  traceparent @13 :Data $Is.atMost("kTraceparentBytesMax");
+  # W3C Trace Context's header of that name; empty: none. A value of another form is ignored.
 
   enum ParentKind {
     # The start of the new segment. Auto: at the end of the longest stored proper prefix that suits
@@ -250,6 +252,8 @@ struct Lookup {  # -> Match
   # most kLeaseMsMax is granted. 0: no lease.
   hints @6 :Types.Hints;
   # For all segments of the match.
+  traceparent @7 :Data $Is.atMost("kTraceparentBytesMax");
+  # As in BeginPut.
 }
 
 struct GetLink $Is.checked {
@@ -278,6 +282,8 @@ struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
   headBegin @3 :UInt32 $Is.atMost("kKvHeadsMax");
   headCount @4 :UInt32;
   # Number of KV heads to serve; 0: all from headBegin on.
+  traceparent @5 :Data $Is.atMost("kTraceparentBytesMax");
+  # As in BeginPut.
 }
 
 struct Cancel {  # -> Done

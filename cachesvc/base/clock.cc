@@ -15,10 +15,12 @@ bool Clock::wait(std::condition_variable& changed, std::unique_lock<std::mutex>&
   return true;
 }
 
-std::uint64_t SystemClock::unix_ms() const {
+std::uint64_t SystemClock::unix_ms() const { return unix_ns() / 1'000'000; }
+
+std::uint64_t SystemClock::unix_ns() const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
 std::uint64_t SystemClock::monotonic_ns() const {

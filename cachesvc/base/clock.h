@@ -14,7 +14,8 @@ class Clock {
   using Time = std::chrono::steady_clock::time_point;
 
   virtual ~Clock() = default;
-  virtual std::uint64_t unix_ms() const = 0;       // wall clock
+  virtual std::uint64_t unix_ms() const = 0;  // wall clock
+  virtual std::uint64_t unix_ns() const { return unix_ms() * 1'000'000; }
   virtual std::uint64_t monotonic_ns() const = 0;  // for durations
   Time now() const { return Time(std::chrono::nanoseconds(monotonic_ns())); }
 
@@ -29,6 +30,7 @@ class Clock {
 class SystemClock final : public Clock {
  public:
   std::uint64_t unix_ms() const override;
+  std::uint64_t unix_ns() const override;
   std::uint64_t monotonic_ns() const override;
 };
 

@@ -187,6 +187,10 @@ Status Config::validate() const {
           "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
   require(kv_events_access == "local" || kv_events_access == "network", "kv_events_access",
           "kv_events_access is '" + kv_events_access + "', must be local or network");
+  require(trace_sample >= 0 && trace_sample <= 1, "trace_sample",
+          "trace_sample is " + std::to_string(trace_sample) + ", must be in [0, 1]");
+  require(trace_spans_per_s > 0, "trace_spans_per_s",
+          "trace_spans_per_s is 0, must be at least 1: without otlp_endpoint there are no traces");
   const auto for_all = parse_recipe(default_recipe);
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",

@@ -40,6 +40,10 @@ struct Config {
   // is kv_events_topic and the tenant's name. kv_events_access: "local", then the address must be a
   // loopback, or "network".
   std::string kv_events, kv_events_topic = "precis/", kv_events_access = "local";
+  // Traces (cachesvc/trace): where spans are sent, http://HOST:PORT/PATH, or empty for none.
+  std::string otlp_endpoint;
+  double trace_sample = 0;                 // the share of requests without a traceparent
+  std::uint32_t trace_spans_per_s = 1000;  // of all requests; further ones are dropped
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory

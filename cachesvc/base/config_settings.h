@@ -38,6 +38,9 @@ void each_setting(Visit visit) {
   visit("kv_events", &Config::kv_events, kRestart);
   visit("kv_events_topic", &Config::kv_events_topic, kRestart);
   visit("kv_events_access", &Config::kv_events_access, kRestart);
+  visit("otlp_endpoint", &Config::otlp_endpoint, kRestart);
+  visit("trace_sample", &Config::trace_sample, kReload);
+  visit("trace_spans_per_s", &Config::trace_spans_per_s, kReload);
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms

@@ -41,6 +41,7 @@ Task<Result<msg::GetDone>> GetPath::run(std::shared_ptr<Get> get, const Tenant& 
       pushes.leave(leases.status());
       break;
     }
+    if (get->traced && layer == 0) get->in_memory = parts_.clock.now();
     // The reader can begin with the first layer, so a large first layer is sent alone.
     if (layer == 1 && offset > kInlineCutBytesMax) co_await pushes.alone();
     auto cut = co_await cut_records(chain, request, *leases, layer, owner);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cachesvc/base/clock.h"
@@ -50,6 +51,8 @@ class GetPath {
     std::string model = {};   // its name
     bool first_cold = false;  // whether the first layer came from the disk
     bool any_cold = false;    // whether a layer did
+    bool traced = false;
+    std::optional<Clock::Time> in_memory = {};  // of a traced get: since when its first layer is
   };
 
   // Serves `request` layer by layer. `served` is called when a layer's bytes are in place; if it

@@ -18,6 +18,7 @@
 #include "cachesvc/pipeline/projections.h"
 #include "cachesvc/pipeline/put_layer.h"
 #include "cachesvc/pipeline/put_room.h"
+#include "cachesvc/pipeline/put_times.h"
 #include "precis/joiner.h"
 #include "precis/kernels.h"
 
@@ -71,6 +72,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   std::vector<std::vector<float>> floors;  // [num_layers], only for a quality target
   std::vector<double> mass;                // [num_layers], only for a quality target
   std::atomic<std::uint64_t> compress_ns{0};
+  std::shared_ptr<PutTimes> times;  // null unless its first writer is traced
 
   // ---- its progress, on the loop's thread
   Status failure;  // the first error of any stage; it ends the put

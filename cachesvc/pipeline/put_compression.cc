@@ -56,10 +56,12 @@ bool PutCompression::read_in_place(OpenPut& put, const msg::PushLayer& piece, Co
 
 Task<void> PutCompression::compress(std::shared_ptr<OpenPut> put, std::uint32_t index) {
   memory_.begin_work(*put);
+  PutTimes::Work compressing(put->times, PutStage::kCompress);
   PutLayer& layer = put->layers[index];
   layer.stage();
   const Status status =
       co_await run_on(parts_.compute, parts_.loop, [&] { return stages(*put, index); });
+  compressing.end();
   if (status.ok()) {
     layer.compress();
     if (put->final_when_encoded()) layer.write();
@@ -119,16 +121,19 @@ Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedL
     lock.lock();
   }
   layer.counts = std::move(counts);
-  if (put.final_when_encoded()) write(layer);
+  if (put.final_when_encoded()) write(put, layer);
   return trim_earlier(put, index);
 }
 
-void PutCompression::write(PutLayer& layer) {
-  const auto written = [&memory = parts_.memory, records = layer.records](const void*) mutable {
+void PutCompression::write(const OpenPut& put, PutLayer& layer) {
+  auto written = [&memory = parts_.memory, records = layer.records,
+                  writing = PutTimes::Work(put.times, PutStage::kWrite)](const void*) mutable {
+    writing.end();
     records.reset();
     memory.retry();  // the layer can be evicted
   };
-  layer.stored = parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), written}});
+  layer.stored =
+      parts_.catalog.stage({layer.records->bytes(), {layer.records.get(), std::move(written)}});
 }
 
 }  // namespace precis

@@ -27,7 +27,7 @@ class PutCompression {
                           Connection& from);
   // Lets the store write a layer's final records. The store shares them until they are written,
   // even if the put ends before. Also called with the put's lock held, on compute threads.
-  void write(PutLayer& layer);
+  void write(const OpenPut& put, PutLayer& layer);
 
  private:
   bool read_in_place(OpenPut& put, const msg::PushLayer& piece, Connection& from);

@@ -14,7 +14,7 @@ PutPath::PutPath(PutParts parts)
 // ---- begin --------------------------------------------------------------------------------------
 
 Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg::BeginPut request,
-                                                      const Connection& from) {
+                                                      const Connection& from, bool traced) {
   const std::uint32_t asked_writers = request.writers;
   PRECIS_CO_ASSIGN(const PutPlanner::Planned planned,
                    co_await planner_.plan(tenant, std::move(request), from));
@@ -26,6 +26,7 @@ Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg:
   PRECIS_CO_TRY(planned.status);
   const std::shared_ptr<OpenPut>& put = planned.put;
   put->count = std::make_unique<PutCount>(parts_.metrics);
+  if (traced) put->times = std::make_shared<PutTimes>(parts_.clock);
   // A put of a stored segment has a single writer: it has nothing to write.
   const std::uint32_t writers = put->already_stored ? 1 : asked_writers;
   put->joint = std::make_shared<JointPut>(parts_.loop, writers);
@@ -106,6 +107,7 @@ Task<Status> PutPath::take(std::shared_ptr<OpenPut> put, msg::PushLayer piece, C
   PRECIS_CO_TRY(layer.rows->claim(piece));
   put->count_observations(*layer.rows);
   if (co_await compression_.run_in_place(put, piece, from)) co_return put->failure;
+  const PutTimes::Work staging(put->times, PutStage::kStage);
   PRECIS_CO_TRY(co_await take_memory(put, piece, from));
   const auto pulled = co_await layer.rows->pull(piece, from, parts_.registration);
   if (!pulled.ok()) put->fail(pulled.status());
@@ -185,6 +187,7 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
                               "; push the rest, then commit");
   }
   if (!put.placed) {
+    const PutTimes::Work placing(put.times, PutStage::kCompress);
     PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
       const ComputeTime timed(parts_.clock, put.compress_ns);
       return place_seats(put, parts_.backend);
@@ -198,7 +201,7 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   std::vector<Catalog::Layer> payload;
   for (PutLayer& layer : put.layers) {
     if (layer.state() == LayerState::kCompressed) {
-      compression_.write(layer);
+      compression_.write(put, layer);
       layer.write();
     }
     payload.push_back({layer.records->bytes(), layer.stored});

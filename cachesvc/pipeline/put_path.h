@@ -22,9 +22,9 @@ class PutPath {
 
   // Finds the parent, sets recipe and budget, and waits until there is room for all that the put
   // stages. If another writer has begun the same put, joins that put instead. All writers of a put
-  // and its requests in progress share it.
+  // and its requests in progress share it. A put that is begun `traced` has OpenPut::times.
   Task<Result<std::shared_ptr<OpenPut>>> begin(const Tenant& tenant, msg::BeginPut request,
-                                               const Connection& from);
+                                               const Connection& from, bool traced = false);
   // Returns the reply to the client, which has the range of tokens to push.
   static msg::PutBegun describe(const OpenPut& put);
 

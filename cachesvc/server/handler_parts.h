@@ -18,6 +18,7 @@
 #include "cachesvc/server/audit.h"
 #include "cachesvc/server/event_log.h"
 #include "cachesvc/server/log_limiter.h"
+#include "cachesvc/server/tracer.h"
 
 namespace precis {
 
@@ -49,6 +50,7 @@ struct HandlerParts {
   Log& log;
   Audit& audit;
   EventLog& events;
+  Tracer& tracer;
   LogLimiter& refused;  // limits log lines about refused requests
   BudgetDefaults configured;
   std::function<msg::ServerStatus(const std::string& tenant)> server_status;

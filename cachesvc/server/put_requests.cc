@@ -1,6 +1,7 @@
 #include "cachesvc/server/put_requests.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,10 @@
 
 namespace precis {
 namespace {
+
+// The stages of a put, and the names of their spans.
+constexpr std::array<std::pair<PutStage, const char*>, 3> kStages{
+    {{PutStage::kStage, "stage"}, {PutStage::kCompress, "compress"}, {PutStage::kWrite, "write"}}};
 
 // Keeps the latest ended puts, as many as a connection may have in progress.
 template <typename Ended>
@@ -30,7 +35,26 @@ PutRequests::~PutRequests() {
 
 // Other writers of a joint put may wait for this client's part. The abort tells them.
 void PutRequests::abort_all() {
-  for (auto& [id, open] : puts_) static_cast<void>(path_.abort(*open.put));
+  for (auto& [id, open] : puts_) {
+    if (!path_.abort(*open.put).ok()) continue;
+    end_trace(open, open.put->failure);
+    open.trace.reset();  // the puts may be aborted again
+  }
+}
+
+void PutRequests::end_trace(const WriterPut& open, const Status& outcome) const {
+  if (!open.trace) return;
+  Trace& trace = *open.trace;
+  if (!open.put) return trace.end("precis.put", caller_.labels(""), outcome.code(), {});
+  const OpenPut& put = *open.put;
+  const Clock::Time now = caller_.parts.clock.now();
+  for (const auto& [stage, name] : kStages) {
+    const auto worked = put.times ? put.times->of(stage, now) : std::nullopt;
+    if (worked) trace.stage(name, worked->begin, worked->end);
+  }
+  if (open.commit) trace.stage("commit", open.commit->begin, open.commit->end);
+  trace.end("precis.put", caller_.labels(put.model.name), outcome.code(),
+            {{"tokens", put.num_tokens()}, {"bytes", put.row.stored_bytes}});
 }
 
 Result<std::shared_ptr<OpenPut>> PutRequests::find(std::uint64_t put) const {
@@ -50,6 +74,7 @@ std::size_t PutRequests::give_up_silent(std::chrono::steady_clock::duration sile
   const std::size_t given_up = std::erase_if(puts_, [&](const auto& row) {
     OpenPut& put = *row.second.put;
     if (!PutPath::is_silent(put, since) || !path_.abort(put).ok()) return false;
+    end_trace(row.second, put.failure);
     silent_.push_back(row.first);
     return true;
   });
@@ -68,12 +93,16 @@ Task<Answer> PutRequests::on(msg::BeginPut request) {
   PRECIS_CO_TRY(one_more());
   WriterPut open;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(part_, 1));
-  PRECIS_CO_ASSIGN(open.put,
-                   co_await path_.begin(caller_.tenant, std::move(request), caller_.connection));
+  open.trace = caller_.parts.tracer.begin(request.traceparent);
+  auto put = co_await path_.begin(caller_.tenant, std::move(request), caller_.connection,
+                                  open.trace != nullptr);
+  if (!put.ok()) end_trace(open, put.status());
+  PRECIS_CO_ASSIGN(open.put, std::move(put));
   // Meanwhile other puts may have begun, or the client may have left.
   const Status wanted = caller_.gone ? Status::canceled("the client has left") : one_more();
   if (!wanted.ok()) {
     static_cast<void>(path_.abort(*open.put));
+    end_trace(open, wanted);
     co_return wanted;
   }
   msg::PutBegun begun = PutPath::describe(*open.put);
@@ -100,13 +129,17 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
     co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
   }
   PRECIS_CO_ASSIGN(auto put, find(request.put));
-  const JointPut::Writer writer = &puts_.at(request.put);
+  WriterPut& open = puts_.at(request.put);  // stays: a put that is being committed can't end
+  const JointPut::Writer writer = &open;
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
-  PRECIS_CO_ASSIGN(auto info, co_await path_.commit(std::move(put), writer, request.durability,
-                                                    request.prefill_seconds));
+  auto stored = co_await path_.commit(std::move(put), writer, request.durability,
+                                      request.prefill_seconds);
+  if (open.trace) open.commit = {began, caller_.parts.clock.now()};
+  PRECIS_CO_ASSIGN(auto info, std::move(stored));
   caller_.observe(caller_.parts.metrics.commit_seconds, labels, began);
   caller_.observe(caller_.parts.metrics.put_seconds, labels, put_began);
+  end_trace(open, Status());
   puts_.erase(request.put);
   committed_.push_back({request.put, info.id});
   keep_latest(committed_);
@@ -119,6 +152,7 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
 Task<Answer> PutRequests::on(msg::AbortPut request) {
   PRECIS_CO_ASSIGN(auto put, find(request.put));
   PRECIS_CO_TRY(path_.abort(*put));
+  end_trace(puts_.at(request.put), put->failure);
   puts_.erase(request.put);
   caller_.parts.memory.retry();
   co_return answer(Status());

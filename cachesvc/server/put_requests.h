@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "cachesvc/server/caller.h"
@@ -30,11 +31,15 @@ class PutRequests {
   struct WriterPut {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
+    std::unique_ptr<Trace> trace;            // null if it is not traced
+    std::optional<PutTimes::Period> commit;  // the latest one of a traced put
   };
   struct CommittedPut {
     std::uint64_t put;
     SegmentId segment;
   };
+  // Ends the span of a traced put, whose begin may have failed.
+  void end_trace(const WriterPut& open, const Status& outcome) const;
   Result<std::shared_ptr<OpenPut>> find(std::uint64_t put) const;
 
   const Caller& caller_;

@@ -28,16 +28,23 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
         limits::kRetryAfterRequestsMs);
   }
   counting_ += counts ? 1 : 0;
+  const auto trace = caller_.parts.tracer.begin(request.traceparent);
   const Clock::Time began = caller_.parts.clock.now();
   auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
                                                  &caller_.connection, caller_.gone);
   counting_ -= counts ? 1 : 0;
-  count(match, model, tokens, began);
+  const RequestLabels labels = count(match, model, tokens, began);
+  if (trace) {
+    trace->end("precis.lookup", labels, match.status().code(),
+               {{"tokens", tokens},
+                {"matched_tokens", match.ok() ? match->matched_tokens : 0},
+                {"bytes", match.ok() ? match->bytes : 0}});
+  }
   co_return answer(std::move(match));
 }
 
-void ReadRequests::count(const Result<msg::Match>& match, const Result<ModelSpec>& model,
-                         std::size_t tokens, Clock::Time began) const {
+RequestLabels ReadRequests::count(const Result<msg::Match>& match, const Result<ModelSpec>& model,
+                                  std::size_t tokens, Clock::Time began) const {
   Metrics& metrics = caller_.parts.metrics;
   // A model that is not registered is no label: clients could make up any number of them.
   RequestLabels labels = caller_.labels(model.ok() ? model->name : "");
@@ -45,7 +52,7 @@ void ReadRequests::count(const Result<msg::Match>& match, const Result<ModelSpec
   ++metrics.lookups;
   metrics.lookup_tokens += static_cast<std::int64_t>(tokens);
   metrics.asked_tokens.at(labels) += static_cast<std::int64_t>(tokens);
-  if (!match.ok() || match->matched_tokens == 0) return;
+  if (!match.ok() || match->matched_tokens == 0) return labels;
   ++metrics.lookup_hits;
   metrics.lookup_hit_tokens += match->matched_tokens;
   const bool is_hot = std::ranges::all_of(
@@ -53,6 +60,7 @@ void ReadRequests::count(const Result<msg::Match>& match, const Result<ModelSpec
   labels.tier = tier(!is_hot);
   ++metrics.hits.at(labels);
   metrics.hit_tokens.at(labels) += match->matched_tokens;
+  return labels;
 }
 
 Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
@@ -66,12 +74,17 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
     co_return Status::invalid("request id " + std::to_string(id) + " is in use by another get");
   }
   ++caller_.parts.metrics.gets;
+  const auto trace = caller_.parts.tracer.begin(request.traceparent);
+  get->traced = trace != nullptr;
+  const std::uint64_t tokens = request.links.empty() ? 0 : request.links.back().matched_end;
   const Clock::Time began = caller_.parts.clock.now();
   bool first = true;
+  std::optional<Clock::Time> first_served;
   auto done = co_await caller_.parts.get_path.run(
       get, caller_.tenant, std::move(request), caller_.connection, [&](msg::LayerServed layer) {
         const bool is_first = std::exchange(first, false);
         if (is_first) {
+          if (get->traced) first_served = caller_.parts.clock.now();
           caller_.observe(caller_.parts.metrics.first_layer_seconds,
                           caller_.labels(get->model, tier(get->first_cold)), began);
         }
@@ -84,7 +97,20 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
     caller_.parts.metrics.served_bytes.at(labels) += static_cast<std::int64_t>(done->bytes);
   }
   if (!done.ok()) ++caller_.parts.metrics.gets_failed;
+  if (trace) end_trace(*trace, *get, first_served, tokens, done);
   co_return answer(std::move(done));
+}
+
+void ReadRequests::end_trace(Trace& trace, const GetPath::Get& get,
+                             std::optional<Clock::Time> first_served, std::uint64_t tokens,
+                             const Result<msg::GetDone>& done) const {
+  if (get.in_memory) trace.stage("wait", trace.began(), *get.in_memory);
+  if (first_served) {
+    trace.stage("first_layer", *get.in_memory, *first_served);
+    trace.stage("layers", *first_served, caller_.parts.clock.now());
+  }
+  trace.end("precis.get", caller_.labels(get.model, get.in_memory ? tier(get.any_cold) : ""),
+            done.status().code(), {{"tokens", tokens}, {"bytes", done.ok() ? done->bytes : 0}});
 }
 
 Task<Answer> ReadRequests::on(msg::Cancel request) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "cachesvc/server/caller.h"
@@ -22,9 +23,13 @@ class ReadRequests {
   void cancel();  // gets in progress stop at their next layer
 
  private:
-  // Counts a lookup that has ended. `model`: what its fingerprint names, if it is registered.
-  void count(const Result<msg::Match>& match, const Result<ModelSpec>& model, std::size_t tokens,
-             Clock::Time began) const;
+  // Counts a lookup that has ended, and returns its labels. `model`: what its fingerprint names, if
+  // it is registered.
+  RequestLabels count(const Result<msg::Match>& match, const Result<ModelSpec>& model,
+                      std::size_t tokens, Clock::Time began) const;
+  // Ends the span of a get. `first_served`: when its first layer was in place.
+  void end_trace(Trace& trace, const GetPath::Get& get, std::optional<Clock::Time> first_served,
+                 std::uint64_t tokens, const Result<msg::GetDone>& done) const;
 
   const Caller& caller_;
   const Served served_;

@@ -61,6 +61,7 @@ struct Service::Impl {
   Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log}};
   LogLimiter requests;  // limits the log of refused requests
   EventLog events{runtime.random()};
+  Tracer tracer{runtime, metrics, log, config};
   const std::unique_ptr<EventLoop> own_loop{runtime.make_loop()};
   EventLoop& loop{*own_loop};
   std::unique_ptr<Arena> arena;
@@ -235,6 +236,7 @@ void Service::Impl::wire_requests() {
                    log,
                    audit,
                    events,
+                   tracer,
                    requests,
                    budget_defaults(config),
                    [this](const std::string& tenant) { return report->status(tenant); },

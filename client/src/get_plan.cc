@@ -161,6 +161,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
   GetPlan plan;
   plan.model = model;
   plan.budget = keep;
+  plan.traceparent = sent_traceparent(options.traceparent);
   PRECIS_TRY(take_heads(options, plan));
   std::uint32_t begin = 0;
   std::uint64_t total = 0;
@@ -192,8 +193,13 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
   return plan;
 }
 
+std::string sent_traceparent(const std::string& given) {
+  return given.substr(0, limits::kTraceparentBytesMax);
+}
+
 msg::Get get_request(const GetPlan& plan, RemoteRegion destination) {
   msg::Get request;
+  request.traceparent = plan.traceparent;
   for (const GetPlan::Link& link : plan.links) {
     const std::uint64_t entries = plan.counted() ? 0 : link.entries;
     request.links.push_back({link.segment, link.matched_end, entries, link.counts,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "precis/client.h"
@@ -28,6 +29,7 @@ struct GetPlan {
   std::uint32_t head_begin = 0, num_heads = 0;  // the heads asked for
   std::vector<Link> links;
   std::size_t capacity_bytes = 0;
+  std::string traceparent = {};  // as it is sent
 
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }
   // Whether served_max is exact. A match without counts does not tell how many entries of a cut are
@@ -43,6 +45,9 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep,
 // Checks that the match's plan has its model's shape and equals the sum of its counts, if it has
 // counts.
 Status check_plan(const LookupMatch& match);
+
+// As much of a traceparent as a request may have.
+std::string sent_traceparent(const std::string& given);
 
 msg::Get get_request(const GetPlan& plan, RemoteRegion destination);
 

@@ -177,6 +177,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.hints = options.hints;
   body.session = options.session;
   body.prefill_seconds = options.prefill_seconds;
+  body.traceparent = sent_traceparent(options.traceparent);
   PRECIS_ASSIGN(auto impl,
                 Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
@@ -193,7 +194,8 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    options.align,
                    static_cast<std::uint32_t>(
                        std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax)),
-                   options.hints};
+                   options.hints,
+                   sent_traceparent(options.traceparent)};
   const bool counts = asks_for_counts(body);  // counting may need disk reads
   PRECIS_ASSIGN(
       msg::Match found,

@@ -8,6 +8,7 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/server/event_log.h"
+#include "cachesvc/server/trace_context.h"
 #include "precis/device_choice.h"
 #include "precis/keep.h"
 #include "precis/profile.h"
@@ -277,6 +278,27 @@ Inputs position_seeds(std::uint64_t seed) {
   return inputs;
 }
 
+// ---- a caller's place in its trace
+
+// An accepted text has the digits of what was parsed.
+bool run_traceparent(Bytes input) {
+  const std::string_view text = as_text(input);
+  const auto context = parse_traceparent(text);
+  if (!context) return false;
+  PRECIS_CHECK((context->trace_high | context->trace_low) != 0 && context->span != 0);
+  const std::string ids =
+      hex_id(context->trace_high) + hex_id(context->trace_low) + "-" + hex_id(context->span) + "-";
+  PRECIS_CHECK(text.substr(3, ids.size()) == ids);
+  const std::string again = "00-" + ids + (context->sampled ? "01" : "00");
+  PRECIS_CHECK(parse_traceparent(again) == context);
+  return true;
+}
+
+Inputs traceparent_seeds(std::uint64_t seed) {
+  const std::string ids = hex_id(seed) + hex_id(~seed) + "-" + hex_id(seed | 1) + "-";
+  return {bytes_of("00-" + ids + "01"), bytes_of("cc-" + ids + "00")};
+}
+
 constexpr Target kTargets[] = {
     {"parse_recipe", run_recipe, recipe_seeds},
     {"parse_recipe_json", run_recipe, recipe_json_seeds},
@@ -287,6 +309,7 @@ constexpr Target kTargets[] = {
     {"parse_size", run_size, size_seeds},
     {"parse_word", run_word, word_seeds},
     {"find_position", run_position, position_seeds},
+    {"parse_traceparent", run_traceparent, traceparent_seeds},
 };
 
 }  // namespace

@@ -95,6 +95,9 @@ struct PutOptions {
   // How long the prefill of the new tokens took, if that is known already (Put::commit()): what is
   // cheap to compute again goes first when the service is short of space. 0: unknown.
   double prefill_seconds = 0;
+  // The caller's span in its trace, as W3C Trace Context's header of that name has it. The service
+  // ignores, and counts, a value of another form. At most 55 bytes are sent.
+  std::string traceparent{};
 };
 
 // Options of a lookup. Without keep and align, the lookup reports the stored segments and reads no
@@ -121,6 +124,7 @@ struct LookupOptions {
   // For all segments of the match: how long they are worth keeping when the service is short of
   // space.
   msg::Hints hints{};
+  std::string traceparent{};  // as of a put
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys
@@ -174,6 +178,7 @@ struct GetOptions {
   // all from head_begin on. The prefix then has only those heads, numbered from 0.
   std::uint32_t head_begin = 0, head_count = 0;
   std::optional<PagesOut> pages = std::nullopt;  // the table is copied
+  std::string traceparent = {};                  // as of a put
 };
 
 }  // namespace precis

@@ -296,6 +296,7 @@ class Cache:
         expect_reuse_in_s: float | None = None,
         session: Session | str | None = None,
         prefill_s: float | None = None,
+        traceparent: str | None = None,
     ) -> Put:
         """Starts to store the KV of `tokens`.
 
@@ -331,6 +332,8 @@ class Cache:
             prefill_s: how long the prefill of the new tokens took, if that is known already
                 (Put.commit): what is cheap to compute again goes first when the service is short
                 of space. None or 0: unknown.
+            traceparent: your span, as W3C Trace Context's header of that name has it: the service's
+                spans of this call are then a part of its trace. Another form is ignored.
 
         Raises:
             NotFound: there is no such model, parent or session.
@@ -353,6 +356,7 @@ class Cache:
             hints_in(priority, ttl_s, expect_reuse_in_s),
             _name_of(session),
             prefill_in(prefill_s),
+            traceparent or "",
         )
         return Put(core, model)
 
@@ -367,6 +371,7 @@ class Cache:
         priority: int | None = None,
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
+        traceparent: str | None = None,
     ) -> Match:
         """Finds the longest stored prefix of a path; the match is false if there is none.
 
@@ -393,10 +398,11 @@ class Cache:
             lease: seconds, up to 30, for which get() can read the match even if its segments are
                 removed, trimmed or replaced; ``match.lease`` is the time that the service granted.
             priority, ttl_s, expect_reuse_in_s: as in begin_put, for all segments of the match.
+            traceparent: as in begin_put.
         """
         path = tokens_in(tokens)
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        options = lookup_options(keep, align, lease, hints)
+        options = lookup_options(keep, align, lease, hints, traceparent)
         return Match.from_core(self.core.lookup(model.core, path, *options), path)
 
     def get(
@@ -407,6 +413,7 @@ class Cache:
         heads: range | tuple[int, int] | None = None,
         out: Sequence[tuple[Any, Any]] | None = None,
         pages: tuple[Pages, Any, Any] | None = None,
+        traceparent: str | None = None,
     ) -> Prefix:
         """Starts to stream a matched prefix, at a budget of at most what is stored.
 
@@ -429,6 +436,7 @@ class Cache:
                 arrays, which are copied. Head h of layer l gets its rows, in order and at the same
                 time as above, in the pages ``table[starts[i] : starts[i + 1]]`` with i = l *
                 num_kv_heads + h; the rest is not touched.
+            traceparent: as in begin_put.
 
         Raises:
             InvalidArgument: an array of `out` does not fit, and is named; or a page does not exist.
@@ -436,7 +444,7 @@ class Cache:
                 `prefix.wait()` raise it.
             NotFound: a segment was trimmed or removed since the lookup.
         """
-        arguments, make = get_arguments(match, keep, heads, out, pages)
+        arguments, make = get_arguments(match, keep, heads, out, pages, traceparent)
         return make(self.core.get(*arguments))
 
     # ---- sessions -------------------------------------------------------------------------------
@@ -571,16 +579,17 @@ class Cache:
 
 
 def lookup_options(
-    keep: Keep | None, align: int, lease: float, hints: Hints
-) -> tuple[tuple[int, int] | None, int, int, Hints]:
+    keep: Keep | None, align: int, lease: float, hints: Hints, traceparent: str | None
+) -> tuple[tuple[int, int] | None, int, int, Hints, str]:
     """The arguments of the extension module's lookup that come after the path."""
     if not 0 <= lease < 2**20:
         raise InvalidArgument(f"lease: {lease} s, must be 0 or more; 30 s at most are granted")
-    return to_pair(keep), count_in(align, "align", 2**32 - 1), int(lease * 1000), hints
+    align = count_in(align, "align", 2**32 - 1)
+    return to_pair(keep), align, int(lease * 1000), hints, traceparent or ""
 
 
 def get_arguments(
-    match: Match, keep: Keep | None, heads: Any, out: Any, pages: Any
+    match: Match, keep: Keep | None, heads: Any, out: Any, pages: Any, traceparent: str | None
 ) -> tuple[tuple[Any, ...], Callable[[Any], Prefix]]:
     """The arguments of the extension module's get, and the function that makes its Prefix.
 
@@ -591,7 +600,8 @@ def get_arguments(
     arrays = [] if out is None else _out_arrays(out)
     rows = [(exported(keys), exported(values)) for keys, values in arrays]
     read = match.keep or from_pair(pair)
-    arguments = (match.core, pair, rows, sink_of(pages), taken.start, len(taken))
+    trace = traceparent or ""
+    arguments = (match.core, pair, rows, sink_of(pages), taken.start, len(taken), trace)
     return arguments, lambda core: Prefix(core, match, read, (arrays, pages), taken)
 
 

@@ -60,10 +60,12 @@ class Calls:
         priority: int | None = None,
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
+        traceparent: str | None = None,
     ) -> int:
         """As Cache.lookup(); the outcome is its Match."""
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        path, options = tokens_in(tokens), lookup_options(keep, align, lease, hints)
+        options = lookup_options(keep, align, lease, hints, traceparent)
+        path = tokens_in(tokens)
         return self._core.lookup(model.core, path, *options, partial(_match, path))
 
     def lookup_many(
@@ -77,11 +79,12 @@ class Calls:
         priority: int | None = None,
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
+        traceparent: str | None = None,
     ) -> list[int]:
         """Submits one lookup per path: all of them or, on an error, none."""
         arrays = [tokens_in(path) for path in paths]
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        options = lookup_options(keep, align, lease, hints)
+        options = lookup_options(keep, align, lease, hints, traceparent)
         makers = [partial(_match, path) for path in arrays]
         return self._core.lookup_many(model.core, arrays, *options, makers)
 
@@ -93,12 +96,13 @@ class Calls:
         heads: range | tuple[int, int] | None = None,
         out: Sequence[tuple[Any, Any]] | None = None,
         pages: tuple[Pages, Any, Any] | None = None,
+        traceparent: str | None = None,
     ) -> int:
         """As Cache.get(), and waits for all layers; the outcome is the Prefix.
 
         Rows may be written to `out` and `pages` until there is an outcome.
         """
-        arguments, make = get_arguments(match, keep, heads, out, pages)
+        arguments, make = get_arguments(match, keep, heads, out, pages, traceparent)
         return self._core.get(*arguments, make)
 
     def wait(self, prefix: Prefix) -> int:

@@ -219,18 +219,18 @@ class Service:
     # ---- lookups, which do not wait -------------------------------------------------------------
 
     def look_up(
-        self, path: Any, adapter: str, keep: Keep | None, align: int, **hints: Any
+        self, path: Any, adapter: str, keep: Keep | None, align: int, **more: Any
     ) -> int | None:
         """Starts a lookup; returns its ticket, or None if the service is not up.
 
         Args:
-            hints: as of Calls.lookup.
+            more: as of Calls.lookup: hints, and the traceparent.
         """
         if not self.up():
             return None
         try:
             _, model, calls = self._client()
-            return calls.lookup(model.with_adapter(adapter), path, keep, align, LEASE, **hints)
+            return calls.lookup(model.with_adapter(adapter), path, keep, align, LEASE, **more)
         except Error as error:
             self.failed(error)
             return None

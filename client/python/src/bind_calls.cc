@@ -151,37 +151,39 @@ void bind_calls(nb::module_& module) {
           "lookup",
           [](CallsHandle& h, const Model& model, const TokenArray& tokens,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints, nb::object kept) {
-            const auto options = to_lookup_options(keep, align, lease_ms, hints);
+             const HintValues& hints, const std::string& traceparent, nb::object kept) {
+            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
             return h.keep(h.calls().lookup(model, path_of(tokens), options), std::move(kept));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("kept"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("kept"))
       .def(
           "lookup_many",
           [](CallsHandle& h, const Model& model, const std::vector<TokenArray>& paths,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints, const std::vector<nb::object>& kept) {
+             const HintValues& hints, const std::string& traceparent,
+             const std::vector<nb::object>& kept) {
             std::vector<std::vector<TokenId>> all;
             for (const TokenArray& path : paths) all.push_back(path_of(path));
-            const auto options = to_lookup_options(keep, align, lease_ms, hints);
+            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
             const auto tickets = unwrap(h.calls().lookup_many(model, std::move(all), options));
             for (std::size_t i = 0; i < tickets.size(); ++i) h.keep(tickets[i], kept.at(i));
             return tickets;
           },
           nb::arg("model"), nb::arg("paths"), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("kept"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("kept"))
       .def(
           "get",
           [](CallsHandle& h, const LookupMatch& match, const BudgetPair& keep,
              const RowsOutPairs& out, const std::optional<PagesTable>& pages,
-             std::uint32_t head_begin, std::uint32_t head_count, nb::object kept) {
+             std::uint32_t head_begin, std::uint32_t head_count, const std::string& traceparent,
+             nb::object kept) {
             const std::vector<LayerOut> layers = layers_out(out);
-            const GetOptions options{layers, head_begin, head_count, pages_out(pages)};
+            const GetOptions options{layers, head_begin, head_count, pages_out(pages), traceparent};
             return h.keep(h.calls().get(match, to_budget(keep), options), std::move(kept));
           },
           nb::arg("match"), nb::arg("keep"), nb::arg("out"), nb::arg("pages").none(),
-          nb::arg("head_begin"), nb::arg("head_count"), nb::arg("kept"))
+          nb::arg("head_begin"), nb::arg("head_count"), nb::arg("traceparent"), nb::arg("kept"))
       .def("wait_layer",
            [](CallsHandle& h, const OwnedPrefix& prefix, std::uint32_t layer, nb::object kept) {
              return h.keep(h.calls().wait_layer(prefix.shared(), layer), std::move(kept));

@@ -144,41 +144,47 @@ void bind_paths(ClientClass& client) {
              const std::string& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
              std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints,
-             const std::string& session, double prefill_s) {
-            const PutOptions options{recipe,          to_budget(keep),        to_parent(parent),
-                                     to_budget(parent_read), writers, parent_end,
-                                     to_hints(hints), session, prefill_s};
+             const std::string& session, double prefill_s, const std::string& traceparent) {
+            const PutOptions options{recipe,
+                                     to_budget(keep),
+                                     to_parent(parent),
+                                     to_budget(parent_read),
+                                     writers,
+                                     parent_end,
+                                     to_hints(hints),
+                                     session,
+                                     prefill_s,
+                                     traceparent};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("recipe"),
           nb::arg("keep").none(), nb::arg("parent").none(), nb::arg("parent_read").none(),
           nb::arg("writers"), nb::arg("parent_end"), nb::arg("hints"), nb::arg("session"),
-          nb::arg("prefill_s"))
+          nb::arg("prefill_s"), nb::arg("traceparent"))
       .def(
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints) {
-            const auto options = to_lookup_options(keep, align, lease_ms, hints);
+             const HintValues& hints, const std::string& traceparent) {
+            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
             return answer(
                 [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"))
       .def(
           "get",
           [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,
              const RowsOutPairs& out, const std::optional<PagesTable>& pages,
-             std::uint32_t head_begin, std::uint32_t head_count) {
+             std::uint32_t head_begin, std::uint32_t head_count, const std::string& traceparent) {
             const std::vector<LayerOut> layers = layers_out(out);
-            const GetOptions options{layers, head_begin, head_count, pages_out(pages)};
-            Prefix prefix =
-                answer([&, &c = owned.get()] { return c.get(match, to_budget(keep), options); });
-            return OwnedPrefix(std::make_shared<Prefix>(std::move(prefix)));
+            const GetOptions options{layers, head_begin, head_count, pages_out(pages), traceparent};
+            return OwnedPrefix(std::make_shared<Prefix>(
+                answer([&, &c = owned.get()] { return c.get(match, to_budget(keep), options); })));
           },
           nb::arg("match"), nb::arg("keep"), nb::arg("out"), nb::arg("pages").none(),
-          nb::arg("head_begin"), nb::arg("head_count"));
+          nb::arg("head_begin"), nb::arg("head_count"), nb::arg("traceparent"));
 }
 
 void bind_profiles(ClientClass& client) {

@@ -56,8 +56,10 @@ inline msg::Hints to_hints(const HintValues& values) {
 }
 
 inline LookupOptions to_lookup_options(const std::optional<BudgetPair>& keep, std::uint32_t align,
-                                       std::uint32_t lease_ms, const HintValues& hints) {
-  return {to_budget(keep), align, std::chrono::milliseconds(lease_ms), to_hints(hints)};
+                                       std::uint32_t lease_ms, const HintValues& hints,
+                                       const std::string& traceparent) {
+  return {to_budget(keep), align, std::chrono::milliseconds(lease_ms), to_hints(hints),
+          traceparent};
 }
 
 // "" is the null id.

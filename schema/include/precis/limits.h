@@ -152,6 +152,16 @@ inline constexpr std::uint32_t kEventHeartbeatSeconds = 15;
 inline constexpr int kKvMessagesMax = 1000;  // that wait for one subscriber over ZeroMQ
 inline constexpr std::size_t kKvMessageBytesMax = 256u << 10;  // a longer one leaves a gap
 
+// Traces (cachesvc/trace). A traceparent of version 00 has exactly kTraceparentBytesMax characters.
+inline constexpr std::size_t kTraceparentBytesMax = 55;
+inline constexpr std::size_t kSpansWaitingMax = 4096;
+inline constexpr std::size_t kSpansPerPostMax = 512;
+inline constexpr std::uint32_t kSpanWaitSeconds = 5;    // until a smaller number is sent
+inline constexpr std::uint32_t kSpanPauseSeconds = 60;  // the longest after failures
+inline constexpr std::uint32_t kSpanPostSeconds = 10;
+inline constexpr std::uint32_t kSpanLastPostSeconds = 1;  // while the process ends
+inline constexpr std::size_t kSpanAnswerBytesMax = 64u << 10;
+
 // The store's disk. A share of N is 1/N of the file system.
 inline constexpr std::uint64_t kReserveShare = 16, kPayloadFileShare = 64;
 inline constexpr std::uint64_t kReserveBytesMin = 1u << 20, kReserveBytesMax = 64u << 20;

@@ -43,6 +43,7 @@ class Save:
     session: str
     adapter: str
     hints: dict[str, Any]
+    traceparent: str | None
 
 
 @dataclass
@@ -53,7 +54,7 @@ class Step(KVConnectorMetadata):
         layouts: new prefixes, by number: (tokens, pages, blocks).
         rows: the prefixes of the step's requests: numbers by their first block.
         dropped: numbers that no request uses any more.
-        fetches: prefixes to be filled, by request: (number, match).
+        fetches: prefixes to be filled, by request: (number, match, traceparent).
         saves: pushes to start after the step.
         canceled: requests that lose their blocks: pushes from these must not be committed.
     """
@@ -61,7 +62,7 @@ class Step(KVConnectorMetadata):
     layouts: dict[int, tuple[int, np.ndarray, list[int]]] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     dropped: list[int] = field(default_factory=list)
-    fetches: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    fetches: dict[str, tuple[int, bytes, str | None]] = field(default_factory=dict)
     saves: list[Save] = field(default_factory=list)
     canceled: set[str] = field(default_factory=set)
 
@@ -161,7 +162,12 @@ class Scheduler:
         path = np.asarray(request.all_token_ids[:length], np.uint32)
         keep = self.settings.keep if keep is None else keep
         tracked.ticket = self.service.look_up(
-            path, adapter_of(request), keep, self.size, **tracked.wish.hints
+            path,
+            adapter_of(request),
+            keep,
+            self.size,
+            traceparent=traceparent_of(request),
+            **tracked.wish.hints,
         )
         if tracked.ticket is None:
             tracked.told["error"] = "the service does not answer"
@@ -313,7 +319,7 @@ class Scheduler:
         }
         self.counts.add(hit_tokens=plan.tokens, blocks_saved=saved)
         if row[0].block_hash is None:  # not fetched yet
-            self.next.fetches[request_id] = (held.number, plan.match)
+            self.next.fetches[request_id] = (held.number, plan.match, traceparent_of(request))
             self.under_way[plan.digest] = request_id
 
     def _leave(self, tracked: Tracked) -> None:
@@ -414,6 +420,7 @@ class Scheduler:
                 tracked.wish.session,
                 adapter_of(request),
                 tracked.wish.hints,
+                traceparent_of(request),
             )
         )
         tracked.saving = True
@@ -491,3 +498,8 @@ def adapter_of(request: Any) -> str:
     if name or request.cache_salt:
         name = hashlib.sha256(f"{name}\x1f{request.cache_salt or ''}".encode()).hexdigest()
     return name
+
+
+def traceparent_of(request: Any) -> str | None:
+    """The span in which vLLM was asked; vLLM passes it on only with --otlp-traces-endpoint."""
+    return (request.trace_headers or {}).get("traceparent")

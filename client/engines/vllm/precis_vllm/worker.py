@@ -132,7 +132,8 @@ class Worker:
         self.step: Step | None = None
         self.rows: dict[int, int] = {}  # the rows of `made`
         self.made: Prefixes | None = None
-        self.due: list[tuple[torch.Event | None, str, Layout, bytes]] = []  # fetches not started
+        # Fetches not started.
+        self.due: list[tuple[torch.Event | None, str, Layout, bytes, str | None]] = []
         self.calls: precis.Calls | None = None
         self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
         self.lost: set[str] = set()
@@ -175,22 +176,22 @@ class Worker:
         """Fills the pages of prefixes, starting once earlier steps no longer use the pages."""
         if self.step.fetches:
             after = mark(self.pages.cache.device)
-            for request, (number, match) in self.step.fetches.items():
-                self.due.append((after, request, self.layouts[number], match))
+            for request, (number, match, trace) in self.step.fetches.items():
+                self.due.append((after, request, self.layouts[number], match, trace))
         self._begin()
 
     def _begin(self) -> None:
         due, self.due = self.due, []
-        for after, request, layout, data in due:
+        for after, request, layout, data, trace in due:
             if after is not None and not after.query():
-                self.due.append((after, request, layout, data))
+                self.due.append((after, request, layout, data, trace))
                 continue
             try:
                 if self.calls is None:
                     self.calls = precis.Calls(self.service.cache, threads=2)
                 match = precis.Match.from_bytes(data)
                 pages = (self.pages.store, layout.table, layout.starts)
-                ticket = self.calls.get(match, heads=self.heads, pages=pages)
+                ticket = self.calls.get(match, heads=self.heads, pages=pages, traceparent=trace)
                 self.fetching[ticket] = (request, time.monotonic())
             except Exception as error:  # the request is computed
                 self._lose(request, error)
@@ -265,6 +266,7 @@ class Worker:
             parent=precis.Match.from_bytes(save.parent) if save.parent else "auto",
             parent_read=save.parent_read,
             writers=self.writers,
+            traceparent=save.traceparent,
             **save.hints,
         )
         with put:

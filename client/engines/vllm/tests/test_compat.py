@@ -105,7 +105,13 @@ def test_a_block_is_found_by_a_hash_of_any_kind() -> None:
 
 def test_requests_and_steps_have_what_the_scheduler_half_reads() -> None:
     source = inspect.getsource(Request)
-    for name in ("kv_transfer_params", "mm_features", "prompt_embeds", "cache_salt"):
+    for name in (
+        "kv_transfer_params",
+        "mm_features",
+        "prompt_embeds",
+        "cache_salt",
+        "trace_headers",
+    ):
         assert f"self.{name}" in source
     for name in ("skip_reading_prefix_cache", "all_token_ids", "num_prompt_tokens"):
         assert name in source

@@ -35,6 +35,7 @@ def request(name: str, tokens: np.ndarray = TOKENS, **params: Any) -> Any:
         skip_reading_prefix_cache=False,
         lora_request=None,
         cache_salt=None,
+        trace_headers=None,
         num_tokens=len(tokens) + 1,
         num_prompt_tokens=len(tokens) + 1,
         num_computed_tokens=0,
@@ -127,6 +128,25 @@ def test_a_request_that_was_preempted_is_looked_up_anew(running: Precisd) -> Non
     assert made.requests["first"].held is None
     assert not made.next.fetches and not made.under_way and made.next.canceled == {"first"}
     assert not made.held and not made.next.layouts
+
+
+def test_lookups_fetches_and_pushes_are_part_of_the_request_s_trace(running: Precisd) -> None:
+    store(running)
+    made = scheduler(running.address)
+    asked, headers = request("traced"), {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
+    asked.trace_headers = headers
+    looked_up: list[Any] = []
+    look_up = made.service.look_up
+    made.service.look_up = lambda *path, **more: looked_up.append(more) or look_up(*path, **more)
+    assert ask(made, asked) == (len(TOKENS), True)
+    assert looked_up == [headers]
+    made.manager.add_local_computed_blocks("traced", [], 0, len(TOKENS))
+    made.allocated(asked, None, len(TOKENS))
+    assert made.next.fetches["traced"][2] == headers["traceparent"]
+    made.requests["traced"].held = None
+    made.requests["traced"].stored = 0
+    made._save(made.requests["traced"], len(TOKENS))
+    assert made.next.saves[0].traceparent == headers["traceparent"]
 
 
 def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running: Precisd) -> None:

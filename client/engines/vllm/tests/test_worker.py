@@ -88,17 +88,22 @@ def test_a_fetch_begins_once_earlier_steps_are_done_with_its_pages(
     monkeypatch: pytest.MonkeyPatch, event: Event, made: Worker
 ) -> None:
     begun: list[Any] = []
-    calls = SimpleNamespace(get=lambda match, **k: begun.append(match) or 7, poll=lambda: [])
+
+    def get(match: Any, traceparent: str, **more: Any) -> int:
+        begun.append((match, traceparent))
+        return 7
+
+    calls = SimpleNamespace(get=get, poll=lambda: [])
     made.calls = calls  # type: ignore[assignment]
     monkeypatch.setattr(precis.Match, "from_bytes", lambda data: data)
     pages = np.ones((batches.LAYERS, 2), np.uint32)
-    made.bind(Step(layouts={1: (32, pages, [5])}, fetches={"request": (1, b"match")}))
+    made.bind(Step(layouts={1: (32, pages, [5])}, fetches={"request": (1, b"match", "trace")}))
     made.fetch(None)
     made.bind(Step(dropped=[1]))  # the layout is still known
     assert made.results(set()) == (set(), set(), set()) and not begun
     event.reached.set()
     made.results(set())
-    assert begun == [b"match"] and list(made.fetching) == [7]
+    assert begun == [(b"match", "trace")] and list(made.fetching) == [7]
 
 
 def test_a_push_reads_once_its_step_is_done(
@@ -106,7 +111,7 @@ def test_a_push_reads_once_its_step_is_done(
 ) -> None:
     begun: list[bool] = []
     monkeypatch.setattr(made, "_push", lambda push: begun.append(event.query()))
-    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, b"", "", "", {})
+    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, b"", "", "", {}, None)
     made.bind(Step(saves=[save]))
     made.save()
     push = made.pushes["request"]

@@ -1,0 +1,136 @@
+#include "cachesvc/trace/http_post.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <future>
+#include <thread>
+
+#include "cachesvc/base/descriptor.h"
+#include "precis/limits.h"
+
+namespace precis::trace {
+namespace {
+
+// Answers one connection with `answer`, again and again until the client closes if it is `endless`.
+// It reads a request of less than 64 KiB first.
+class Collector {
+ public:
+  explicit Collector(std::string answer, bool endless = false)
+      : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    REQUIRE(::bind(listener_.get(), any, size) == 0);
+    REQUIRE(::listen(listener_.get(), 1) == 0);
+    REQUIRE(::getsockname(listener_.get(), any, &size) == 0);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this, answer = std::move(answer), endless] { serve(answer, endless); });
+  }
+  ~Collector() {
+    ::shutdown(listener_.get(), SHUT_RDWR);
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Endpoint endpoint() const {
+    return parse_endpoint("http://127.0.0.1:" + std::to_string(port_) + "/v1/traces").value();
+  }
+  void await_request() { arrived_.get_future().wait(); }
+  std::string request() {
+    thread_.join();
+    return request_;
+  }
+
+ private:
+  void serve(const std::string& answer, bool endless) {
+    const Descriptor link(::accept(listener_.get(), nullptr, nullptr));
+    char bytes[4096];
+    while (!request_.ends_with("}")) {
+      const auto got = ::recv(link.get(), bytes, sizeof bytes, 0);
+      if (got <= 0) return;
+      request_.append(bytes, static_cast<std::size_t>(got));
+    }
+    arrived_.set_value();
+    do {
+      if (::send(link.get(), answer.data(), answer.size(), MSG_NOSIGNAL) < 0) return;
+    } while (endless);
+    if (answer.empty()) ::recv(link.get(), bytes, sizeof bytes, 0);  // until the client closes
+  }
+
+  const Descriptor listener_;
+  std::uint16_t port_ = 0;
+  std::string request_;
+  std::promise<void> arrived_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("a body is posted as JSON, and an answer of 2xx accepts it", "[unit][trace]") {
+  Collector collector("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}");
+  HttpPost post(collector.endpoint());
+  CHECK(post.post("{\"a\": 1}") == Status());
+  const std::string request = collector.request();
+  CHECK_THAT(request, Catch::StartsWith("POST /v1/traces HTTP/1.1\r\n"));
+  CHECK_THAT(request, Catch::Contains("Host: " + collector.endpoint().authority + "\r\n"));
+  CHECK_THAT(request, Catch::Contains("Content-Type: application/json\r\n"));
+  CHECK_THAT(request, Catch::Contains("Content-Length: 8\r\n"));
+  CHECK_THAT(request, Catch::EndsWith("\r\n\r\n{\"a\": 1}"));
+}
+
+TEST_CASE("an endpoint that refuses, or answers anything else, is an error", "[unit][trace]") {
+  const auto [answer, why] = GENERATE(table<std::string, std::string>({
+      {"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "HTTP status 503"},
+      {"HTTP/1.1 302 Found\r\nLocation: http://b/\r\nContent-Length: 0\r\n\r\n", "status 302"},
+      {"SSH-2.0-OpenSSH_9.2\r\n", "read the answer"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "read the answer"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}", "read the answer"},
+      {std::string(64, '\0'), "read the answer"},
+  }));
+  Collector collector(answer);
+  HttpPost post(collector.endpoint());
+  const Status status = post.post("{}");
+  CHECK(status.code() == StatusCode::kUnavailable);
+  CHECK_THAT(status.message(), Catch::StartsWith(collector.endpoint().authority + ": "));
+  CHECK_THAT(status.message(), Catch::Contains(why));
+}
+
+TEST_CASE("an answer without end is read up to its limit", "[unit][trace]") {
+  const auto answer = GENERATE(std::string("HTTP/1.1 200 OK\r\nX-Long: " + std::string(4096, 'a')),
+                               std::string("HTTP/1.1 200 OK\r\nContent-Length: 66000\r\n\r\n"),
+                               std::string("HTTP/1.1 200 OK\r\n\r\n" + std::string(1 << 20, 'a')));
+  Collector collector(answer, /*endless=*/true);
+  HttpPost post(collector.endpoint());
+  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
+}
+
+TEST_CASE("where nobody listens a post fails, and the next one is tried", "[unit][trace]") {
+  Endpoint nowhere;
+  {
+    const Collector collector("");
+    nowhere = collector.endpoint();
+  }
+  HttpPost post(nowhere);
+  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
+  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
+}
+
+TEST_CASE("a post to an endpoint that does not answer ends in time, once it is hurried",
+          "[unit][trace]") {
+  const bool in_progress = GENERATE(false, true);
+  Collector silent("");
+  HttpPost post(silent.endpoint());
+  if (!in_progress) post.hurry();
+  auto posted = std::async(std::launch::async, [&] { return post.post("{}"); });
+  if (in_progress) {
+    silent.await_request();
+    post.hurry();
+  }
+  CHECK(posted.get().code() == StatusCode::kTimedOut);
+}
+
+}  // namespace precis::trace
