@@ -65,8 +65,8 @@ endif()
 # compiled once. precis_headers(name HEADERS ... LIBS ...) makes such a set of headers, and
 # precis_precompiled(target name) uses it: the target must be compiled with the same options as the
 # set. Headers of the project are named as <precis/...>, because a path would keep two clones from
-# sharing a compiler cache. The presets of sanitizers and fuzzing compile without such sets, and so find a source that
-# does not include what it uses.
+# sharing a compiler cache. The presets of sanitizers and fuzzing compile without such sets, and so
+# find a source that does not include what it uses.
 function(precis_headers name)
   cmake_parse_arguments(arg "" "" "HEADERS;LIBS" ${ARGN})
   file(CONFIGURE OUTPUT ${name}.cc CONTENT "")

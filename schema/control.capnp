@@ -367,7 +367,7 @@ struct TrimPrefix {  # -> Trimmed
 }
 
 struct SetRetention $Is.checked {  # -> SegmentInfo without its plan
-  # At least one of the values. What is absent stays as it is.
+  # At least one of the values; an absent one stays as it is.
   segment @0 :Data $Is.segmentId;
   priority @1 :UInt32 = 0xffffffff $Is.atMost("kPriorityMax") $Is.optional;
   ttlSeconds @2 :UInt64 = 0xffffffffffffffff $Is.atMost("kHintSecondsMax") $Is.optional;

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kPageRevisionsMax = 100, kPageBytesMax = 256 << 10;
-constexpr std::size_t kShownSessionsMax = 100;  // of at most kPageBytesMax
 
 Status check_budget(const std::string& name, const Budget& keep) {
   const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
@@ -98,7 +97,7 @@ const StoredBudget* BudgetTable::find(std::string_view tenant,
   return row == rows_.end() ? nullptr : &row->second;
 }
 
-// Sessions come after the tenant's other scopes. No name begins with a control character.
+// Sessions come after the tenant's other scopes; this is the least name.
 BudgetTable::Rows::const_iterator BudgetTable::first_session(std::string_view tenant) const {
   return rows_.lower_bound({std::string(tenant), {std::string(1, '\0'), std::nullopt}});
 }
@@ -227,12 +226,14 @@ Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
     return Status::not_found("not all revisions after " + std::to_string(request.revision) +
                              " are kept any more; see `precisctl budget log`");
   }
-  // The first change of a scope after that revision says what the scope was before.
+  // The first change of a scope after that revision says what the scope was before. Changes of a
+  // session that do not lead to its present budget were those of an earlier session of its name.
   std::map<ScopeKey, msg::BudgetValues> then;
   for (auto revision = kept->second.rbegin();
        revision != kept->second.rend() && revision->number > request.revision; ++revision) {
     for (const msg::BudgetChange& change : revision->changes) {
-      then[key_of(change.scope)] = change.before;
+      const auto was = then.try_emplace(key_of(change.scope), values(tenant, change.scope)).first;
+      if (change.scope.session.empty() || was->second == change.after) was->second = change.before;
     }
   }
   msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
@@ -292,7 +293,7 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
   std::size_t bytes = 0;
   for (auto row = first_session(tenant);
        scope == msg::BudgetScope() && row != rows_.end() && row->first.first == tenant; ++row) {
-    if (budgets.sessions.size() == kShownSessionsMax || bytes > kPageBytesMax) break;
+    if (budgets.sessions.size() == kShownSessionBudgetsMax || bytes > kPageBytesMax) break;
     if (!is_session(row->second.session)) continue;
     budgets.sessions.push_back(row_of(session_name(row->second.session), row->second));
     bytes += row->second.recipe.size();

@@ -209,7 +209,7 @@ class Catalog : public ModelCatalog, public EventSource {
     // Segments out of service, including descendants of bad segments.
     std::uint64_t quarantined_segments = 0;
   };
-  // Of one tenant, except `quarantined_rows`: an unreadable row belongs to no tenant. Work: a step
+  // For one tenant, except `quarantined_rows`: an unreadable row belongs to no tenant. Work: a step
   // for each of its models.
   virtual Totals totals(std::string_view tenant) const = 0;
   virtual Totals totals() const = 0;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/faithful.h"
+#include "precis/limits.h"
 
 namespace precis {
 namespace {
@@ -46,8 +48,20 @@ bool CatalogMerges::may_merge(const SegmentNode& node) const {
   return kind == Budget::Kind::kRatio || kind == Budget::Kind::kAll;
 }
 
-bool CatalogMerges::may_join(const SegmentNode& node, const SegmentNode& last) const {
+bool CatalogMerges::is_faithful_from(const SegmentNode& node) const {
+  std::vector<const SegmentNode*> nodes{&node};
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i]->faithful_ppm != kFaithful || i >= limits::kChainSegmentsMax) return false;
+    for (const SegmentId& child : tree_.children(nodes[i]->row->id)) {
+      nodes.push_back(tree_.find(child));
+    }
+  }
+  return true;
+}
+
+bool CatalogMerges::may_join(const SegmentNode& node, const SegmentNode& last, bool mixes) const {
   return may_merge(node) && is_alike(*node.row, *last.row) &&
+         (mixes || node.row->trimmed == last.row->trimmed) &&
          node.faithful_ppm == last.faithful_ppm && tree_.children(node.row->id).size() == 1 &&
          !has_session(node);
 }
@@ -60,10 +74,11 @@ std::vector<Catalog::Row> CatalogMerges::mergeable(std::string_view tenant, cons
   if (!may_merge(last)) return {};
   const auto recipe = parse_recipe(last.row->recipe);
   if (!recipe.ok() || recipe->partition_keep_ppm > 0) return {};
+  const bool mixes = is_faithful_from(last);
   std::vector<Row> run;
   for (const SegmentNode* each = &last; each; each = each->parent) {
     if (each->row->begin < recipe->min_entries) break;
-    if (each != &last && !may_join(*each, last)) break;
+    if (each != &last && !may_join(*each, last, mixes)) break;
     run.push_back(each->row);
   }
   std::reverse(run.begin(), run.end());
@@ -80,8 +95,9 @@ Result<bool> CatalogMerges::merge(std::span<const Row> run, const Part& into) {
     nodes.push_back(node);
   }
   const SegmentNode& last = *nodes.back();
+  const bool mixes = is_faithful_from(last);
   for (const SegmentNode* const node : nodes) {
-    if (node == &last ? !may_merge(last) : !may_join(*node, last)) return false;
+    if (node == &last ? !may_merge(last) : !may_join(*node, last, mixes)) return false;
   }
   const ModelSpec& model = models_.at({last.row->tenant, last.row->model}).spec;
   const SegmentNode* const parent = nodes.front()->parent;

@@ -3,10 +3,13 @@
 // A run of segments, each the only child of the one before, may become one if
 // - no session has its tip at any but the last;
 // - all are in service and on the disk, and none is a part of a split segment;
-// - all have the same model, adapter, recipe, budget and trimmed budget. The budget is a ratio or
-//   all, and their tokens are past the recipe's min_entries. Then a budget in a ratio is the sum of
-//   those of the segments;
-// - all are as faithful (faithful.h) as the first.
+// - all have the same model, adapter, recipe and budget, and all were trimmed or none. The budget
+// is
+//   a ratio or all, and their tokens are past the recipe's min_entries. Then a budget in a ratio is
+//   the sum of those of the segments;
+// - all are as faithful (faithful.h) as the first;
+// - if they were trimmed to different budgets, they and all that follows are faithful at every
+//   budget: what follows was computed over no share of them that the merge would change.
 #pragma once
 
 #include <span>
@@ -26,8 +29,12 @@ class CatalogMerges : public virtual CatalogState {
   // Callers hold changes_ for the functions below.
   bool has_session(const SegmentNode& node) const;
   bool may_merge(const SegmentNode& node) const;
-  // Whether `last` is all that follows `node`, and both may merge.
-  bool may_join(const SegmentNode& node, const SegmentNode& last) const;
+  // Whether `last` is all that follows `node`, and both may merge. `mixes`: whatever they were
+  // trimmed to.
+  bool may_join(const SegmentNode& node, const SegmentNode& last, bool mixes) const;
+  // The node and all that follows it are faithful at every budget. False if that is too much to
+  // see.
+  bool is_faithful_from(const SegmentNode& node) const;
   Status store_merged(std::span<const SegmentNode* const> run, const Part& into);
 };
 

@@ -54,13 +54,14 @@ class Consolidator {
   void committed(const Owner& owner, const SegmentId& tip);
   void stop();
   bool busy() const { return busy_; }
+  // Requests wait for memory or the disk. Work in the background then takes neither.
+  bool others_wait() const;
 
  private:
   struct Tip {
     Owner owner;
     SegmentId segment;
   };
-  bool others_wait() const;
   Task<void> work();
   Task<Result<bool>> consolidate(Owner owner, SegmentId tip);
 

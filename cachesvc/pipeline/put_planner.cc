@@ -47,8 +47,9 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
     co_return Status::invalid("tokens is empty; a put needs at least one");
   }
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
-  // Before the put gets its name: no two writers measure the same time.
+  // Before the put gets its name: each writer measures its own time, and has a span of its own.
   put->row.prefill_seconds = std::exchange(request.prefill_seconds, 0);
+  request.traceparent.clear();
   const Status settled = settle(tenant, request, *put);
   put->owner = tenant.owner(&from);
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);

@@ -1,4 +1,4 @@
-// What the paths need that replace stored segments: trim, split and consolidate.
+// The parts that trim, split and consolidate need to replace stored segments.
 #pragma once
 
 #include "cachesvc/base/metrics.h"

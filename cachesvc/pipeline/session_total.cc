@@ -1,42 +1,96 @@
 #include "cachesvc/pipeline/session_total.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <bit>
+#include <limits>
 
 namespace precis {
 namespace {
 
-constexpr double kBelowShare = 0.95, kStep = 0.8, kLeast = 0.05;
-constexpr double kPartsPerMillion = 1e6, kTiny = 1e-9;  // for what arithmetic rounds
+constexpr double kALittleLess = 0.95;
+constexpr std::array kWorthATrim = {0.8, 0.9, 1.0};  // the largest share that it leaves
+constexpr double kPartsPerMillion = 1e6;
 
-// The largest level at most `share` from which whole steps lead to kLeast.
-double rounded_down(double share) {
-  const double steps = std::floor(std::log(kLeast / share) / std::log(kStep) + kTiny);
-  return kLeast / std::pow(kStep, std::max(steps, 0.0));
+double limit_of(std::span<const TotalTurn> turns, const Budget& total) {
+  const auto value = static_cast<double>(total.value);
+  if (total.kind != Budget::Kind::kRatio) return value;
+  double full = 0;
+  for (const TotalTurn& turn : turns) full += static_cast<double>(turn.full_bytes);
+  return full * value / kPartsPerMillion;
+}
+
+double stored_bytes(std::span<const TotalTurn> turns) {
+  double bytes = 0;
+  for (const TotalTurn& turn : turns) bytes += static_cast<double>(turn.stored_bytes);
+  return bytes;
+}
+
+// The entries that a turn has with at least this score, or had before it was trimmed.
+std::uint64_t left_of(const TotalTurn& turn, float score) {
+  if (!turn.curve) return turn.entries;
+  return std::max(turn.curve->at_least(score), turn.least_entries);
+}
+
+// The bytes of turns that keep what has at least this score.
+double bytes_at(std::span<const TotalTurn> turns, float score) {
+  double bytes = 0;
+  for (const TotalTurn& turn : turns) {
+    if (turn.entries == 0) continue;
+    bytes += static_cast<double>(turn.stored_bytes) * static_cast<double>(left_of(turn, score)) /
+             static_cast<double>(turn.entries);
+  }
+  return bytes;
+}
+
+// Maps integers to floats in the same order.
+float ordered(std::int32_t key) {
+  return std::bit_cast<float>(key < 0 ? key ^ std::numeric_limits<std::int32_t>::max() : key);
+}
+
+// The lowest score at which the turns take at most so many bytes; the largest score if none does.
+float score_for(std::span<const TotalTurn> turns, double bytes) {
+  constexpr auto kLargest = std::bit_cast<std::int32_t>(std::numeric_limits<float>::max());
+  std::int64_t low = -std::int64_t{kLargest} - 1, high = kLargest;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (bytes_at(turns, ordered(static_cast<std::int32_t>(middle))) <= bytes) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return ordered(static_cast<std::int32_t>(high));
 }
 
 }  // namespace
 
-std::optional<TotalTrim> next_trim(std::span<const TotalTurn> turns, const Budget& total) {
-  std::uint64_t stored = 0, full = 0;
-  for (const TotalTurn& turn : turns) {
-    stored += turn.stored_bytes;
-    full += turn.full_bytes;
-  }
-  const bool is_share = total.kind == Budget::Kind::kRatio;
-  const auto all = static_cast<double>(full), value = static_cast<double>(total.value);
-  const double limit = is_share ? all * value / kPartsPerMillion : value;
-  if (full == 0 || static_cast<double>(stored) <= limit) return std::nullopt;
-  const double first = kBelowShare * limit / all;
-  for (double level = is_share ? first : rounded_down(first);; level *= kStep) {
-    if (level < kLeast + kTiny) level = kLeast;
-    const Budget budget =
-        Budget::ratio_ppm(static_cast<std::uint32_t>(std::lround(level * kPartsPerMillion)));
-    for (std::size_t turn = 0; turn + 1 < turns.size(); ++turn) {
-      if (!turns[turn].is_held && turns[turn].can_shrink(budget)) return TotalTrim{turn, budget};
+bool is_above(std::span<const TotalTurn> turns, const Budget& total) {
+  return stored_bytes(turns) > limit_of(turns, total);
+}
+
+std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget& total) {
+  std::vector<TotalTrim> trims;
+  if (turns.empty()) return trims;
+  const double limit = limit_of(turns, total), target = kALittleLess * limit;
+  const auto old = turns.first(turns.size() - 1);
+  const float later = score_for(turns, target);  // when the newest turn is old
+  const float now = score_for(old, target - stored_bytes(turns.last(1)));
+  std::vector<std::uint64_t> entries;
+  for (const TotalTurn& turn : old) entries.push_back(turn.entries);
+  double excess = stored_bytes(turns) - limit;
+  for (const double worth : kWorthATrim) {
+    for (std::size_t i = 0; i < old.size() && excess > 0; ++i) {
+      const std::uint64_t left = std::max(left_of(old[i], now), left_of(old[i], later) / 2);
+      const auto before = static_cast<double>(entries[i]), after = static_cast<double>(left);
+      if (left >= entries[i] || after > worth * before) continue;
+      entries[i] = left;
+      trims.push_back({i, left});
+      excess -= static_cast<double>(old[i].stored_bytes) * (before - after) /
+                static_cast<double>(old[i].entries);
     }
-    if (level == kLeast) return std::nullopt;
   }
+  return trims;
 }
 
 }  // namespace precis

@@ -1,35 +1,40 @@
-// The total of a session: which of its turns is trimmed next, and to what share of its entries.
+// The total of a session: which of its turns are trimmed next, and to how many entries.
 //
-// Old turns are trimmed along their stored scores, the oldest first, down to a common level: a
-// little less than the share of its entries that every turn may keep. So a turn is trimmed about
-// once, when it gets old. If the total is bytes, that share falls as the conversation grows. The
-// level then falls in steps of a fifth, so that a turn is trimmed only so often, and turns at the
-// same level can be consolidated. The level also falls by a fifth while that frees too little, down
-// to a twentieth. The newest turn is left as it is. So a total that is very small can't be held.
-// Pure.
+// One score decides what all turns keep, as in one compression of the whole conversation: a turn
+// that tells little keeps little. It is the lowest score with which the turns take a little less
+// than the total. The oldest turns that have lower entries are trimmed to it, until the total
+// holds. A turn that would lose less than a fifth waits, unless the others give too little. So a
+// turn is trimmed about once, when it gets old, and again only when its share of the total has
+// fallen, because the total is bytes. The newest turn is left as it is; if it is large, the others
+// make room for it down to half of what they keep once it is old, and the session takes more than
+// its total until then. Each keeps its least entries, so a very small total can't be held. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <optional>
 #include <span>
+#include <vector>
 
+#include "cachesvc/pipeline/score_curve.h"
 #include "precis/types.h"
 
 namespace precis {
 
 struct TotalTurn {
   std::uint64_t stored_bytes = 0, full_bytes = 0;
-  bool is_held = false;                                 // never trimmed
-  std::function<bool(const Budget& level)> can_shrink;  // whether a trim to it removes entries
+  std::uint64_t entries = 0;          // stored
+  std::uint64_t least_entries = 0;    // no trim leaves fewer
+  const ScoreCurve* curve = nullptr;  // of these entries, or of more before trims; none: is held
 };
 struct TotalTrim {
   std::size_t turn = 0;  // index
-  Budget level;
+  std::uint64_t entries = 0;
 };
-// The next trim that a session needs to take at most `total`, a ratio of its full bytes or bytes.
-// None: it takes no more, or can't take less. `turns`: from the oldest on.
-std::optional<TotalTrim> next_trim(std::span<const TotalTurn> turns, const Budget& total);
+
+// `turns`: from the oldest on.
+bool is_above(std::span<const TotalTurn> turns, const Budget& total);
+// The trims that bring a session within `total`, a ratio of its full bytes or bytes, or as near to
+// it as it can get, in their order. Other turns may give more when these have been made.
+std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget& total);
 
 }  // namespace precis

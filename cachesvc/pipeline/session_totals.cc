@@ -10,25 +10,34 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kSessionsMax = 1024;  // that wait; others wait for their next turn
+// Sessions that wait, of all tenants and of one; further ones wait for their next change.
+constexpr std::size_t kSessionsMax = 1024, kSessionsOfTenantMax = 128;
+constexpr std::size_t kCurvesMax = 65'536;   // of about 250 bytes
+constexpr std::uint32_t kLeastPpm = 50'000;  // that a trim leaves of a turn's full KV
+constexpr int kRoundsMax = 6;  // of a session, for turns that change meanwhile or give too little
 
-// Whether a trim to the level removes entries. The recipe, which says so exactly, is read only if
-// the budget may be above the level.
-bool can_shrink(const SegmentRow& row, const ModelSpec& model, const Budget& level) {
-  const Budget budget = row.trimmed.value_or(row.budget);
-  if (budget.kind == Budget::Kind::kRatio && budget.value <= level.value) return false;
-  const auto left = cut_entries_at_most(row, model, level);
-  return left.ok() && *left < row.plan.total();
+// The budget at which the segment stores `entries` of its entries.
+Budget budget_of(const SegmentRow& row, std::uint64_t entries) {
+  const bool is_part = row.whole_entries != 0;
+  const std::uint64_t tokens =
+      is_part ? row.whole_end - row.whole_begin : std::uint64_t{row.end} - row.begin;
+  const auto whole = static_cast<double>(is_part ? row.whole_entries : row.plan.total());
+  const double share = whole / static_cast<double>(tokens * row.plan.counts.size()) *
+                       static_cast<double>(entries) / static_cast<double>(row.plan.total());
+  constexpr double kAll = 1e6;
+  return Budget::ratio_ppm(static_cast<std::uint32_t>(std::clamp(share * kAll, 1.0, kAll)));
 }
 
 }  // namespace
 
 void SessionTotals::changed(const Owner& owner, const std::string& session) {
   if (stopped_ || waiting_.size() >= kSessionsMax) return;
-  const auto is_it = [&](const Waiting& each) {
-    return each.session == session && each.owner.tenant == owner.tenant;
-  };
-  if (std::ranges::none_of(waiting_, is_it)) waiting_.push_back({owner, session, {}});
+  std::size_t of_tenant = 0;
+  for (const Waiting& each : waiting_) {
+    if (each.owner.tenant != owner.tenant) continue;
+    if (each.session == session || ++of_tenant >= kSessionsOfTenantMax) return;
+  }
+  waiting_.push_back({owner, session});
   if (std::exchange(busy_, true)) return;
   spawn(work());
 }
@@ -40,48 +49,117 @@ void SessionTotals::stop() {
 
 Task<void> SessionTotals::work() {
   while (!waiting_.empty()) {
-    Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
-    const bool more = co_await trim_one(next);
-    if (more && !stopped_) waiting_.push_back(std::move(next));
+    const Waiting next = take_next();
+    co_await hold(next);
   }
   busy_ = false;
 }
 
-Task<bool> SessionTotals::trim_one(Waiting& waiting) {
-  const std::string& tenant = waiting.owner.tenant;
-  const auto path = parts_.catalog.session_turns(tenant, waiting.session);
-  if (!path.ok() || !path->total || path->turns.empty()) co_return false;
+// The oldest of another tenant than the last one, if there is any.
+SessionTotals::Waiting SessionTotals::take_next() {
+  auto next = std::ranges::find_if(
+      waiting_, [&](const Waiting& each) { return each.owner.tenant != last_tenant_; });
+  if (next == waiting_.end()) next = waiting_.begin();
+  Waiting taken = std::move(*next);
+  waiting_.erase(next);
+  last_tenant_ = taken.owner.tenant;
+  return taken;
+}
+
+Task<void> SessionTotals::hold(const Waiting& session) {
+  for (int round = 0; round < kRoundsMax; ++round) {
+    Plan next =
+        co_await run_on(parts_.storage, parts_.loop, session.owner, [&] { return plan(session); });
+    if (next.unknown.empty() && next.trims.empty()) co_return;
+    const bool more = co_await carry_out(session, std::move(next));
+    if (!more) co_return;
+  }
+}
+
+SessionTotals::Plan SessionTotals::plan(const Waiting& session) const {
+  Plan plan;
+  const std::string& tenant = session.owner.tenant;
+  const auto path = parts_.catalog.session_turns(tenant, session.session);
+  if (!path.ok() || !path->total || path->turns.empty()) return plan;
   const auto model = parts_.catalog.model(tenant, path->turns.back().row->model);
-  if (!model.ok()) co_return false;
+  if (!model.ok()) return plan;
   std::vector<TotalTurn> turns;
   for (const SessionTurns::Turn& turn : path->turns) {
     const SegmentRow& row = *turn.row;
-    turns.push_back(
-        {row.stored_bytes, row.original_bytes, turn.is_held || waiting.uncut.contains(row.id),
-         [&row, &spec = *model](const Budget& level) { return can_shrink(row, spec, level); }});
+    turns.push_back({row.stored_bytes, row.original_bytes, row.plan.total(), row.plan.total()});
   }
-  const auto next = next_trim(turns, *path->total);
-  if (!next) co_return false;
-  msg::TrimPrefix request;
-  request.segment = path->turns[next->turn].row->id;
-  request.budget = next->level;
-  request.durability = Durability::kMemory;  // a trim is at least as durable as its segment
-  const auto done = co_await parts_.trim.run(waiting.owner, request);
-  // It was put again, consolidated or removed meanwhile, or frees nothing.
-  const bool changed = done.status().code() == StatusCode::kConflict ||
-                       done.status().code() == StatusCode::kNotFound;
-  if (changed || (done.ok() && done->freed_bytes == 0)) waiting.uncut.insert(request.segment);
-  const bool is_full = done.status().code() == StatusCode::kOutOfSpace ||
-                       done.status().code() == StatusCode::kRejected;
-  if (!done.ok() && !changed) {
-    if (is_full) co_return false;
-    parts_.log.warn("a session can't be trimmed to its total",
-                    {{"session", waiting.session}, {"status", done.status().to_string()}});
-    co_return false;
+  if (!is_above(turns, *path->total)) return plan;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    if (path->turns[i].is_held) continue;
+    const Catalog::Row& row = path->turns[i].row;
+    turns[i].curve = curve_of(*row);
+    if (!turns[i].curve) plan.unknown.push_back(row);
+    const auto least = cut_entries_at_most(*row, *model, Budget::ratio_ppm(kLeastPpm));
+    if (least.ok()) turns[i].least_entries = *least;
   }
-  parts_.consolidator.committed(waiting.owner, path->turns[next->turn + 1].row->id);
+  if (!plan.unknown.empty()) return plan;
+  for (const TotalTrim& trim : trims_for(turns, *path->total)) {
+    const SegmentRow& row = *path->turns[trim.turn].row;
+    plan.trims.push_back(
+        {row.id, path->turns[trim.turn + 1].row->id, budget_of(row, trim.entries)});
+  }
+  return plan;
+}
+
+Task<bool> SessionTotals::carry_out(const Waiting& session, Plan plan) {
+  for (const Catalog::Row& row : plan.unknown) {
+    if (stopped_ || parts_.consolidator.others_wait()) co_return false;
+    auto curve = co_await parts_.trim.scores(session.owner, row);
+    if (!may_go_on(session, curve.status())) co_return false;
+    if (curve.ok()) remember(*row, std::move(*curve));
+  }
+  for (const Trim& trim : plan.trims) {
+    if (stopped_ || parts_.consolidator.others_wait()) co_return false;
+    msg::TrimPrefix request;
+    request.segment = trim.turn;
+    request.budget = trim.budget;
+    request.durability = Durability::kMemory;  // a trim is at least as durable as its segment
+    const auto done = co_await parts_.trim.run(session.owner, request);
+    if (!may_go_on(session, done.status())) co_return false;
+    if (done.ok()) parts_.consolidator.committed(session.owner, trim.next);
+  }
   co_return true;
+}
+
+bool SessionTotals::may_go_on(const Waiting& session, const Status& done) const {
+  switch (done.code()) {
+    case StatusCode::kOk:
+    case StatusCode::kConflict:  // the turn was put again, consolidated or removed meanwhile
+    case StatusCode::kNotFound: return true;
+    case StatusCode::kOutOfSpace:
+    case StatusCode::kRejected: return false;
+    default: break;
+  }
+  if (!stopped_) {
+    parts_.log.warn("a session can't be trimmed to its total",
+                    {{"session", session.session}, {"status", done.to_string()}});
+  }
+  return false;
+}
+
+const ScoreCurve* SessionTotals::curve_of(const SegmentRow& row) const {
+  const auto found = known_.find(row.id);
+  if (found == known_.end()) return nullptr;
+  const Known& known = found->second;
+  // Otherwise it was split or consolidated, or put again with more.
+  const bool is_same =
+      known.begin == row.begin && known.end == row.end && known.curve.entries() >= row.plan.total();
+  return is_same ? &known.curve : nullptr;
+}
+
+// The older half is forgotten at the limit. A session's path has far fewer segments than the other
+// half, so a session whose scores were just read finds them all.
+void SessionTotals::remember(const SegmentRow& row, ScoreCurve curve) {
+  known_.insert_or_assign(row.id, Known{row.begin, row.end, std::move(curve), ++curves_read_});
+  if (known_.size() <= kCurvesMax) return;
+  std::erase_if(known_, [this](const auto& each) {
+    return each.second.number + kCurvesMax / 2 < curves_read_;
+  });
 }
 
 }  // namespace precis

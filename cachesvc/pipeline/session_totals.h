@@ -1,17 +1,18 @@
 // Keeps sessions within their totals (session_total.h), in the background: after a change of a
-// session, its old turns are trimmed, one at a time. Sessions take turns, and each trim is in the
-// turns of its tenant. What is left out is found again at the session's next change. Loop thread
-// only.
+// session, its old turns are trimmed. One session is done before the next begins, and tenants take
+// turns. While puts or gets wait for memory or the disk, nothing is trimmed; what is left out is
+// found again at the session's next change. Loop thread only.
 #pragma once
 
-#include <cstdint>
 #include <deque>
-#include <set>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/pipeline/consolidator.h"
+#include "cachesvc/pipeline/score_curve.h"
 #include "cachesvc/pipeline/trim.h"
 
 namespace precis {
@@ -20,9 +21,11 @@ class SessionTotals {
  public:
   // All must outlive this object.
   struct Parts {
+    EventLoop& loop;
+    FairExecutor& storage;  // choices, which look at all turns of a session
     TrimPath& trim;
     const Catalog& catalog;
-    Consolidator& consolidator;  // told of trimmed turns, which become alike
+    Consolidator& consolidator;  // is told of trimmed turns
     Log& log;
   };
   explicit SessionTotals(Parts parts) : parts_(parts) {}
@@ -36,14 +39,37 @@ class SessionTotals {
   struct Waiting {
     Owner owner;
     std::string session;
-    std::set<SegmentId> uncut;  // that a trim could not make smaller
+  };
+  // A segment's scores when they were read. A trim leaves about the highest.
+  struct Known {
+    std::uint32_t begin = 0, end = 0;
+    ScoreCurve curve;
+    std::uint64_t number = 0;  // how many were read before
+  };
+  struct Trim {
+    SegmentId turn, next;
+    Budget budget;
+  };
+  struct Plan {
+    std::vector<Catalog::Row> unknown;  // their scores have to be read first
+    std::vector<Trim> trims;
   };
   Task<void> work();
-  // Trims one turn. False if there is none to trim.
-  Task<bool> trim_one(Waiting& waiting);
+  Waiting take_next();
+  Task<void> hold(const Waiting& session);
+  Plan plan(const Waiting& session) const;
+  // False if the session has to wait for its next change.
+  Task<bool> carry_out(const Waiting& session, Plan plan);
+  bool may_go_on(const Waiting& session, const Status& done) const;
+  // Null if its scores have to be read.
+  const ScoreCurve* curve_of(const SegmentRow& row) const;
+  void remember(const SegmentRow& row, ScoreCurve curve);
 
   const Parts parts_;
   std::deque<Waiting> waiting_;
+  std::string last_tenant_;
+  std::map<SegmentId, Known> known_;
+  std::uint64_t curves_read_ = 0;
   bool busy_ = false, stopped_ = false;
 };
 

@@ -129,18 +129,23 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
     co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
   }
   PRECIS_CO_ASSIGN(auto put, find(request.put));
-  WriterPut& open = puts_.at(request.put);  // stays: a put that is being committed can't end
-  const JointPut::Writer writer = &open;
+  const JointPut::Writer writer = &puts_.at(request.put);  // only names the writer
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
-  auto stored = co_await path_.commit(std::move(put), writer, request.durability,
-                                      request.prefill_seconds);
-  if (open.trace) open.commit = {began, caller_.parts.clock.now()};
+  auto stored =
+      co_await path_.commit(std::move(put), writer, request.durability, request.prefill_seconds);
+  // Meanwhile another commit of the same put may have ended it, or an abort while it waited for
+  // other writers.
+  const auto open = puts_.find(request.put);
+  const bool is_open = open != puts_.end();
+  if (is_open && open->second.trace) open->second.commit = {began, caller_.parts.clock.now()};
   PRECIS_CO_ASSIGN(auto info, std::move(stored));
   caller_.observe(caller_.parts.metrics.commit_seconds, labels, began);
   caller_.observe(caller_.parts.metrics.put_seconds, labels, put_began);
-  end_trace(open, Status());
-  puts_.erase(request.put);
+  if (is_open) {
+    end_trace(open->second, Status());
+    puts_.erase(open);
+  }
   committed_.push_back({request.put, info.id});
   keep_latest(committed_);
   if (!info.parent.is_null()) {

@@ -27,16 +27,14 @@
 namespace precis {
 namespace {
 
-// At most this many commits share one sync (commit_queue.h). The threads wait and do not compute.
-constexpr unsigned kStorageThreads = 8;
-constexpr unsigned kReadThreads = 4;  // for gets, which wait for the disk but not for changes
-constexpr std::chrono::milliseconds kStopCheck{5};
+// They wait and do not compute. At most kStorageThreads commits share one sync (commit_queue.h).
+constexpr unsigned kStorageThreads = 8, kReadThreads = 4;
+constexpr std::chrono::milliseconds kStopCheck{5}, kPressureCheck{1000};
 // The hot tier leaves 1/kStagingShare of the memory free, and so do the promises to puts.
 constexpr std::uint64_t kStagingShare = 4;
 // Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory, so
 // that the disk does not delay the service, which works with the rest while the disk is full.
 constexpr std::uint64_t kWriteBehindShare = 4;
-constexpr std::chrono::seconds kPressureCheck{1};
 }  // namespace
 
 struct Service::Impl {
@@ -196,7 +194,8 @@ void Service::Impl::wire_paths() {
       Consolidator::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier,
                           *put_room, *disk_quota, *put_path, arena->memory().size(), metrics, log},
       consolidator_settings(config));
-  totals = std::make_unique<SessionTotals>(SessionTotals::Parts{*trim_path, *catalog, *consolidator, log});
+  totals = std::make_unique<SessionTotals>(
+      SessionTotals::Parts{loop, storage, *trim_path, *catalog, *consolidator, log});
 }
 
 void Service::Impl::wire_requests() {

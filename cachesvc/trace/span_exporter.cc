@@ -52,6 +52,11 @@ void SpanExporter::Impl::run() {
     wait = sent.ok() ? kWait : std::min(2 * wait, kPauseMax);
     sent.ok() ? tracer.sent(count) : tracer.lost(count, sent);
   }
+  for (auto left = queue->take({}, false); !left.empty(); left = queue->take({}, false)) {
+    std::size_t count = 0;
+    for (const RequestSpans& request : left) count += request.count();
+    tracer.lost(count, Status::canceled("the service has stopped"));
+  }
 }
 
 Status check_config(const Config& config) {

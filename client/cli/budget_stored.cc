@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/cli/segment_filter.h"
+#include "precis/budget_scope.h"
 #include "precis/reader_budget.h"
 
 namespace precis::cli {
@@ -170,6 +171,11 @@ Status add_segments(Client& client, const Puts& puts, const Owners& owners, cons
 
 Result<std::vector<std::string>> sessions_with_budgets(Client& client) {
   PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets({}));
+  if (budgets.sessions.size() >= kShownSessionBudgetsMax) {
+    return Status::unsupported(
+        "so many sessions have a budget of their own that not all are listed, and nobody can tell "
+        "which stored segments the change concerns; trim them by `precisctl prefix trim`");
+  }
   std::vector<std::string> names;
   for (const msg::BudgetRow& row : budgets.sessions) {
     if (row.scope.starts_with(kOfSession)) names.push_back(row.scope.substr(kOfSession.size()));

@@ -23,7 +23,7 @@ class SessionBudgets : protected PrecisctlFixture {
     words.insert(words.begin(), "budget");
     return ctl_json(std::move(words));
   }
-  // What a put of new tokens gets.
+  // The answer to a put of new tokens.
   msg::PutBegun begun(const std::string& session, std::optional<double> keep = {}) {
     PutOptions how;
     how.session = session;

@@ -72,13 +72,13 @@ def test_puts_say_how_long_their_prefill_took(cache, model):
     segment = put(cache, model, TOKENS[1:], prefill_s=1.5)
     assert segment.prefill_seconds == cache.segment(segment.id).prefill_seconds == 1.5
     layers = random_layers(model.spec, 298, seed=2)
-    for begin, commit, told in ((None, 2.5, 2.5), (3, 2.5, 3)):
-        path = [*TOKENS[2:-1], told]
+    for last, (begin, commit, told) in enumerate([(None, 2.5, 2.5), (3, 2.5, 3)]):
+        path = [*TOKENS[2:-1], last]
         with cache.begin_put(model, path, keep=0.9, parent=None, prefill_s=begin) as later:
             for index, (keys, values) in enumerate(layers):
                 later.layer(index, keys, values)
             assert later.commit(prefill_s=commit).prefill_seconds == told
-    # What is stored already was not computed for the service.
+    # A segment that is stored already keeps its own.
     with cache.begin_put(model, TOKENS[1:], "global_kvdiff", 0.9, prefill_s=9) as again:
         assert again.commit(prefill_s=9).prefill_seconds == 1.5
 

@@ -127,7 +127,7 @@ def test_the_spans_of_a_client_s_trace(tmp_path: Path, collector: Collector) -> 
                 tickets -= {ticket for ticket, _ in calls.poll()}
                 time.sleep(0.001)
         missing = cache.lookup(model, TOKENS)
-        cache.remove_segment(segment.id)
+        cache.remove(segment)
         with pytest.raises(precis.NotFound):
             cache.get(missing, traceparent=SAMPLED).wait()
         with cache.begin_put(model, TOKENS[:20], traceparent=SAMPLED) as aborted:

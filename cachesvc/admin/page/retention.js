@@ -31,7 +31,10 @@ export function retentionForm(segment, onChange) {
     event.preventDefault();
     const as = api.tenant();
     try {
-      const body = { priority: Number(priority.value), ttl_seconds: parseDuration(ttl.value) };
+      // Clients may have set the other one meanwhile, so only what differs is sent.
+      const wanted = { priority: Number(priority.value), ttl_seconds: parseDuration(ttl.value) };
+      const body = Object.fromEntries(Object.entries(wanted).filter(([k, v]) => v !== segment[k]));
+      if (Object.keys(body).length === 0) return tell("Nothing is changed.", "hint");
       const path = `prefixes/${segment.id}/retention`;
       onChange(await api.call(path, { method: "PUT", body, as }));
       tell("Set.", "good");

@@ -40,7 +40,7 @@ class OperatorClient {
   // Sets how long a segment is worth keeping (msg::Hints); what is absent stays as it is. A later
   // put or lookup with hints sets it anew. It is as durable as the segment, at most kWal.
   virtual Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) = 0;
-  // Of the tenant, of a model, or of the puts that name a session.
+  // Those of the tenant, of a model, or of the puts that name a session.
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model,
                                        const std::string& session = {}) = 0;
   // A recipe that needs a profile can be set only for one model, or for a session of it: kNotFound

@@ -529,7 +529,8 @@ class Cache:
             priority, ttl_s: as in begin_put, at least one of them; ttl_s=0 ends a TTL.
         """
         id = segment.id if isinstance(segment, Segment) else segment
-        return Segment.from_core(self.core.set_retention(id, hints_in(priority, ttl_s, None)))
+        hints = hints_in(priority, ttl_s, None)
+        return Segment.from_core(_core.set_retention(self.core, id, hints))
 
     def budgets(
         self, model: Model | None = None, *, session: Session | str | None = None

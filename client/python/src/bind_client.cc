@@ -127,7 +127,6 @@ void bind_prefix(nb::module_& module) {
 }
 
 using ClientClass = nb::class_<OwnedClient>;
-
 void bind_paths(ClientClass& client) {
   client
       .def("register_model",
@@ -145,16 +144,10 @@ void bind_paths(ClientClass& client) {
              const std::optional<std::string>& parent, const std::optional<BudgetPair>& parent_read,
              std::uint32_t writers, std::uint32_t parent_end, const HintValues& hints,
              const std::string& session, double prefill_s, const std::string& traceparent) {
-            const PutOptions options{recipe,
-                                     to_budget(keep),
-                                     to_parent(parent),
-                                     to_budget(parent_read),
-                                     writers,
-                                     parent_end,
-                                     to_hints(hints),
-                                     session,
-                                     prefill_s,
-                                     traceparent};
+            const PutOptions options{
+                recipe,    to_budget(keep), to_parent(parent), to_budget(parent_read),
+                writers,   parent_end,      to_hints(hints),   session,
+                prefill_s, traceparent};
             return PutHandle(answer(
                 [&, &c = owned.get()] { return c.begin_put(model, token_view(tokens), options); }));
           },
@@ -249,12 +242,6 @@ void bind_operations(ClientClass& client) {
              const Durability level = unwrap(parse_durability(durability));
              return answer(
                  [&, &c = owned.get()] { return c.trim_segment(id, budget, level, dry_run); });
-           })
-      .def("set_retention",
-           [](OwnedClient& owned, const std::string& hex, const HintValues& hints) {
-             const auto [priority, ttl_seconds, expected] = hints;
-             const msg::SetRetention change{to_segment_id(hex), priority, ttl_seconds};
-             return answer([&, &c = owned.get()] { return c.set_retention(change); });
            })
       .def(
           "budgets",

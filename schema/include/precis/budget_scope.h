@@ -1,6 +1,7 @@
 // Budget scopes in order: the tenant's global scope, its models, its sessions.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -8,6 +9,8 @@
 #include "precis/messages.h"
 
 namespace precis {
+
+inline constexpr std::size_t kShownSessionBudgetsMax = 100;  // in one list of budgets
 
 using ScopeKey = std::pair<std::string, std::optional<Digest>>;  // session, model
 

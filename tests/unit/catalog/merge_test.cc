@@ -102,9 +102,25 @@ TEST_CASE("a run ends where others need a segment, or where it differs", "[unit]
       less.row.trimmed = Budget::ratio_ppm(100'000 * (1 + turn % 2));
       REQUIRE(chain.catalog->trim(chain.links[turn].row, less.row, less.payload(), Durability::kWal)
                   .value());
-      // What is trimmed does not join what is not.
+      // A trimmed segment does not join one that is not.
       CHECK(chain.run_length() == std::array{3u, 2u, 0u, 4u}[turn]);
     }
+  }
+  SECTION("trims to different shares, before a turn that was computed over a part of them") {
+    NewSegment next =
+        chain.segment(tokens(6 * kTurn), &chain.links.back(), 1, 1, Budget::entries(1));
+    next.row.budget = Budget::ratio_ppm(500'000);
+    next.row.parent_entries = 5;
+    REQUIRE(chain.commit(next).ok());
+    chain.links.push_back(next);
+    CHECK(chain.run_length() == 5);
+    for (std::uint32_t turn = 0; turn < 5; ++turn) {
+      NewSegment less = trimmed(chain.links[turn]);
+      less.row.trimmed = Budget::ratio_ppm(100'000 * (1 + turn % 2));
+      REQUIRE(chain.catalog->trim(chain.links[turn].row, less.row, less.payload(), Durability::kWal)
+                  .value());
+    }
+    CHECK(chain.run_length() == 0);
   }
   SECTION("a segment that is not on the disk") {
     chain.add(500'000, Durability::kMemory);

@@ -1,4 +1,4 @@
-// What sessions set as budgets: it is the narrowest scope, and ends with the session.
+// Budgets of sessions: the narrowest scope, which ends with the session.
 #include <catch2/catch.hpp>
 #include <string>
 

@@ -200,7 +200,8 @@ TEST_CASE_METHOD(ConsolidateFixture, "a run becomes one segment with the same en
   }
 }
 
-TEST_CASE_METHOD(ConsolidateFixture, "what was trimmed to different shares has their mean share",
+TEST_CASE_METHOD(ConsolidateFixture,
+                 "segments that were trimmed to different shares become one with their mean",
                  "[unit][pipeline]") {
   std::vector<Catalog::Row> rows = catalog->mergeable(f.tenant, links.back().row.id);
   std::uint32_t ppm = 100'000;

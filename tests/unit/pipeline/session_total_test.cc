@@ -3,43 +3,56 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cmath>
+#include <deque>
+#include <numeric>
 #include <vector>
 
 namespace {
 
 using namespace precis;
 
-constexpr std::uint64_t kFull = 100'000;  // bytes of a turn's full KV
+constexpr std::uint64_t kFull = 1000;  // entries of a turn's full KV, of a byte each
 
-// Turns that store a share of their full KV, and are trimmed as the service does it.
+// The scores of a turn's stored entries, from `highest` down to almost 0.
+ScoreCurve falling_from(float highest, std::uint64_t entries) {
+  std::vector<float> scores(entries);
+  for (std::size_t i = 0; i < entries; ++i) {
+    scores[i] = highest * static_cast<float>(entries - i) / static_cast<float>(entries);
+  }
+  return {scores, entries};
+}
+
+// Turns that are trimmed as the service does it.
 struct Talk {
-  std::vector<double> shares = {};
-  std::vector<bool> held = {};
+  std::deque<ScoreCurve> curves = {};
+  std::vector<TotalTurn> turns = {};
   std::size_t trims = 0;
-  double least = 0;  // no trim leaves less
+  std::uint64_t rewritten = 0;  // entries
 
-  std::vector<TotalTurn> turns() const {
-    std::vector<TotalTurn> turns;
-    for (std::size_t i = 0; i < shares.size(); ++i) {
-      const double share = shares[i];
-      turns.push_back({static_cast<std::uint64_t>(std::llround(share * kFull)), kFull,
-                       i < held.size() && held[i], [this, share](const Budget& level) {
-                         return std::max(least, static_cast<double>(level.value) / 1e6) < share;
-                       }});
-    }
-    return turns;
+  void say(std::uint64_t entries, float highest = 1, std::uint64_t least = kFull / 20) {
+    curves.push_back(falling_from(highest, entries));
+    turns.push_back({entries, kFull, entries, least, &curves.back()});
   }
   void settle(const Budget& total) {
-    while (const auto next = next_trim(turns(), total)) {
-      shares[next->turn] = std::max(least, static_cast<double>(next->level.value) / 1e6);
-      ++trims;
+    for (int round = 0; round < 4 && is_above(turns, total); ++round) {
+      for (const TotalTrim& next : trims_for(turns, total)) {
+        TotalTurn& turn = turns[next.turn];
+        REQUIRE(next.turn + 1 < turns.size());
+        REQUIRE(next.entries < turn.entries);
+        turn.entries = turn.stored_bytes = next.entries;
+        ++trims;
+        rewritten += next.entries;
+      }
     }
   }
+  std::vector<std::uint64_t> kept() const {
+    std::vector<std::uint64_t> kept;
+    for (const TotalTurn& turn : turns) kept.push_back(turn.entries);
+    return kept;
+  }
   std::uint64_t bytes() const {
-    std::uint64_t sum = 0;
-    for (const TotalTurn& turn : turns()) sum += turn.stored_bytes;
-    return sum;
+    const auto all = kept();
+    return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
   }
 };
 
@@ -47,65 +60,83 @@ Budget ratio(double share) { return Budget::ratio(share).value(); }
 
 }  // namespace
 
-TEST_CASE("the oldest turns are trimmed, to a little less than the share of all",
-          "[unit][pipeline]") {
-  Talk talk{.shares = {0.3, 0.3, 0.3, 0.3}};
-  const auto first = next_trim(talk.turns(), ratio(0.2));
-  REQUIRE(first);
-  CHECK(first->turn == 0);
-  CHECK(first->level == ratio(0.19));
-  talk.settle(ratio(0.25));
-  // At 0.2375 each, the newest turn is too much, so the oldest gives more.
-  CHECK(talk.shares == std::vector<double>{0.19, 0.2375, 0.2375, 0.3});
-  CHECK(talk.trims == 4);
-  CHECK_FALSE(next_trim(talk.turns(), ratio(0.26)));
-  CHECK_FALSE(next_trim({}, Budget::bytes(9)));
+TEST_CASE("old turns are cut at one score, so a dull turn keeps less", "[unit][pipeline]") {
+  Talk talk;
+  talk.say(400, 1);
+  talk.say(400, 4);  // its scores are four times as high
+  talk.say(100, 1);
+  talk.settle(ratio(0.2));
+  // Both are cut at 0.95 of the total, less the newest: 470 entries. At the score 0.73 these are
+  // 108 and 327; the dull turn is the older one, and is enough.
+  CHECK(talk.trims == 2);
+  CHECK(talk.kept()[0] == Approx(128).margin(20));
+  CHECK(talk.kept()[1] > 2 * talk.kept()[0]);
+  CHECK(talk.kept()[2] == 100);
+  CHECK(talk.bytes() <= 3 * kFull / 5);
 }
 
-TEST_CASE("the newest turn and held ones are left; the others give more, to a twentieth",
+TEST_CASE("the oldest turns are trimmed first, and no more than the total needs",
           "[unit][pipeline]") {
-  Talk talk{.shares = {0.5, 0.5, 0.5, 0.5}, .held = {true}};
-  talk.settle(ratio(0.3));
-  CHECK(talk.shares[0] == 0.5);
-  CHECK(talk.shares[3] == 0.5);
-  CHECK(talk.bytes() <= 3 * 4 * kFull / 10);
+  Talk talk;
+  for (int turn = 0; turn < 10; ++turn) talk.say(300);
+  talk.settle(ratio(0.29));
+  const auto kept = talk.kept();
+  CHECK(kept.front() < 300);
+  CHECK(kept[7] == 300);
+  CHECK(talk.bytes() <= 10 * kFull * 29 / 100);
+  CHECK_FALSE(is_above(talk.turns, ratio(0.29)));
+  CHECK_FALSE(is_above({}, Budget::bytes(9)));
+  CHECK(trims_for({}, Budget::bytes(9)).empty());
+}
+
+TEST_CASE("the newest turn, held ones and the least of each are left", "[unit][pipeline]") {
+  Talk talk;
+  for (int turn = 0; turn < 4; ++turn) talk.say(500, 1, turn == 2 ? 450 : kFull / 20);
+  talk.turns[0].curve = nullptr;
   talk.settle(ratio(0.1));  // can't be held
-  CHECK(talk.shares == std::vector<double>{0.5, 0.05, 0.05, 0.5});
-  Talk small{.shares = {0.4, 0.4, 0.4}, .least = 0.3};
-  small.settle(ratio(0.1));
-  CHECK(small.shares == std::vector<double>{0.3, 0.3, 0.4});
+  CHECK(talk.kept() == std::vector<std::uint64_t>{500, 50, 450, 500});
+  CHECK(talk.trims == 2);
+}
+
+TEST_CASE("a large newest turn takes at most half of what the others will keep",
+          "[unit][pipeline]") {
+  Talk talk;
+  for (int turn = 0; turn < 10; ++turn) talk.say(190);
+  talk.say(4000);
+  talk.settle(Budget::bytes(4000));  // 3,800 of 5,900 entries will be kept
+  for (std::size_t turn = 0; turn < 10; ++turn) CHECK(talk.kept()[turn] >= 190 * 3 / 10);
+  CHECK(talk.kept()[10] == 4000);
+  talk.say(10);
+  talk.settle(Budget::bytes(4000));
+  CHECK(talk.bytes() <= 4000);
+  for (std::size_t turn = 0; turn < 10; ++turn) CHECK(talk.kept()[turn] >= 190 * 3 / 10);
 }
 
 TEST_CASE("a share of all is held with about a trim a turn, however long the conversation",
           "[unit][pipeline]") {
   Talk talk;
   for (std::size_t turn = 1; turn <= 400; ++turn) {
-    talk.shares.push_back(0.3);
+    talk.say(300, turn % 3 == 0 ? 2.0f : 1.0f);
     const std::size_t before = talk.trims;
     talk.settle(ratio(0.2));
-    CHECK(talk.trims - before <= (turn < 3 ? 4 : 1));  // at first, the newest turn is the most
-    if (turn > 1) CHECK(talk.bytes() <= turn * kFull / 5);
+    CHECK(talk.trims - before <= 4);
+    if (turn > 2) CHECK(talk.bytes() <= turn * kFull / 5);
   }
-  CHECK(talk.trims <= 400);
+  CHECK(talk.trims <= 600);
 }
 
 TEST_CASE("bytes are held, and a turn rewrites no more when there are more turns",
           "[unit][pipeline]") {
-  const Budget total = Budget::bytes(10 * kFull);
   Talk talk;
-  std::vector<double> rewritten;  // turns' full KV, of each 48 turns
+  std::vector<std::uint64_t> rewritten;  // entries, in each 48 turns
   for (std::size_t turn = 1; turn <= 192; ++turn) {
-    talk.shares.push_back(0.3);
-    const std::vector<double> before = talk.shares;
-    talk.settle(total);
+    talk.say(300, turn % 3 == 0 ? 2.0f : 1.0f);
+    const std::uint64_t before = talk.rewritten;
+    talk.settle(Budget::bytes(10 * kFull));
     CHECK(talk.bytes() <= 10 * kFull);
     if (turn % 48 == 1) rewritten.push_back(0);
-    for (std::size_t i = 0; i < before.size(); ++i) {
-      if (talk.shares[i] != before[i]) rewritten.back() += talk.shares[i];
-    }
+    rewritten.back() += talk.rewritten - before;
   }
-  for (const double each : rewritten) CHECK(each <= 48);
-  // From 0.3 down to a twentieth are nine steps.
-  CHECK(talk.trims <= 9 * 192);
-  CHECK(*std::ranges::min_element(talk.shares) == 0.05);
+  CAPTURE(rewritten);
+  for (const std::uint64_t each : rewritten) CHECK(each <= 60 * kFull);
 }

@@ -266,6 +266,7 @@ class Worker:
             parent=precis.Match.from_bytes(save.parent) if save.parent else "auto",
             parent_read=save.parent_read,
             writers=self.writers,
+            session=cache.session(save.session) if save.session else None,  # it may have a budget
             traceparent=save.traceparent,
             **save.hints,
         )

@@ -372,7 +372,7 @@ class Conversation:
         def store_from(begin: int) -> Segment:
             # The answer's tokens took longer, but to compute the turn again is one prefill.
             prefill_s = None if token_s is None else token_s * (len(self._tokens) - begin)
-            how: dict[str, Any] = {"past": live, "prefill_s": prefill_s, "session": self._session, **self._how}
+            how = {"past": live, "prefill_s": prefill_s, "session": self._session} | self._how
             return store(self._cache, self._model, self._hf_model, self._tokens, **how)[0]
 
         try:
