@@ -224,6 +224,8 @@ def test_every_route_of_the_openapi_description_answers(operator):
             answer = json.loads(text)
             if "/tenants" in path or "/backup" in path:
                 assert status == 403 and "role admin" in answer["message"], (method, path, text)
+            elif (method, path) == ("put", "/api/v1/sessions/{name}"):  # makes a session
+                assert status == 200 and operator.ask(asked, "DELETE")[0] == 200, text
             elif "{" in path or status != 200:
                 # The request reached its handler: nothing of that name is stored, or a value is
                 # missing. A path that is not served has another message.
