@@ -105,13 +105,10 @@ function(precis_library name)
   endif()
 endfunction()
 
-# For sources that compile std::regex, as Catch2's main does: with the address sanitizer, GCC 12
-# warns of uninitialized values in it (GCC bug 105562). They use no precompiled headers, because
-# Catch2's main must define macros before it includes Catch2. Call this in the folder whose targets
-# have the sources.
+# For sources that compile std::regex: with the address sanitizer, GCC 12 warns of uninitialized
+# values in it (GCC bug 105562). Call this in the folder whose targets have the sources.
 function(precis_has_regex)
-  set_source_files_properties(${ARGN} PROPERTIES
-    COMPILE_OPTIONS -Wno-maybe-uninitialized SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)
 endfunction()
 
 # precis_executable(name SOURCES ... LIBS ... [PRECOMPILED]): a program in <build>/bin.

@@ -1,9 +1,12 @@
-# Defines precis_test(). All test binaries share one compiled Catch2 main.
+# Defines precis_test(). All test binaries share one compiled Catch2.
 include_guard()
 
 find_path(CATCH2_INCLUDE catch2/catch.hpp REQUIRED)
-add_library(precis_catch_main OBJECT ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
-target_include_directories(precis_catch_main PUBLIC ${CATCH2_INCLUDE})
+add_library(precis_catch STATIC ${CMAKE_CURRENT_LIST_DIR}/catch_runner.cc)
+target_include_directories(precis_catch SYSTEM PUBLIC ${CATCH2_INCLUDE} PRIVATE ${PRECIS_ROOT})
+add_library(precis_catch_main STATIC ${CMAKE_CURRENT_LIST_DIR}/catch_main.cc)
+target_link_libraries(precis_catch_main PUBLIC precis_catch)
+target_include_directories(precis_catch_main PRIVATE ${PRECIS_ROOT})
 
 # The headers of tests, compiled once. A build of the kernels alone has no client and no such tests.
 set(PRECIS_TEST_OPTIONS $<$<CONFIG:Release>:-O0>)
@@ -12,7 +15,7 @@ if(TARGET precis_client)
     HEADERS
       <catch2/catch.hpp> <algorithm> <array> <chrono> <filesystem> <functional> <map> <memory>
       <optional> <random> <string> <thread> <vector> <precis/client.h> <precis/messages.h>
-    LIBS precis_catch_main precis_client)
+    LIBS precis_catch precis_client)
   target_compile_options(precis_test_headers PRIVATE -fPIE ${PRECIS_TEST_OPTIONS})
 endif()
 
@@ -26,11 +29,10 @@ endif()
 add_custom_target(fast_tests)
 
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]
-# [OPTIMIZED]): adds a
-# Catch2 binary as one ctest entry. FAST: it starts no process and takes a few seconds. OWN_MAIN: a
-# source has its own main(), which may exit with 77 to be shown as skipped (Catch2's own exit status
-# is the number of failures, so 77 would be ambiguous). The sources of tests are not optimized,
-# because that doubles the time to compile them; OPTIMIZED ones compute much by themselves.
+#             [OPTIMIZED]): adds a Catch2 binary as one ctest entry.
+# FAST: it starts no process and takes a few seconds. OWN_MAIN: a source has its own main(), which
+# may exit with 77 to be shown as skipped. The sources of tests are not optimized, because that
+# doubles the time to compile them; OPTIMIZED ones compute much by themselves.
 function(precis_test name)
   cmake_parse_arguments(arg "OWN_MAIN;FAST;OPTIMIZED" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)
@@ -40,12 +42,11 @@ function(precis_test name)
     list(APPEND arg_LABELS fast)
     add_dependencies(fast_tests ${name})
   endif()
-  if(arg_OWN_MAIN)
-    precis_executable(${name} SOURCES ${arg_SOURCES} LIBS ${arg_LIBS})
-    target_include_directories(${name} SYSTEM PRIVATE ${CATCH2_INCLUDE})
-  else()
-    precis_executable(${name} SOURCES ${arg_SOURCES} LIBS precis_catch_main ${arg_LIBS})
+  set(catch precis_catch)
+  if(NOT arg_OWN_MAIN)
+    set(catch precis_catch_main)
   endif()
+  precis_executable(${name} SOURCES ${arg_SOURCES} LIBS ${catch} ${arg_LIBS})
   target_include_directories(${name} PRIVATE ${PRECIS_ROOT})
   if(NOT arg_OPTIMIZED)
     target_compile_options(${name} PRIVATE ${PRECIS_TEST_OPTIONS})

@@ -1,3 +1,4 @@
-// Catch2's main, compiled once for all test binaries.
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
+// The main function of the test programs that need no other.
+#include "tests/catch_runner.h"
+
+int main(int argc, char** argv) { return precis::testing::run_test_cases(argc, argv); }

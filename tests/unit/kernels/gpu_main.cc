@@ -1,10 +1,10 @@
-// Catch2's main for tests that need a CUDA device. Exits 77 without one: CTest reports "skipped".
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
+// The main function of tests that need a CUDA device. Exits 77 without one: CTest reports
+// "skipped".
 #include <cstdio>
 
 #include "precis/kernels.h"
 #include "precis/page_mover.h"
+#include "tests/catch_runner.h"
 
 int main(int argc, char** argv) {
   // References both functions, so that the linker takes both from the library linked first, the
@@ -16,5 +16,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", status.to_string().c_str());
     return 77;
   }
-  return Catch::Session().run(argc, argv) == 0 ? 0 : 1;  // Catch2 would return a count
+  return precis::testing::run_test_cases(argc, argv);
 }
