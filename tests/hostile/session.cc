@@ -52,7 +52,12 @@ class Session {
     const std::uint64_t id = put != nullptr ? put->put : 1;
     bool ok = put != nullptr;
     for (std::uint32_t l = 0; l < 2 && (!ok || !put->already_stored); ++l) ok &= push(id, l);
-    return done(talk_.call(msg::CommitPut{id, Durability::kMemory})) && ok;
+    // A client that has stopped waiting for a commit asks again.
+    const auto first = talk_.send(msg::CommitPut{id, Durability::kMemory});
+    const auto again = talk_.send(msg::CommitPut{id, Durability::kMemory});
+    ok &= done(talk_.await(first));
+    ok &= done(talk_.await(again));
+    return leave() && ok;
   }
 
   bool get() {
@@ -95,6 +100,19 @@ class Session {
   }
 
  private:
+  // Aborts a put whose commit waits for another writer, who never comes.
+  bool leave() {
+    msg::BeginPut begin;
+    begin.model = model_;
+    begin.tokens = path(plan_.seed + 1);
+    begin.writers = 2;
+    const auto begun = talk_.call(begin);
+    const auto* const put = body_of<msg::PutBegun>(begun);
+    const std::uint64_t id = put != nullptr ? put->put : 1;
+    const auto commit = talk_.send(msg::CommitPut{id, Durability::kMemory});
+    const bool left = done(talk_.call(msg::AbortPut{id}));
+    return !done(talk_.await(commit)) && left;
+  }
   bool shared() const { return plan_.bulk == Plan::Bulk::kShared; }
 
   bool push(std::uint64_t put, std::uint32_t layer) {

@@ -15,14 +15,6 @@ constexpr std::uint32_t kTokens = 400;
 
 class BudgetCommands : protected PrecisctlFixture {
  protected:
-  Ran budget(std::vector<std::string> words) const {
-    words.insert(words.begin(), "budget");
-    return ctl(words);
-  }
-  json budget_json(std::vector<std::string> words) const {
-    words.insert(words.begin(), "budget");
-    return ctl_json(std::move(words));
-  }
   static PutOptions keeping(double share) {
     PutOptions how;
     how.keep = Budget::ratio(share).value();

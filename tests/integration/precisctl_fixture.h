@@ -51,6 +51,14 @@ class PrecisctlFixture {
     REQUIRE(ran.exit_code == kOk);
     return json::parse(ran.out);
   }
+  Ran budget(std::vector<std::string> words) const {
+    words.insert(words.begin(), "budget");
+    return ctl(words);
+  }
+  json budget_json(std::vector<std::string> words) const {
+    words.insert(words.begin(), "budget");
+    return ctl_json(std::move(words));
+  }
   // A put of random tokens.
   msg::SegmentInfo store(std::uint32_t num_tokens, const PutOptions& how) {
     const auto stored = put_all(*client, model, random_tokens(random, num_tokens),

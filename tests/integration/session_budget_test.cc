@@ -15,14 +15,6 @@ class SessionBudgets : protected PrecisctlFixture {
  protected:
   SessionBudgets() { REQUIRE(client->open_session("chat", {}).ok()); }
 
-  Ran budget(std::vector<std::string> words) const {
-    words.insert(words.begin(), "budget");
-    return ctl(words);
-  }
-  json budget_json(std::vector<std::string> words) const {
-    words.insert(words.begin(), "budget");
-    return ctl_json(std::move(words));
-  }
   // The answer to a put of new tokens.
   msg::PutBegun begun(const std::string& session, std::optional<double> keep = {}) {
     PutOptions how;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
@@ -56,6 +57,31 @@ class Operator:
             while part := link.recv(65536):
                 answer += part
             return answer
+
+
+# An admin `ops`; the port that it is behind needs a token.
+TOKEN = "a long random word"
+_GUARDED = """
+admin_token_file = "{token}"
+[[tenant]]
+name = "ops"
+token = "the word of ops, which is long"
+role = "admin"
+"""
+
+
+@contextlib.contextmanager
+def guarded(folder: Path, tenants: str = "") -> Iterator[Operator]:
+    """A port that needs TOKEN. `tenants`: more of the configuration."""
+    token = folder / "admin.token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    config = folder / "precisd.toml"
+    config.write_text(_GUARDED.format(token=token) + tenants)
+    flags = ("--admin", "127.0.0.1:0", "--config", str(config))
+    with Precisd(find_precisd(), folder / "data", *flags) as service:
+        yield Operator(service, folder / "data.log", TOKEN)
+        service.stop()
 
 
 def samples(text: str) -> dict[str, float]:

@@ -6,53 +6,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from admin_port import TOKEN, Operator, guarded
 from kv import put_all, random_layers, toy_spec
 from page_tab import LOW_CONTRAST, Shown, column, has_text
-from test_admin import Operator
 
 import precis
-from precis.demo.service import Precisd, find_precisd
 
-TOKEN = "a long random word"
-CONFIG = """
-admin_token_file = "{token}"
-[[tenant]]
-name = "ops"
-token = "the word of ops, which is long"
-role = "admin"
-"""
 TABS_MAX = 80  # more than the page has stops of Tab outside of lists
 
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
     """A port with a token, an admin `ops`, and a tenant `search` with two segments."""
-    token = tmp_path / "admin.token"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
-    config = tmp_path / "precisd.toml"
-    config.write_text(CONFIG.format(token=token))
-    flags = ("--admin", "127.0.0.1:0", "--config", str(config))
-    with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
-        port = Operator(service, tmp_path / "data.log", TOKEN)
+    with guarded(tmp_path) as port:
         issued = port.api("tenants?tenant=ops", "POST", {"name": "search"})
-        with precis.connect(service.address, tenant="search", token=issued["token"]) as cache:
+        address = port.service.address
+        with precis.connect(address, tenant="search", token=issued["token"]) as cache:
             model = cache.register_model(toy_spec())
             for first, ttl in ((0, 90), (500, None)):
                 tokens = range(first, first + 100)
                 layers = random_layers(model.spec, 100, seed=first)
                 put_all(cache, model, tokens, layers, keep=0.5, ttl_s=ttl, prefill_s=2.5)
         yield port
-        service.stop()
 
 
 def open_page(shown: Shown):
-    tab = shown.open()
-    tab.fill("#token", TOKEN)
-    tab.keyboard.press("Enter")
-    has_text(tab, "#alerts", "ops")  # there is no tenant "default"
-    tab.fill("#tenant", "search")
-    tab.keyboard.press("Enter")
+    tab = shown.open_as(TOKEN, admins="ops", tenant="search")
     has_text(tab, "#page-place", "of 2")
     return tab
 
@@ -95,6 +74,8 @@ def test_priority_and_ttl_are_set_with_the_keyboard_alone(browser, operator, sch
     assert retention(operator) == [(50, 0), (90, 5400)]
     assert column(tab, "TTL") == ["1 h 30 min", "–"] and column(tab, "Priority") == ["90", "50"]
     assert tab.evaluate("document.activeElement.id") == "ttl"
+    tab.keyboard.press("Enter")
+    has_text(tab, "#retention-said", r"^Nothing is changed\.$")
     for width in (320, 1280):
         tab.set_viewport_size({"width": width, "height": 700})
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -106,6 +87,23 @@ def test_priority_and_ttl_are_set_with_the_keyboard_alone(browser, operator, sch
     tab.wait_for_function("""() => [...document.querySelectorAll("#segment-table tbody tr")]
         .every((row) => row.cells[10].innerText === "–")""")
     assert retention(operator) == [(50, 0), (90, 0)]
+    shown.close(expected="status of 4")
+
+
+def test_a_value_can_be_set_back_to_what_it_was(browser, operator):
+    shown = Shown(browser, operator.address)
+    tab = open_page(shown)
+    tab.locator("#segment-table tbody button").first.click()
+    before = retention(operator)
+    for priorities in (["50", "90"], ["50", "50"]):
+        tab.fill("#priority", priorities[1])
+        tab.click("#retention-set")
+        tab.wait_for_function(
+            """(those) => [...document.querySelectorAll("#segment-table tbody tr")]
+            .map((row) => row.cells[9].innerText).sort().join() === those.join()""",
+            arg=priorities,
+        )
+    assert retention(operator) == before
     shown.close(expected="status of 4")
 
 

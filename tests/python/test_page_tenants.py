@@ -6,20 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from admin_port import TOKEN, Operator, guarded
 from kv import put_all, random_layers, toy_spec
 from page_tab import LOW_CONTRAST, Shown, has_text
-from test_admin import Operator
 
 import precis
 from precis.demo.service import Precisd, find_precisd
 
-TOKEN = "a long random word"
-CONFIG = """
-admin_token_file = "{token}"
-[[tenant]]
-name = "ops"
-token = "the word of ops, which is long"
-role = "admin"
+RED = """
 [[tenant]]
 name = "red"
 token = "the word of red, which is long"
@@ -32,16 +26,9 @@ KEPT = """() => [...document.querySelectorAll("input")].map((node) => node.value
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
     """A port with a token, an admin `ops`, and a writer `red`, which stores something."""
-    token = tmp_path / "admin.token"
-    token.write_text(TOKEN)
-    token.chmod(0o600)
-    config = tmp_path / "precisd.toml"
-    config.write_text(CONFIG.format(token=token))
-    flags = ("--admin", "127.0.0.1:0", "--config", str(config))
-    with Precisd(find_precisd(), tmp_path / "data", *flags) as service:
-        fill(service.address, "red", "the word of red, which is long")
-        yield Operator(service, tmp_path / "data.log", TOKEN)
-        service.stop()
+    with guarded(tmp_path, RED) as port:
+        fill(port.service.address, "red", "the word of red, which is long")
+        yield port
 
 
 def fill(address: str, tenant: str, token: str) -> None:
@@ -55,12 +42,7 @@ def fill(address: str, tenant: str, token: str) -> None:
 @pytest.fixture
 def shown(browser, operator) -> Iterator[Shown]:
     page = Shown(browser, operator.address)
-    tab = page.open()
-    tab.fill("#token", TOKEN)
-    tab.keyboard.press("Enter")
-    has_text(tab, "#alerts", "ops, red")  # there is no tenant "default"
-    tab.fill("#tenant", "red")
-    tab.keyboard.press("Enter")
+    tab = page.open_as(TOKEN, admins="ops, red", tenant="red")
     has_text(tab, "#health", "^Up$")
     yield page
     page.close(expected="status of 4")

@@ -36,7 +36,9 @@ export function retentionForm(segment, onChange) {
       const body = Object.fromEntries(Object.entries(wanted).filter(([k, v]) => v !== segment[k]));
       if (Object.keys(body).length === 0) return tell("Nothing is changed.", "hint");
       const path = `prefixes/${segment.id}/retention`;
-      onChange(await api.call(path, { method: "PUT", body, as }));
+      const { priority: now, ttl_seconds } = await api.call(path, { method: "PUT", body, as });
+      Object.assign(segment, { priority: now, ttl_seconds });
+      onChange(segment);
       tell("Set.", "good");
     } catch (error) {
       if (error.status !== 403) return tell(error.message, "error");

@@ -530,7 +530,7 @@ class Cache:
         """
         id = segment.id if isinstance(segment, Segment) else segment
         hints = hints_in(priority, ttl_s, None)
-        return Segment.from_core(_core.set_retention(self.core, id, hints))
+        return Segment.from_core(self.core.set_retention(id, hints))
 
     def budgets(
         self, model: Model | None = None, *, session: Session | str | None = None

@@ -243,6 +243,12 @@ void bind_operations(ClientClass& client) {
              return answer(
                  [&, &c = owned.get()] { return c.trim_segment(id, budget, level, dry_run); });
            })
+      .def("set_retention",
+           [](OwnedClient& owned, const std::string& hex, const HintValues& hints) {
+             const auto [priority, ttl_seconds, expected] = hints;
+             const msg::SetRetention change{to_segment_id(hex), priority, ttl_seconds};
+             return answer([&, &c = owned.get()] { return c.set_retention(change); });
+           })
       .def(
           "budgets",
           [](OwnedClient& owned, const std::optional<std::string>& model,

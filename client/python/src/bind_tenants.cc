@@ -1,15 +1,13 @@
-// Binds the calls that manage tenants and what is kept for them, as functions of a client.
+// Binds the calls that manage tenants, as functions of a client.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "bindings.h"
@@ -68,11 +66,6 @@ void bind_tenants(nb::module_& module) {
     const auto removed =
         unwrap(without_gil([&, &c = owned.get()] { return c.remove_tenant(name, purge); }));
     return nb::make_tuple(removed.segments, removed.bytes);
-  });
-  module.def("set_retention", [](OwnedClient& owned, const std::string& segment,
-                                 const HintValues& hints) {
-    const msg::SetRetention changed{to_segment_id(segment), std::get<0>(hints), std::get<1>(hints)};
-    return unwrap(without_gil([&, &c = owned.get()] { return c.set_retention(changed); }));
   });
 }
 

@@ -9,7 +9,7 @@ namespace precis::python {
 void bind_messages(nanobind::module_& module);  // plain structs: specs, rows, statistics
 void bind_client(nanobind::module_& module);    // Client, Put, Prefix
 void bind_sessions(nanobind::module_& module);  // calls about sessions
-void bind_tenants(nanobind::module_& module);   // calls that manage tenants and their retention
+void bind_tenants(nanobind::module_& module);   // calls that manage tenants
 void bind_pages(nanobind::module_& module);     // Pages
 void bind_calls(nanobind::module_& module);     // Calls
 void bind_kernels(nanobind::module_& module);   // compress(): only the kernels

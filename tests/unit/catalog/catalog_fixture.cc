@@ -59,6 +59,18 @@ void CatalogFixture::reopen() {
   catalog = std::move(opened).value();
 }
 
+std::size_t CatalogFixture::stored_rows(Table table) {
+  std::size_t rows = 0;
+  REQUIRE(store
+              .scan(table,
+                    [&](std::string_view, Bytes) -> Status {
+                      ++rows;
+                      return {};
+                    })
+              .ok());
+  return rows;
+}
+
 void CatalogFixture::crash_and_reopen() {
   catalog.reset();
   store.crash();  // Also loses the writes of closing, which are kMemory.

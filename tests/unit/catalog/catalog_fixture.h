@@ -61,6 +61,7 @@ class CatalogFixture {
   std::uint32_t matched(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;  // tokens
   std::vector<SegmentId> parents(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
   bool has_payload(const NewSegment& segment) const;  // every layer, bit for bit
+  std::size_t stored_rows(Table table);
   // A profile of the model for keydiff; all its curves have this share.
   Profile profile(const std::string& name, float share = 0.5f) const;
   StatusCode segment_code(const SegmentId& id) const;

@@ -36,17 +36,6 @@ struct SessionBudgets : CatalogFixture {
   std::uint32_t tenths(const msg::BudgetScope& scope) const {
     return static_cast<std::uint32_t>(budgets(scope).effective.keep->value / kTenth);
   }
-  std::size_t stored_budgets() {
-    std::size_t rows = 0;
-    REQUIRE(store
-                .scan(Table::kBudgets,
-                      [&](std::string_view, Bytes) -> Status {
-                        ++rows;
-                        return {};
-                      })
-                .ok());
-    return rows;
-  }
 };
 
 }  // namespace
@@ -78,7 +67,7 @@ TEST_CASE_METHOD(SessionBudgets, "a session's budget is narrower than its model'
   CHECK(budgets(chat()).layers == shown.layers);
   REQUIRE(unset(chat()).ok());
   CHECK(tenths(both) == 5);
-  CHECK(stored_budgets() == 2);
+  CHECK(stored_rows(Table::kBudgets) == 2);
 }
 
 TEST_CASE_METHOD(SessionBudgets, "a session's scope stands alone, and the session must exist",
@@ -92,7 +81,7 @@ TEST_CASE_METHOD(SessionBudgets, "a session's scope stands alone, and the sessio
   msg::SetBudget above{chat(), {}, Budget::ratio_ppm(5 * kTenth), Budget::ratio_ppm(4 * kTenth)};
   CHECK_THAT(catalog->set_budget(tenant, above).status().message(),
              Catch::Contains("above the limit 0.4 of the same scope"));
-  CHECK(stored_budgets() == 0);
+  CHECK(stored_rows(Table::kBudgets) == 0);
   CHECK(catalog->budget_revisions(tenant, {}).newest == 0);
 }
 
@@ -131,7 +120,7 @@ TEST_CASE_METHOD(SessionBudgets, "a session's budget goes with the session, howe
   open("chat");
   CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
   CHECK(budgets({}).sessions.empty());
-  CHECK(stored_budgets() == 0);
+  CHECK(stored_rows(Table::kBudgets) == 0);
   crash_and_reopen();
   CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
   CHECK(set(chat(), 5).value().number == 2);
@@ -158,7 +147,7 @@ TEST_CASE_METHOD(SessionBudgets, "a crash that loses a session leaves no budget 
   CHECK(budgets({}).sessions.empty());
   open("lost");
   CHECK_FALSE(budgets({{}, "lost"}).layers.back().keep);
-  CHECK(stored_budgets() == 0);
+  CHECK(stored_rows(Table::kBudgets) == 0);
 }
 
 TEST_CASE_METHOD(SessionBudgets, "a rollback restores what sessions set, and skips those gone",
@@ -179,7 +168,7 @@ TEST_CASE_METHOD(SessionBudgets, "a rollback restores what sessions set, and ski
   REQUIRE(catalog->roll_back_budget(tenant, {0}).ok());
   CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
   crash_and_reopen();
-  CHECK(stored_budgets() == 1);  // the tenant's own, which sets nothing
+  CHECK(stored_rows(Table::kBudgets) == 1);  // the tenant's own, which sets nothing
   CHECK(catalog->budget_revisions(tenant, {}).rows[0].changes.size() == 1);
 }
 
@@ -200,5 +189,5 @@ TEST_CASE_METHOD(SessionBudgets, "only so many sessions of a tenant have a budge
   REQUIRE(unset(named(0)).ok());
   CHECK(set(named(limits::kSessionBudgetsMax), 5).ok());
   CHECK(catalog->remove_budgets(tenant).ok());
-  CHECK(stored_budgets() == 0);
+  CHECK(stored_rows(Table::kBudgets) == 0);
 }
