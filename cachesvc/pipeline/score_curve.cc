@@ -3,8 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
 
 namespace precis {
+namespace {
+
+constexpr double kSampled = 4096;  // entries of all curves together
+
+}  // namespace
 
 ScoreCurve::ScoreCurve(std::vector<float> scores, std::uint64_t entries) : entries_(entries) {
   const auto all = static_cast<double>(scores.size());
@@ -18,6 +25,31 @@ ScoreCurve::ScoreCurve(std::vector<float> scores, std::uint64_t entries) : entri
     const float next = scores[std::min(before + 1, scores.size() - 1)];
     descending_[i] = std::lerp(scores[before], next, static_cast<float>(rank - std::floor(rank)));
   }
+}
+
+// The score that this share of the entries has at least; protected entries do not count.
+float ScoreCurve::score_at(double share) const {
+  const double step = share * kSteps;
+  const auto before = std::min(static_cast<std::size_t>(step), kSteps - 1);
+  return std::lerp(descending_[before], descending_[before + 1],
+                   static_cast<float>(step - static_cast<double>(before)));
+}
+
+ScoreCurve ScoreCurve::together(std::span<const ScoreCurve* const> curves) {
+  std::uint64_t entries = 0;
+  for (const ScoreCurve* const curve : curves) entries += curve->entries_;
+  std::vector<float> sample;
+  for (const ScoreCurve* const curve : curves) {
+    const double share = static_cast<double>(curve->entries_) / static_cast<double>(entries);
+    const auto size = static_cast<std::size_t>(std::llround(kSampled * share));
+    for (std::size_t i = 0; i < size; ++i) {
+      const double place = (static_cast<double>(i) + 0.5) / static_cast<double>(size);
+      const double scored = place - curve->protected_share_;
+      sample.push_back(scored < 0 ? std::numeric_limits<float>::infinity()
+                                  : curve->score_at(scored / (1 - curve->protected_share_)));
+    }
+  }
+  return {std::move(sample), entries};
 }
 
 std::uint64_t ScoreCurve::at_least(float score) const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace precis {
@@ -14,6 +15,8 @@ class ScoreCurve {
   // `scores`: of the segment's `entries` entries, or of an even sample of them. Protected entries
   // have no finite score.
   ScoreCurve(std::vector<float> scores, std::uint64_t entries);
+  // The curve of all entries of these together.
+  static ScoreCurve together(std::span<const ScoreCurve* const> curves);
 
   std::uint64_t entries() const { return entries_; }
   // The entries with at least this score, and the protected ones. Interpolated.
@@ -21,6 +24,7 @@ class ScoreCurve {
 
  private:
   static constexpr std::size_t kSteps = 32;
+  float score_at(double share) const;
   std::uint64_t entries_ = 0;
   double protected_share_ = 1;
   std::array<float, kSteps + 1> descending_{};

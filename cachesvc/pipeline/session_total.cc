@@ -65,22 +65,20 @@ float score_for(std::span<const TotalTurn> turns, double bytes) {
 
 }  // namespace
 
-bool is_above(std::span<const TotalTurn> turns, const Budget& total) {
-  return stored_bytes(turns) > limit_of(turns, total);
-}
-
 std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget& total) {
   std::vector<TotalTrim> trims;
   if (turns.empty()) return trims;
   const double limit = limit_of(turns, total), target = kALittleLess * limit;
   const auto old = turns.first(turns.size() - 1);
   const float later = score_for(turns, target);  // when the newest turn is old
-  const float now = score_for(old, target - stored_bytes(turns.last(1)));
+  const bool is_share = total.kind == Budget::Kind::kRatio;
+  const float now = is_share ? later : score_for(old, target - stored_bytes(turns.last(1)));
   std::vector<std::uint64_t> entries;
   for (const TotalTurn& turn : old) entries.push_back(turn.entries);
   double excess = stored_bytes(turns) - limit;
   for (const double worth : kWorthATrim) {
-    for (std::size_t i = 0; i < old.size() && excess > 0; ++i) {
+    const bool is_first = worth == kWorthATrim.front();
+    for (std::size_t i = 0; i < old.size() && (is_first || excess > 0); ++i) {
       const std::uint64_t left = std::max(left_of(old[i], now), left_of(old[i], later) / 2);
       const auto before = static_cast<double>(entries[i]), after = static_cast<double>(left);
       if (left >= entries[i] || after > worth * before) continue;

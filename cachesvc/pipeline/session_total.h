@@ -1,13 +1,16 @@
 // The total of a session: which of its turns are trimmed next, and to how many entries.
 //
 // One score decides what all turns keep, as in one compression of the whole conversation: a turn
-// that tells little keeps little. It is the lowest score with which the turns take a little less
-// than the total. The oldest turns that have lower entries are trimmed to it, until the total
-// holds. A turn that would lose less than a fifth waits, unless the others give too little. So a
-// turn is trimmed about once, when it gets old, and again only when its share of the total has
-// fallen, because the total is bytes. The newest turn is left as it is; if it is large, the others
-// make room for it down to half of what they keep once it is old, and the session takes more than
-// its total until then. Each keeps its least entries, so a very small total can't be held. Pure.
+// that tells little keeps little. It is the lowest score with which the turns, as they were put,
+// would take a little less than the total. Old turns are trimmed to it, except for those that would
+// lose less than a fifth: they wait until the session takes more than its total. So a turn is
+// trimmed about once, when it gets old, and again only when its share of the total has fallen,
+// because the total is bytes.
+//
+// The newest turn is left as it is. For a total in bytes, the others make room for it, down to half
+// of what they keep once it is old. For a share they do not: what a turn loses while a conversation
+// is short never comes back. So a session can take more than its total by a part of its newest
+// turn. Each turn keeps its least entries, so a very small total can't be held. Pure.
 #pragma once
 
 #include <cstddef>
@@ -31,10 +34,9 @@ struct TotalTrim {
   std::uint64_t entries = 0;
 };
 
-// `turns`: from the oldest on.
-bool is_above(std::span<const TotalTurn> turns, const Budget& total);
 // The trims that bring a session within `total`, a ratio of its full bytes or bytes, or as near to
-// it as it can get, in their order. Other turns may give more when these have been made.
+// it as it can get, in their order. Other turns may give more when these have been made. `turns`:
+// from the oldest on.
 std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget& total);
 
 }  // namespace precis

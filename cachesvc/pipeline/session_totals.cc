@@ -28,6 +28,19 @@ Budget budget_of(const SegmentRow& row, std::uint64_t entries) {
   return Budget::ratio_ppm(static_cast<std::uint32_t>(std::clamp(share * kAll, 1.0, kAll)));
 }
 
+// A turn that was never trimmed and can't be, such as the first tokens, which a recipe keeps whole
+// (min_entries), does not count in a share: while a conversation is short, the other turns would
+// lose most of theirs for it, and never get it back.
+TotalTurn total_turn(const SessionTurns::Turn& turn, const ModelSpec& model, const Budget& total) {
+  const SegmentRow& row = *turn.row;
+  const std::uint64_t entries = row.plan.total();
+  const auto least = cut_entries_at_most(row, model, Budget::ratio_ppm(kLeastPpm));
+  const bool stays = turn.is_held || !least.ok() || *least >= entries;
+  const bool counts = total.kind == Budget::Kind::kBytes || row.trimmed || !stays;
+  return {counts ? row.stored_bytes : 0, counts ? row.original_bytes : 0, entries,
+          stays ? entries : *least};
+}
+
 }  // namespace
 
 void SessionTotals::changed(const Owner& owner, const std::string& session) {
@@ -76,7 +89,7 @@ Task<void> SessionTotals::hold(const Waiting& session) {
   }
 }
 
-SessionTotals::Plan SessionTotals::plan(const Waiting& session) const {
+SessionTotals::Plan SessionTotals::plan(const Waiting& session) {
   Plan plan;
   const std::string& tenant = session.owner.tenant;
   const auto path = parts_.catalog.session_turns(tenant, session.session);
@@ -85,17 +98,12 @@ SessionTotals::Plan SessionTotals::plan(const Waiting& session) const {
   if (!model.ok()) return plan;
   std::vector<TotalTurn> turns;
   for (const SessionTurns::Turn& turn : path->turns) {
-    const SegmentRow& row = *turn.row;
-    turns.push_back({row.stored_bytes, row.original_bytes, row.plan.total(), row.plan.total()});
+    turns.push_back(total_turn(turn, *model, *path->total));
   }
-  if (!is_above(turns, *path->total)) return plan;
   for (std::size_t i = 0; i < turns.size(); ++i) {
-    if (path->turns[i].is_held) continue;
-    const Catalog::Row& row = path->turns[i].row;
-    turns[i].curve = curve_of(*row);
-    if (!turns[i].curve) plan.unknown.push_back(row);
-    const auto least = cut_entries_at_most(*row, *model, Budget::ratio_ppm(kLeastPpm));
-    if (least.ok()) turns[i].least_entries = *least;
+    if (turns[i].least_entries >= turns[i].entries) continue;
+    turns[i].curve = curve_of(*path->turns[i].row);
+    if (!turns[i].curve) plan.unknown.push_back(path->turns[i].row);
   }
   if (!plan.unknown.empty()) return plan;
   for (const TotalTrim& trim : trims_for(turns, *path->total)) {
@@ -142,20 +150,38 @@ bool SessionTotals::may_go_on(const Waiting& session, const Status& done) const 
   return false;
 }
 
-const ScoreCurve* SessionTotals::curve_of(const SegmentRow& row) const {
+const ScoreCurve* SessionTotals::curve_of(const SegmentRow& row) {
   const auto found = known_.find(row.id);
   if (found == known_.end()) return nullptr;
-  const Known& known = found->second;
-  // Otherwise it was split or consolidated, or put again with more.
+  Known& known = found->second;
+  if (known.begin > row.begin && !take_former(row, known)) return nullptr;
+  // Otherwise it was split, or put again with more.
   const bool is_same =
       known.begin == row.begin && known.end == row.end && known.curve.entries() >= row.plan.total();
   return is_same ? &known.curve : nullptr;
 }
 
+// A consolidated segment has the id of its last former one. False if not all of them are known.
+bool SessionTotals::take_former(const SegmentRow& row, Known& known) {
+  std::vector<const ScoreCurve*> former{&known.curve};
+  const Known* first = &known;
+  while (first->begin > row.begin) {
+    const auto before = known_.find(first->parent);
+    if (before == known_.end() || before->second.end != first->begin) return false;
+    first = &before->second;
+    former.push_back(&first->curve);
+  }
+  if (first->begin != row.begin) return false;
+  ScoreCurve together = ScoreCurve::together(former);
+  known = {row.parent, row.begin, row.end, std::move(together), known.number};
+  return true;
+}
+
 // The older half is forgotten at the limit. A session's path has far fewer segments than the other
 // half, so a session whose scores were just read finds them all.
 void SessionTotals::remember(const SegmentRow& row, ScoreCurve curve) {
-  known_.insert_or_assign(row.id, Known{row.begin, row.end, std::move(curve), ++curves_read_});
+  known_.insert_or_assign(row.id,
+                          Known{row.parent, row.begin, row.end, std::move(curve), ++curves_read_});
   if (known_.size() <= kCurvesMax) return;
   std::erase_if(known_, [this](const auto& each) {
     return each.second.number + kCurvesMax / 2 < curves_read_;

@@ -40,8 +40,10 @@ class SessionTotals {
     Owner owner;
     std::string session;
   };
-  // A segment's scores when they were read. A trim leaves about the highest.
+  // A segment's scores when they were read, most often before any trim. A trim leaves about the
+  // highest.
   struct Known {
+    SegmentId parent{};
     std::uint32_t begin = 0, end = 0;
     ScoreCurve curve;
     std::uint64_t number = 0;  // how many were read before
@@ -57,12 +59,13 @@ class SessionTotals {
   Task<void> work();
   Waiting take_next();
   Task<void> hold(const Waiting& session);
-  Plan plan(const Waiting& session) const;
+  Plan plan(const Waiting& session);
   // False if the session has to wait for its next change.
   Task<bool> carry_out(const Waiting& session, Plan plan);
   bool may_go_on(const Waiting& session, const Status& done) const;
   // Null if its scores have to be read.
-  const ScoreCurve* curve_of(const SegmentRow& row) const;
+  const ScoreCurve* curve_of(const SegmentRow& row);
+  bool take_former(const SegmentRow& row, Known& known);
   void remember(const SegmentRow& row, ScoreCurve curve);
 
   const Parts parts_;

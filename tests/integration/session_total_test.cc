@@ -21,6 +21,7 @@ class TotalFixture : protected StoredFixture {
     std::string session;
     std::vector<TokenId> path;
     SegmentId newest{};
+    std::string recipe = "ada_keydiff";
   };
   struct Sizes {
     std::uint64_t stored = 0, full = 0;
@@ -35,7 +36,7 @@ class TotalFixture : protected StoredFixture {
     const auto begin = static_cast<std::uint32_t>(talk.path.size());
     for (const TokenId token : random_tokens(random, kTurnTokens)) talk.path.push_back(token);
     PutOptions how;
-    how.recipe = "ada_keydiff";
+    how.recipe = talk.recipe;
     how.keep = Budget::ratio(0.5).value();
     talk.newest = put(talk.path, random_kv(random, model.spec, begin, kTurnTokens), how).id;
     REQUIRE(client->advance_session(talk.session, talk.newest).ok());
@@ -89,7 +90,7 @@ TEST_CASE_METHOD(TotalFixture,
     wait_until([&] {
       const Sizes sum = sizes(talk);
       const auto limit = is_share ? sum.full * 3 / 10 : total.value;
-      return turn < 4 || sum.stored <= limit;
+      return turn < 16 || sum.stored <= limit;
     });
     by_turn.push_back(trims());
     if (turn == 30) {
@@ -105,11 +106,56 @@ TEST_CASE_METHOD(TotalFixture,
   const double a_turn = is_share ? 2 : 8;
   CHECK(between(10, 28) <= 18 * a_turn);
   CHECK(between(31, 59) <= 28 * a_turn);
-  const auto chain = turns(talk);
+  auto chain = turns(talk);
+  wait_until([&] {  // until the last trim is done
+    chain = turns(talk);
+    return chain[chain.size() - 2].trimmed.has_value();
+  });
   CHECK_FALSE(chain.back().trimmed);
   REQUIRE(chain.front().trimmed);
   CHECK(share(chain.front()) < share(chain.back()));
   CHECK(by_position(read(talk.path)).size() == model.spec.num_layers);  // all checksums are right
+}
+
+TEST_CASE_METHOD(TotalFixture,
+                 "each turn is trimmed when it gets old, although others were trimmed to less",
+                 "[integration]") {
+  Talk talk = begin("talk", Budget::ratio(0.3).value());
+  std::size_t segments = 0;
+  for (int turn = 0; turn < 30; ++turn) {
+    say(talk);
+    wait_until([&] {
+      const auto chain = turns(talk);
+      segments = chain.size();
+      return segments == 1 || chain[segments - 2].trimmed.has_value();
+    });
+    if (turn != 4) continue;
+    for (const msg::SegmentInfo& old : turns(talk)) {
+      if (old.id == talk.newest) continue;
+      REQUIRE(client->trim_segment(old.id, Budget::ratio(0.1).value()).ok());
+    }
+  }
+  CHECK(segments < 20);  // consolidated
+}
+
+TEST_CASE_METHOD(TotalFixture, "a share does not count what a recipe keeps whole",
+                 "[integration]") {
+  Talk talk = begin("talk", Budget::ratio(0.2).value());
+  talk.recipe = "ada_keydiff(min_entries=256)";
+  for (int turn = 0; turn < 12; ++turn) say(talk);
+  const auto old_share = [&] {  // of all but the first and the newest
+    const auto chain = turns(talk);
+    double entries = 0, full = 0;
+    for (std::size_t i = 1; i + 1 < chain.size(); ++i) {
+      entries += share(chain[i]) * (chain[i].end - chain[i].begin);
+      full += chain[i].end - chain[i].begin;
+    }
+    return entries / full;
+  };
+  wait_until([&] { return old_share() <= 0.2; });
+  CHECK(old_share() > 0.12);  // with the first turn counted, it would be a twentieth
+  CHECK(share(turns(talk).front()) == 1);
+  CHECK_FALSE(turns(talk).front().trimmed);
 }
 
 TEST_CASE_METHOD(TotalFixture, "turns that are pinned or that other paths continue are left",
@@ -126,14 +172,14 @@ TEST_CASE_METHOD(TotalFixture, "turns that are pinned or that other paths contin
   REQUIRE(client->open_session("pinned", {}, tenth).ok());
   for (int turn = 0; turn < 3; ++turn) say(other);
   // Sessions take turns in the order of their changes, so the first one has had its turn.
-  wait_until([&] { return share(turns(other)[2]) <= 0.051; });
+  wait_until([&] { return share(turns(other)[2]) <= 0.1; });
   CHECK(sizes(pinned) == before);
   CHECK_FALSE(turns(other)[0].trimmed);
 
   REQUIRE(client->fork_session("pinned", "fork").value().total == tenth);
   REQUIRE(client->pin_session("pinned", false).ok());
   REQUIRE(client->advance_session("pinned", pinned.newest).ok());
-  wait_until([&] { return share(turns(pinned)[2]) <= 0.051; });
+  wait_until([&] { return share(turns(pinned)[2]) <= 0.1; });
   CHECK_FALSE(turns(pinned)[0].trimmed);
   CHECK(sizes(pinned).stored < before.stored);
 }

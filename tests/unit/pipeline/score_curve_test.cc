@@ -42,3 +42,18 @@ TEST_CASE("protected entries are counted at every score, and a sample stands for
   CHECK(ScoreCurve({5, 5, 5, 5}, 4).at_least(5) == 4);
   CHECK(ScoreCurve({5, 5, 5, 5}, 4).at_least(6) == 0);
 }
+
+TEST_CASE("the curve of several segments counts as their curves do", "[unit][pipeline]") {
+  const ScoreCurve high({kProtected, 4, 5, 6}, 400), low({1, 2, 3}, 1200), same({7, 7}, 40);
+  const std::vector<const ScoreCurve*> all{&high, &low, &same};
+  const ScoreCurve together = ScoreCurve::together(all);
+  CHECK(together.entries() == 1640);
+  for (const float score : {-1.0f, 1.5f, 2.0f, 3.5f, 5.0f, 7.0f, 9.0f}) {
+    CAPTURE(score);
+    const auto sum = high.at_least(score) + low.at_least(score) + same.at_least(score);
+    CHECK(static_cast<double>(together.at_least(score)) ==
+          Approx(static_cast<double>(sum)).margin(1640.0 / 32));
+  }
+  CHECK(ScoreCurve::together(std::vector<const ScoreCurve*>{&high}).at_least(5) ==
+        Approx(high.at_least(5)).margin(10));
+}
