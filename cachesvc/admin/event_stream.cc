@@ -48,7 +48,9 @@ void EventStream::next(GivePart give) {
   if (ended_) return give(std::nullopt);
   if (text_.empty() && (more_ || service_.operators().activity() != seen_)) {
     return ask([self = shared_from_this(), give = std::move(give)](const Status& status) {
-      if (!status.ok() && status.code() != StatusCode::kRejected) {
+      if (status.code() == StatusCode::kRejected) {
+        self->more_ = true;  // asks again, although no other event may come
+      } else if (!status.ok()) {
         self->ended_ = true;
         self->text_ = text_of("end", {{"event", "end"},
                                       {"position", nullptr},

@@ -33,9 +33,8 @@ bool is_probe(const Target& target) {
 
 std::optional<HttpResponse> Guard::check(const HttpRequest& request) {
   if (const Status site = check_site(request); !site.ok()) return error_response(site);
-  const bool probes = request.method == Method::kGet && is_probe(request.target);
-  if (token_.empty() || probes) return {};
-  if (find_page_file(request.target) != nullptr) return {};
+  const bool is_open = is_probe(request.target) || find_page_file(request.target) != nullptr;
+  if (token_.empty() || (is_open && request.method == Method::kGet)) return {};
   const Status status = check_token(request);
   if (status.ok()) return {};
   const bool must_wait = status.retry_after_ms() > 0;

@@ -142,6 +142,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     request_.accept = text(header[http::field::accept]);
     request_.last_event_id = text(header["Last-Event-ID"]);
     if (auto refusal = shared_->handlers.check(request_)) return refuse(std::move(*refusal));
+    // Some GET requests need no token: nothing is kept or waited for on their behalf.
+    if (*method == Method::kGet && parser_->content_length().value_or(0) > 0) {
+      return refuse(error_response(413, Status::invalid("a GET request has no body")));
+    }
     read_body();
   }
 

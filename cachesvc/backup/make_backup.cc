@@ -60,13 +60,12 @@ class Copy {
       const auto table = static_cast<Table>(t);
       if (table == Table::kPayload) continue;
       PRECIS_TRY(snapshot.scan(table, [&](std::string_view key, Bytes value) -> Status {
-        const bool is_stores_own = key.starts_with("store.");
         if (++seen % kRowsAtOnce == 0) {
           PRECIS_TRY(check_room(kRowsBytes));
           PRECIS_TRY(told_(done_));
         }
         if (table == Table::kMeta) marks_.erase(std::string(key));
-        return is_stores_own ? Status() : rows_.add(table, key, value);
+        return is_stores_own(key) ? Status() : rows_.add(table, key, value);
       }));
     }
     for (const std::string& mark : marks_) PRECIS_TRY(rows_.add(Table::kMeta, mark, {}));

@@ -36,6 +36,14 @@ Result<Descriptor> open_plain(const std::string& path) {
   return file;
 }
 
+Status check_fits_memory(std::uint64_t bytes, const std::string& path) {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  const std::uint64_t memory = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes <= memory / 2) return {};
+  return Status::out_of_space(path + " has " + std::to_string(bytes) + " B, and this machine has " +
+                              std::to_string(memory) + " B of memory");
+}
+
 Result<std::uint64_t> size_of(const Descriptor& file, const std::string& path) {
   struct stat told {};
   if (::fstat(file.get(), &told) != 0) return system_error("looking at " + path);

@@ -18,6 +18,9 @@ Status system_error(const std::string& what);
 // Replaces the file; only its owner may read it.
 Result<Descriptor> create_plain(const std::string& path);
 Result<Descriptor> open_plain(const std::string& path);
+// kOutOfSpace if so many bytes of the file can't be held in this machine's memory. A damaged folder
+// can have a file of any size, which takes no space on its disk.
+Status check_fits_memory(std::uint64_t bytes, const std::string& path);
 Result<std::uint64_t> size_of(const Descriptor& file, const std::string& path);
 Status write_all(const Descriptor& file, Bytes bytes, const std::string& path);
 // kCorruption if the file ends too early.

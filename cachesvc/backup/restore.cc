@@ -61,6 +61,9 @@ Result<Restored> read_backup(BackupFolder& folder, const std::string& name, Batc
   restored.backup.name = name;
   std::set<std::string, std::less<>> faulty;  // beginnings of the keys of faulty values
   const auto on_row = [&](Table table, std::string_view key, Bytes value) -> Status {
+    if (table == Table::kMeta && (is_stores_own(key) || key == kRestoringKey)) {
+      return Status::corruption(path + " has a row that no backup has: '" + std::string(key) + "'");
+    }
     if (table != Table::kPayload) {
       if (batch && table == Table::kSegments && faulty.contains(key)) {
         SegmentId id;  // its key is the id

@@ -89,6 +89,7 @@ Result<std::vector<std::byte>> ValueFolder::read(const Digest& name,
     return Status::corruption(path + " has " + std::to_string(size) + " B, not " +
                               std::to_string(size_bytes));
   }
+  PRECIS_TRY(check_fits_memory(size, path));
   std::vector<std::byte> value(size);
   PRECIS_TRY(read_exactly(file, value, path));
   (void)::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED);

@@ -16,6 +16,7 @@ namespace precis::publish {
 namespace {
 
 constexpr std::string_view kTcp = "tcp://";
+constexpr std::int64_t kReceivedBytesMax = 1024;  // a topic and a tenant's name
 
 Status failure(const std::string& what) {
   return Status::unavailable("kv_events: " + what + ": " + zmq_strerror(zmq_errno()));
@@ -60,6 +61,8 @@ Status KvPublisher::Impl::bind(std::string to) {
   const int messages = limits::kKvMessagesMax, linger_ms = 0;
   zmq_setsockopt(socket, ZMQ_SNDHWM, &messages, sizeof messages);
   zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+  // A subscriber sends the beginnings of topics, which take about 32 times their size in memory.
+  zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kReceivedBytesMax, sizeof kReceivedBytesMax);
   const int ipv6 = to.find('[') != to.npos ? 1 : 0;
   zmq_setsockopt(socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
   if (to.ends_with(":0")) to.back() = '*';

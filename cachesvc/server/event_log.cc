@@ -36,6 +36,13 @@ void EventLog::drop_oldest(Tenant& of) {
   bytes_ -= size;
 }
 
+void EventLog::forget(const std::string& tenant) {
+  const auto at = tenants_.find(tenant);
+  if (at == tenants_.end()) return;
+  while (!at->second.kept.empty()) drop_oldest(at->second);
+  ++activity_;
+}
+
 void EventLog::add(const std::string& tenant, msg::KvEvent event) {
   Tenant& of = tenants_[tenant];
   const std::size_t size = bytes_of(event);

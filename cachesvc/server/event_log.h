@@ -35,6 +35,9 @@ class EventLog {
 
   // Gives the event its tenant's next number, from 1 on.
   void add(const std::string& tenant, msg::KvEvent event);
+  // Drops the tenant's events, for a new tenant of that name must not read them. Its numbers go on,
+  // so that a reader is told that events are lost.
+  void forget(const std::string& tenant);
   // Called for every event after it was added. One function for all.
   using Added = std::function<void(const std::string& tenant, std::uint64_t number,
                                    std::shared_ptr<const msg::KvEvent>)>;

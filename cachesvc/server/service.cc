@@ -204,7 +204,7 @@ void Service::Impl::wire_requests() {
                      config.backup_dir.empty() ? nullptr : runtime.make_executor("backup", 1)});
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
-      [this](const std::string& tenant) { operators->end_streams(tenant); }});
+      [this](const std::string& tenant) { operators->end_streams(tenant); }, events});
   reloader = std::make_unique<Reloader>(
       Reloader::Parts{loop, storage, config, log, *in_force, admission, *memory, *put_room,
                       *disk_quota, *capacity, *consolidator, audit, *transport});

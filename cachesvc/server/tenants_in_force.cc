@@ -48,6 +48,7 @@ void TenantsInForce::apply() {
   // Waits after wrong tokens end for a tenant that has others now.
   for (const TenantConfig& now : config.tenants) {
     const auto was = std::ranges::find(applied_, now.name, &TenantConfig::name);
+    if (was == applied_.end()) parts_.events.forget(now.name);  // of another tenant of this name
     if (was == applied_.end() || !has_same_tokens(*was, now)) parts_.wrong_proofs.erase(now.name);
   }
   for (const TenantConfig& was : applied_) {

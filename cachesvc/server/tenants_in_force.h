@@ -35,6 +35,7 @@ class TenantsInForce {
     Peers& peers;
     // Ends the streams of a tenant's events, as its tokens are others or it was removed.
     std::function<void(const std::string& tenant)> end_streams;
+    EventLog& events;
   };
   explicit TenantsInForce(const Parts& parts) : parts_(parts) {}
 

@@ -184,6 +184,7 @@ def test_an_address_that_others_reach_needs_a_token(tmp_path, admin, told):
         (b"GET /metrics HTTP/1.1\r\n\r\n", b"403"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000 + b"\r\n\r\n", b"431"),
         (b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", b"431"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n", b"413"),
         (b"PUT /api/v1/budgets HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
          b"2\r\n{}\r\n0\r\n\r\n", b"411"),
         (b"PUT /api/v1/budgets HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",

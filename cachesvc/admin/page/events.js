@@ -11,7 +11,7 @@ const kWaitMs = 2000, kWaitMaxMs = 30000;
 
 const kCauses = {
   asked: "asked for", capacity: "to stay within max_disk_bytes", damaged: "damaged",
-  dropped: "not yet on the disk",
+  dropped: "not yet on the disk", consolidated: "part of a larger segment now",
 };
 
 const sleep = (ms) => new Promise((done) => { setTimeout(done, ms); });

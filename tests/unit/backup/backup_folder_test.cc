@@ -93,6 +93,8 @@ TEST_CASE("a value is read only if its bytes have its name", "[unit][backup]") {
   const Status damaged = folder.values().read(name, 100).status();
   CHECK(damaged.code() == StatusCode::kCorruption);
   CHECK_THAT(damaged.message(), Contains(file));
+  fs::resize_file(file, std::uintmax_t{1} << 42);  // takes no space
+  CHECK(folder.values().read(name, 1ull << 42).status().code() == StatusCode::kOutOfSpace);
   fs::remove(file);
   const Status missing = folder.values().read(name, 100).status();
   CHECK(missing.code() == StatusCode::kNotFound);

@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "cachesvc/backup/restore.h"
 #include "tests/unit/store/test_dir.h"
 
 using namespace precis;
@@ -93,4 +94,15 @@ TEST_CASE("a file whose writing was interrupted is no backup", "[unit][backup]")
   REQUIRE(writer.ok());
   REQUIRE(writer->add(Table::kSegments, "a", noise(1, 2'000'000)).ok());
   CHECK(read_backup_header(path).status().code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a row that only a store itself writes is refused", "[unit][backup]") {
+  const TestDir dir;
+  for (const std::string key : {"store.format", "store.change", "restoring"}) {
+    write(dir.path() + "/tampered.rows", {{Table::kMeta, key, noise(1, 8)}});
+    const auto restored = restore_backup(dir.path(), "tampered", dir.path() + "/data");
+    CHECK(restored.status().code() == StatusCode::kCorruption);
+    CHECK_THAT(restored.status().message(), Contains(key));
+    std::filesystem::remove_all(dir.path() + "/data");
+  }
 }

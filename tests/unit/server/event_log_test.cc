@@ -44,6 +44,18 @@ TEST_CASE("events are read in order from any position, each tenant its own", "[u
   CHECK(log.find(kRed, "")->listed == SegmentId());
 }
 
+TEST_CASE("a new tenant does not read the events of an earlier one of its name", "[unit][server]") {
+  EventLog log(7);
+  for (std::uint32_t i = 1; i <= 3; ++i) log.add(kRed, event(i));
+  log.forget(kRed);
+  log.forget("nobody");
+  CHECK(log.read(kRed, log.find(kRed, "oldest")->number, 9).rows.empty());
+  CHECK(log.find(kRed, log.position(1))->lost == 2u);
+  log.add(kRed, event(4));
+  CHECK(begins(log.read(kRed, log.find(kRed, "oldest")->number, 9)) ==
+        std::vector<std::uint32_t>{4});
+}
+
 TEST_CASE("a reader that falls behind is told how many events it has lost", "[unit][server]") {
   EventLog log(7, {.events_per_tenant = 3});
   log.add(kRed, event(1));
