@@ -17,6 +17,10 @@ constexpr std::chrono::seconds kAfterFruitless{1}, kTurn{1};
 // An entry's bytes beside its K and V rows: position, seat, score, its share of a checksum.
 constexpr std::uint64_t kBesideRows = 3 * 4 + kChecksumBytes / kChecksumBlockEntries;
 
+Result<msg::Removed> changed_meanwhile(const SegmentId& id) {
+  return Status::conflict("segment " + id.hex() + " has changed meanwhile");
+}
+
 std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
 }
@@ -108,6 +112,11 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     const std::uint64_t tokens = row.end - row.begin;
     c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
     if (c.full_entries > 0) c.entry_bytes = row.original_bytes / c.full_entries + kBesideRows;
+    if (row.whole_entries > 0) {  // a trim of a part means a share of the whole
+      const std::uint64_t whole = std::uint64_t{row.whole_end - row.whole_begin} *
+                                  row.plan.num_layers * row.plan.num_kv_heads;
+      c.full_entries = whole * c.entries / row.whole_entries;
+    }
     // A segment out of service can't be hit, so it goes first. It can't be read and cut.
     c.trimmable = use.in_service && !uncut_.contains(row.id);
     c.least_entries = least.of(row);
@@ -141,7 +150,12 @@ Task<bool> CapacityManager::relieve(const DiskQuota::Scope& scope) {
   if (scope.missing > possible) {
     // Nothing is given up for a put that would not fit. If puts in progress store less than they
     // were promised, or can be trimmed later, it may fit then.
-    if (scope.stored - std::min(scope.stored, possible) + scope.wanted > scope.limit) {
+    // Another put may be the first since the plan was begun, or the limit another one.
+    const auto scopes = parts_.quota.scopes();
+    const auto now = std::ranges::find(scopes, scope.tenant, &DiskQuota::Scope::tenant);
+    const bool is_same = now != scopes.end() && now->wanted == scope.wanted &&
+                         now->limit == scope.limit && now->missing > possible;
+    if (is_same && now->stored - std::min(now->stored, possible) + now->wanted > now->limit) {
       parts_.quota.refuse_first(scope.tenant);
       refused = true;
     }
@@ -152,6 +166,8 @@ Task<bool> CapacityManager::relieve(const DiskQuota::Scope& scope) {
     if (stopped_ || freed >= wanted || parts_.clock.now() > until) break;
     const StoredUse& use = made.uses[step.candidate];
     const auto done = co_await carry_out(use, step);
+    // A trim finds no memory: what it would leave must not be dropped for that.
+    if (done.status().code() == StatusCode::kRejected) break;
     // The segment changed meanwhile, has a new child, or cannot be cut: another plan does without.
     if (step.keep > 0 && (!done.ok() || *done == 0)) uncut_.insert(use.row->id);
     if (!done.ok()) continue;
@@ -185,6 +201,9 @@ Task<Result<std::uint64_t>> CapacityManager::carry_out(const StoredUse& use,
   }
   PRECIS_CO_ASSIGN(const msg::Removed done,
                    co_await run_on(parts_.storage, parts_.loop, Owner(row.tenant), [&] {
+                     // A consolidated segment has the id of its last former one.
+                     const auto now = parts_.catalog.stored_segment(row.tenant, row.id);
+                     if (now.ok() && *now->row != row) return changed_meanwhile(row.id);
                      return parts_.catalog.remove(row.tenant, row.id, /*recursive=*/false, nullptr,
                                                   msg::KvEvent::Cause::kCapacity);
                    }));

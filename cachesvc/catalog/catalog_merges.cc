@@ -52,7 +52,9 @@ bool CatalogMerges::is_faithful_from(const SegmentNode& node) const {
   std::vector<const SegmentNode*> nodes{&node};
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (nodes[i]->faithful_ppm != kFaithful || i >= limits::kChainSegmentsMax) return false;
-    for (const SegmentId& child : tree_.children(nodes[i]->row->id)) {
+    const auto children = tree_.children(nodes[i]->row->id);
+    if (nodes.size() + children.size() > limits::kChainSegmentsMax) return false;
+    for (const SegmentId& child : children) {
       nodes.push_back(tree_.find(child));
     }
   }
