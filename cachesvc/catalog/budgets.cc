@@ -208,11 +208,15 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
 Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
                                                       const msg::RollBackBudget& request,
                                                       std::uint64_t now_ms,
-                                                      const IsSession& is_session) const {
+                                                      const IsScope& is_scope) const {
   PRECIS_TRY(check_newest(tenant, request.if_revision));
   const auto kept = revisions_.find(tenant);
   const std::uint64_t is = newest(tenant);
-  if (request.revision >= is) {
+  if (request.revision > is) {
+    return Status::not_found("there is no revision " + std::to_string(request.revision) +
+                             "; the newest is " + std::to_string(is));
+  }
+  if (request.revision == is) {
     return Status::invalid("the budgets are at revision " + std::to_string(is) +
                            "; roll back to an earlier one");
   }
@@ -239,7 +243,7 @@ Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
   msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
   for (auto& [key, was] : then) {
     const msg::BudgetScope scope = scope_of(key);
-    if (!scope.session.empty() && !is_session(scope.session)) continue;
+    if (!is_scope(scope)) continue;
     msg::BudgetValues now = values(tenant, scope);
     if (now != was) revision.changes.push_back({scope, std::move(now), std::move(was)});
   }

@@ -61,10 +61,12 @@ class BudgetTable {
   Result<Planned> changed(std::string_view tenant, const msg::SetBudget& request,
                           std::uint64_t now_ms) const;
   // Plans a revision that sets every scope to what it was after an earlier one, except for sessions
-  // that are gone. kNotFound if that one is not kept any more; the other errors as changed().
-  using IsSession = std::function<bool(const std::string& name)>;
+  // and models that are gone. kNotFound if that one is not kept any more, or not yet there; the
+  // other errors as changed().
+  using IsScope = std::function<bool(const msg::BudgetScope& scope)>;
   Result<Planned> rolled_back(std::string_view tenant, const msg::RollBackBudget& request,
-                              std::uint64_t now_ms, const IsSession& is_session) const;
+                              std::uint64_t now_ms, const IsScope& is_scope) const;
+  using IsSession = std::function<bool(const std::string& name)>;
   msg::BudgetRevisions revisions(std::string_view tenant, const msg::ListBudgetRevisions&) const;
   // Returns all layers of a scope and their effective values, and for the global scope what
   // sessions set. `model_name` names the scope's model, if there is one. `by_profile` is the recipe

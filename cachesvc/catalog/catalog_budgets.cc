@@ -77,8 +77,11 @@ Result<msg::BudgetRevision> CatalogBudgets::set_budget(std::string_view tenant,
 Result<msg::BudgetRevision> CatalogBudgets::roll_back_budget(std::string_view tenant,
                                                              const msg::RollBackBudget& request) {
   std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(BudgetTable::Planned planned,
-                budgets_.rolled_back(tenant, request, clock_.unix_ms(), is_session_of(tenant)));
+  PRECIS_ASSIGN(
+      BudgetTable::Planned planned,
+      budgets_.rolled_back(tenant, request, clock_.unix_ms(), [&](const msg::BudgetScope& scope) {
+        return check_scope(tenant, scope).ok();
+      }));
   return store(tenant, std::move(planned), request.dry_run);
 }
 

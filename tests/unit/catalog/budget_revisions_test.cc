@@ -145,12 +145,25 @@ TEST_CASE_METHOD(RevisionsFixture, "a rollback restores every scope, and can be 
   CHECK_FALSE(now().effective.limit);
 }
 
+TEST_CASE_METHOD(RevisionsFixture, "a rollback leaves out a model that is gone",
+                 "[unit][catalog]") {
+  set(keep(5));
+  set(keep(3, fingerprint));
+  set(keep(2));
+  set(keep(4, fingerprint));
+  REQUIRE(catalog->remove_model(tenant, fingerprint).ok());
+  const auto back = catalog->roll_back_budget(tenant, to(2));
+  REQUIRE(back.ok());
+  REQUIRE(back->changes.size() == 1);
+  CHECK(back->changes.front().scope == msg::BudgetScope());
+}
+
 TEST_CASE_METHOD(RevisionsFixture, "a rollback that can't be done changes nothing",
                  "[unit][catalog]") {
   CHECK(catalog->roll_back_budget(tenant, to(0)).status().code() == StatusCode::kInvalidArgument);
   set(keep(5));
   CHECK(catalog->roll_back_budget(tenant, to(1)).status().code() == StatusCode::kInvalidArgument);
-  CHECK(catalog->roll_back_budget(tenant, to(9)).status().code() == StatusCode::kInvalidArgument);
+  CHECK(catalog->roll_back_budget(tenant, to(9)).status().code() == StatusCode::kNotFound);
   // It would bring back a recipe whose profile is gone.
   REQUIRE(catalog->add_profile(tenant, profile_json(profile("learnt"))).ok());
   msg::SetBudget request = recipe("lukv(keydiff)");
