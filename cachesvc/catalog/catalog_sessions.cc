@@ -130,8 +130,10 @@ Result<SessionTurns> CatalogSessions::session_turns(std::string_view tenant,
   PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
   SessionTurns path{row->total, {}};
   for (const SegmentNode* node = tree_.find(row->tip); node; node = node->parent) {
-    const bool is_continued = tree_.children(node->row->id).size() > 1;
-    path.turns.push_back({node->row, !node->in_service || node->pins > 0 || is_continued});
+    bool is_shared = tree_.children(node->row->id).size() > 1;
+    sessions_.each_at(tenant, node->row->id, clock_.unix_ms(),
+                      [&](const msg::SessionRow& at) { is_shared |= at.name != name; });
+    path.turns.push_back({node->row, !node->in_service || node->pins > 0 || is_shared});
   }
   std::ranges::reverse(path.turns);
   return path;

@@ -40,7 +40,7 @@ struct StoredUse {
 struct SessionTurns {
   struct Turn {
     std::shared_ptr<const SegmentRow> row;
-    bool is_held = false;  // it is pinned, out of service, or several segments continue it
+    bool is_held = false;  // pinned, out of service, another session's tip, or several continue it
   };
   std::optional<Budget> total;
   std::vector<Turn> turns;  // from the root on

@@ -9,7 +9,9 @@ namespace precis {
 namespace {
 
 constexpr double kALittleLess = 0.95;
-constexpr std::array kWorthATrim = {0.8, 0.9, 1.0};  // the largest share that it leaves
+// The largest share that a trim leaves. The last one makes sure that the total holds: turns that
+// keep a little more than the target allows, by less than its inverse, are within the limit.
+constexpr std::array kWorthATrim = {0.8, 0.9, kALittleLess};
 constexpr double kPartsPerMillion = 1e6;
 
 double limit_of(std::span<const TotalTurn> turns, const Budget& total) {
@@ -65,6 +67,10 @@ float score_for(std::span<const TotalTurn> turns, double bytes) {
 
 }  // namespace
 
+bool all_fit(std::span<const TotalTurn> turns, const Budget& total) {
+  return stored_bytes(turns) <= kALittleLess * limit_of(turns, total);
+}
+
 std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget& total) {
   std::vector<TotalTrim> trims;
   if (turns.empty()) return trims;
@@ -75,7 +81,8 @@ std::vector<TotalTrim> trims_for(std::span<const TotalTurn> turns, const Budget&
   const float now = is_share ? later : score_for(old, target - stored_bytes(turns.last(1)));
   std::vector<std::uint64_t> entries;
   for (const TotalTurn& turn : old) entries.push_back(turn.entries);
-  double excess = stored_bytes(turns) - limit;
+  const double newest = is_share ? bytes_at(turns.last(1), later) : stored_bytes(turns.last(1));
+  double excess = stored_bytes(old) + newest - limit;
   for (const double worth : kWorthATrim) {
     const bool is_first = worth == kWorthATrim.front();
     for (std::size_t i = 0; i < old.size() && (is_first || excess > 0); ++i) {

@@ -34,6 +34,8 @@ struct TotalTrim {
   std::uint64_t entries = 0;
 };
 
+// Whether the turns need no trim if none was trimmed yet. It looks at no curve.
+bool all_fit(std::span<const TotalTurn> turns, const Budget& total);
 // The trims that bring a session within `total`, a ratio of its full bytes or bytes, or as near to
 // it as it can get, in their order. Other turns may give more when these have been made. `turns`:
 // from the oldest on.

@@ -1,6 +1,7 @@
 #include "cachesvc/pipeline/session_totals.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr std::size_t kSessionsMax = 1024, kSessionsOfTenantMax = 128;
 constexpr std::size_t kCurvesMax = 65'536;   // of about 250 bytes
 constexpr std::uint32_t kLeastPpm = 50'000;  // that a trim leaves of a turn's full KV
+constexpr std::chrono::seconds kAgain{1};
 constexpr int kRoundsMax = 6;  // of a session, for turns that change meanwhile or give too little
 
 // The budget at which the segment stores `entries` of its entries.
@@ -58,6 +60,24 @@ void SessionTotals::changed(const Owner& owner, const std::string& session) {
 void SessionTotals::stop() {
   stopped_ = true;
   waiting_.clear();
+  again_.reset();
+}
+
+bool SessionTotals::others_wait(const Waiting& session) {
+  if (!parts_.consolidator.others_wait()) return false;
+  later(session);
+  return true;
+}
+
+// Tries again in a while: it may have been the session's last turn.
+void SessionTotals::later(const Waiting& session) {
+  if (stopped_ || later_.size() >= kSessionsMax) return;
+  later_.push_back(session);
+  if (again_) return;
+  again_ = parts_.loop.after(kAgain, [this] {
+    again_.reset();
+    for (const Waiting& each : std::exchange(later_, {})) changed(each.owner, each.session);
+  });
 }
 
 Task<void> SessionTotals::work() {
@@ -100,6 +120,10 @@ SessionTotals::Plan SessionTotals::plan(const Waiting& session) {
   for (const SessionTurns::Turn& turn : path->turns) {
     turns.push_back(total_turn(turn, *model, *path->total));
   }
+  const bool were_trimmed = std::ranges::any_of(
+      path->turns, [](const auto& turn) { return turn.row->trimmed.has_value(); });
+  if (!were_trimmed && all_fit(turns, *path->total)) return plan;  // no scores need to be read
+  plan.total = path->total;
   for (std::size_t i = 0; i < turns.size(); ++i) {
     if (turns[i].least_entries >= turns[i].entries) continue;
     turns[i].curve = curve_of(*path->turns[i].row);
@@ -116,13 +140,16 @@ SessionTotals::Plan SessionTotals::plan(const Waiting& session) {
 
 Task<bool> SessionTotals::carry_out(const Waiting& session, Plan plan) {
   for (const Catalog::Row& row : plan.unknown) {
-    if (stopped_ || parts_.consolidator.others_wait()) co_return false;
+    if (stopped_ || others_wait(session)) co_return false;
     auto curve = co_await parts_.trim.scores(session.owner, row);
     if (!may_go_on(session, curve.status())) co_return false;
     if (curve.ok()) remember(*row, std::move(*curve));
   }
   for (const Trim& trim : plan.trims) {
-    if (stopped_ || parts_.consolidator.others_wait()) co_return false;
+    if (stopped_ || others_wait(session)) co_return false;
+    // Many trims take long, and each is final.
+    const auto now = parts_.catalog.session(session.owner.tenant, session.session);
+    if (!now.ok() || now->pinned || now->total != plan.total) co_return false;
     msg::TrimPrefix request;
     request.segment = trim.turn;
     request.budget = trim.budget;
@@ -134,13 +161,13 @@ Task<bool> SessionTotals::carry_out(const Waiting& session, Plan plan) {
   co_return true;
 }
 
-bool SessionTotals::may_go_on(const Waiting& session, const Status& done) const {
+bool SessionTotals::may_go_on(const Waiting& session, const Status& done) {
   switch (done.code()) {
     case StatusCode::kOk:
     case StatusCode::kConflict:  // the turn was put again, consolidated or removed meanwhile
     case StatusCode::kNotFound: return true;
     case StatusCode::kOutOfSpace:
-    case StatusCode::kRejected: return false;
+    case StatusCode::kRejected: later(session); return false;
     default: break;
   }
   if (!stopped_) {

@@ -1,11 +1,13 @@
 // Keeps sessions within their totals (session_total.h), in the background: after a change of a
 // session, its old turns are trimmed. One session is done before the next begins, and tenants take
-// turns. While puts or gets wait for memory or the disk, nothing is trimmed; what is left out is
-// found again at the session's next change. Loop thread only.
+// turns. While puts or gets wait for memory or the disk, nothing is trimmed, and the session is
+// tried again a second later. Loop thread only.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,7 @@ class SessionTotals {
   struct Plan {
     std::vector<Catalog::Row> unknown;  // their scores have to be read first
     std::vector<Trim> trims;
+    std::optional<Budget> total;
   };
   Task<void> work();
   Waiting take_next();
@@ -62,14 +65,17 @@ class SessionTotals {
   Plan plan(const Waiting& session);
   // False if the session has to wait for its next change.
   Task<bool> carry_out(const Waiting& session, Plan plan);
-  bool may_go_on(const Waiting& session, const Status& done) const;
+  bool may_go_on(const Waiting& session, const Status& done);
+  bool others_wait(const Waiting& session);
+  void later(const Waiting& session);
   // Null if its scores have to be read.
   const ScoreCurve* curve_of(const SegmentRow& row);
   bool take_former(const SegmentRow& row, Known& known);
   void remember(const SegmentRow& row, ScoreCurve curve);
 
   const Parts parts_;
-  std::deque<Waiting> waiting_;
+  std::deque<Waiting> waiting_, later_;
+  std::unique_ptr<EventLoop::Timer> again_;
   std::string last_tenant_;
   std::map<SegmentId, Known> known_;
   std::uint64_t curves_read_ = 0;

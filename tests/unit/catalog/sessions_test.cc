@@ -94,9 +94,9 @@ TEST_CASE("a session's total is bytes or a share, and a fork has it", "[unit][ca
     return each;
   };
   CHECK(f.catalog->session_turns(f.tenant, "chat")->turns[1].row->id == b.row.id);
-  CHECK(held() == std::vector{false, false, false});
-  f.put(tokens(10), &a);  // of another path
-  CHECK(held() == std::vector{true, false, false});
+  CHECK(held() == std::vector{false, false, true});  // the fork has its tip at the last
+  f.put(tokens(10), &a);                             // of another path
+  CHECK(held() == std::vector{true, false, true});
   REQUIRE(f.catalog->pin_session(f.tenant, {"helper", true}).ok());
   CHECK(held() == std::vector{true, true, true});
   CHECK_FALSE(f.catalog->open_session(f.tenant, {"chat", {}, Budget::all()})->total);
