@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -118,7 +119,57 @@ Status cancel_backup(Context context) {
   return {};
 }
 
+namespace {
+
+// The names of the backups of a folder, whose rows are in the files NAME.rows.
+Result<std::vector<std::string>> backup_names(const std::string& folder) {
+  constexpr std::string_view kRows = ".rows";
+  std::error_code error;
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    const std::string file = at->path().filename();
+    if (file.ends_with(kRows)) names.push_back(file.substr(0, file.size() - kRows.size()));
+  }
+  if (error == std::errc::permission_denied) return Status::denied(folder + ": " + error.message());
+  if (error) return Status::not_found("the folder of backups " + folder + ": " + error.message());
+  std::ranges::sort(names);
+  return names;
+}
+
+std::string named_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return names.size() <= kNamed ? text : text + ", ...; --list lists them";
+}
+
+// precisd would refuse these, too, but without JSON and with one exit code for all.
+Status check_restoration(const Restoration& options) {
+  PRECIS_ASSIGN(const std::vector<std::string> names, backup_names(options.from));
+  if (options.list) return {};
+  if (names.empty()) return Status::not_found("there is no backup in " + options.from);
+  if (!options.name.empty() && std::ranges::find(names, options.name) == names.end()) {
+    return Status::not_found("there is no backup '" + options.name + "' in " + options.from +
+                             "; it has " + named_text(names));
+  }
+  if (options.into.empty()) return {};
+  std::error_code error;
+  const bool is_new = !std::filesystem::exists(options.into, error) ||
+                      std::filesystem::is_empty(options.into, error);
+  if (error == std::errc::permission_denied) {
+    return Status::denied(options.into + ": " + error.message());
+  }
+  if (is_new && !error) return {};
+  return Status::conflict(options.into + " is not an empty directory: name a new one, or empty it");
+}
+
+}  // namespace
+
 Status restore(const Restoration& options) {
+  PRECIS_TRY(check_restoration(options));
   std::vector<std::string> words{"precisd", "--restore", options.from};
   if (!options.name.empty()) words.insert(words.end(), {"--backup", options.name});
   if (!options.into.empty()) words.insert(words.end(), {"--data", options.into});

@@ -23,7 +23,8 @@ struct Restoration {
   bool list = false, dry_run = false, json = false;
 };
 // Becomes precisd --restore, which is installed beside this program or found by PATH. Returns only
-// if that failed.
+// if that failed, or if it can't be done: kNotFound if there is no such backup, kConflict if `into`
+// is not empty.
 Status restore(const Restoration& options);
 
 }  // namespace precis::cli

@@ -14,8 +14,10 @@
 #include "client/cli/heatmap.h"
 #include "client/cli/json.h"
 #include "client/cli/render.h"
+#include "client/cli/table.h"
 #include "client/cli/terminal.h"
 #include "precis/keep.h"
+#include "precis/printable.h"
 
 namespace precis::cli {
 namespace {
@@ -88,8 +90,11 @@ Status show_budget(Context context, const std::string& model, const std::string&
   if (!png.empty()) PRECIS_TRY(draw(context, scope, png));
   if (revision) {
     PRECIS_ASSIGN(const auto changes, set_after(context.client, *revision));
-    context.out += context.json ? json_text(changes_json(context.client, changes))
-                                : changes_text(context.client, changes);
+    if (context.json) {
+      context.out += json_text(changes_json(context.client, changes));
+    } else {
+      context.out += changes.empty() ? "nothing was set\n" : changes_text(context.client, changes);
+    }
     return {};
   }
   if (!session.empty()) PRECIS_TRY(find_session(context.client, session).status());
@@ -118,6 +123,14 @@ Status show_budget(Context context, const std::string& model, const std::string&
 
 namespace {
 
+Result<Budget> parse_limit(const std::string& text) {
+  const auto limit = parse_keep(text);  // whose error offers a quality target, too
+  if (limit.ok() && limit->kind != Budget::Kind::kQuality) return limit;
+  return Status::invalid("--limit '" + text +
+                         "': give a ratio in (0, 1] such as 0.3 or 30%, entries per head such as "
+                         "'128 entries', or bytes of a segment such as '64 MiB'");
+}
+
 bool is_cut(const std::optional<Budget>& budget) {
   return budget && budget->kind != Budget::Kind::kAll && budget->kind != Budget::Kind::kQuality;
 }
@@ -136,10 +149,10 @@ Result<msg::SetBudget> request_of(Client& client, const std::string& model,
   }
   if (change.recipe) request.recipe = change.recipe;
   if (change.keep) {
-    PRECIS_ASSIGN(request.keep, parse_keep(*change.keep));
+    PRECIS_ASSIGN(request.keep, parse_keep(*change.keep, "--keep"));
   }
   if (change.limit) {
-    PRECIS_ASSIGN(request.limit, parse_keep(*change.limit));
+    PRECIS_ASSIGN(request.limit, parse_limit(*change.limit));
   }
   PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
   request.scope.session = change.session;
@@ -148,6 +161,47 @@ Result<msg::SetBudget> request_of(Client& client, const std::string& model,
     PRECIS_TRY(take_table(client, model, change, request));
   }
   return request;
+}
+
+// A line for each limit of another scope that lowers the keep of the change: that is no error,
+// because the limit may be raised later, but puts get less than was set. `budgets`: of its scope.
+Result<std::string> limit_notes(Client& client, const msg::SetBudget& request,
+                                const msg::Budgets& budgets) {
+  std::string notes;
+  const std::optional<Budget>& keep = request.keep;
+  const std::optional<Budget>& limit = budgets.effective.limit;
+  if (!keep || keep->kind == Budget::Kind::kAll) return notes;
+  const auto note = [&](const std::string& which, const Budget& lower) {
+    notes += fmt::format("note: keep {} is above the limit {}{}: puts get at most that\n",
+                         keep->to_string(), lower.to_string(), which);
+  };
+  if (!request.limit && limit && is_above(*keep, *limit)) note(" in force", *limit);
+  if (request.scope.model || !request.scope.session.empty()) return notes;
+  PRECIS_ASSIGN(const auto models, apart(client, budgets));
+  for (const ModelBudgets& each : models) {
+    const msg::BudgetRow& own = each.budgets.layers.back();
+    if (!own.keep && own.limit && is_above(*keep, *own.limit)) {
+      note(" of model " + printable(each.model.model.name), *own.limit);
+    }
+  }
+  for (const msg::BudgetRow& own : budgets.sessions) {
+    if (!own.keep && own.limit && is_above(*keep, *own.limit)) {
+      note(" of " + printable(own.scope), *own.limit);
+    }
+  }
+  return notes;
+}
+
+std::string apart_text(const std::vector<std::string>& names, bool is_keep) {
+  if (names.empty()) return {};
+  constexpr std::size_t kNamed = 5;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
+    list += (i == 0 ? "" : ", ") + printable(names[i]);
+  }
+  if (names.size() > kNamed) list += ", ...";
+  return fmt::format("another {} is set for {}, and stays in force there: {}\n",
+                     is_keep ? "keep" : "limit", counted(names.size(), "scope"), list);
 }
 
 }  // namespace
@@ -161,15 +215,23 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
         "--apply-to-stored needs a --keep or a --limit that is a ratio, entries or bytes");
   }
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
+  std::string notes;
+  if (!context.json) {
+    const auto noted = limit_notes(context.client, request, budgets);
+    if (noted.ok()) notes = *noted;  // the change is made already, so an error would mislead
+  }
   if (!on_stored || !has_cut) {
     if (change.dry_run) {
-      context.out += context.json ? json_text(Json{{"dry_run", true}}) : "the change is valid\n";
+      context.out +=
+          context.json ? json_text(Json{{"dry_run", true}}) : "the change is valid\n" + notes;
       return {};
     }
-    context.out += context.json ? json_text(cli::to_json(budgets)) : budgets_text(budgets, {});
+    context.out +=
+        context.json ? json_text(cli::to_json(budgets)) : budgets_text(budgets, {}) + notes;
     return {};
   }
   if (!context.json && !change.dry_run) context.out += budgets_text(budgets, {});
+  context.out += notes;
   catch_interrupts();
   PRECIS_ASSIGN(const ConcernedSegments concerned, concerned_by(context.client, request));
   PrefixTrim how;
@@ -177,7 +239,9 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
       concerned.parts.size() == 1 ? concerned.parts.front().keep.to_string() : "their new budget";
   how.dry_run = change.dry_run;
   const TrimOutcome outcome = trim_parts(context.client, concerned.parts, Durability::kWal, how);
-  context.out += context.json ? json_text(outcome.json) : outcome.text;
+  context.out += context.json
+                     ? json_text(outcome.json)
+                     : apart_text(concerned.apart, request.keep.has_value()) + outcome.text;
   // A segment that stores less than the budget is not a failure.
   return outcome.status.code() == StatusCode::kConflict ? Status() : outcome.status;
 }

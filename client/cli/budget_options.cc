@@ -28,8 +28,9 @@ void add_set(CLI::App& group, Arguments& a) {
   CLI::Option* keep = set->add_option("--keep", change.keep,
                                       "A ratio such as 0.3, '128 entries' per "
                                       "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
-  CLI::Option* limit = set->add_option(
-      "--limit", change.limit, "The largest budget that a put gets, whatever it names; as --keep");
+  CLI::Option* limit = set->add_option("--limit", change.limit,
+                                       "The largest budget that a put gets, whatever it names: a "
+                                       "ratio, entries or bytes, as --keep");
   CLI::Option* layers = set->add_option("--layers", change.layers,
                                         "Shares by layer, such as 0-3=0.5,4-31=0.15; their mean is "
                                         "the budget unless --keep is given");
@@ -60,8 +61,7 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   CLI::App* show = add_command(
       group, "show", "Show what every scope sets, what is in force, and models with other budgets",
       a, [&a](Context c) {
-        return show_budget(c, a.model, a.budget.session,
-                           a.revision == 0 ? std::nullopt : std::optional(a.revision), a.png);
+        return show_budget(c, a.model, a.budget.session, a.shown_revision, a.png);
       });
   CLI::Option* model = show->add_option(
       "--model", a.model,
@@ -69,7 +69,8 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
   show->add_option("--session", a.budget.session, "For the puts that name this session")
       ->excludes(model);
   CLI::Option* png = show->add_option("--png", a.png, "Also draw that map into this file");
-  show->add_option("--revision", a.revision, "Show what was set after this revision instead")
+  show->add_option("--revision", a.shown_revision,
+                   "Show what was set after this revision instead; 0 is before the first")
       ->excludes(png);
   add_set(group, a);
   CLI::App* log = add_command(group, "log", "List the revisions, the newest first", a,
@@ -78,10 +79,8 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
       ->capture_default_str()
       ->check(CLI::Range(1, 100));
   CLI::App* diff =
-      add_command(group, "diff", "Show what two revisions set differently", a, [&a](Context c) {
-        return diff_revisions(
-            c, a.revision, a.other_revision == 0 ? std::nullopt : std::optional(a.other_revision));
-      });
+      add_command(group, "diff", "Show what two revisions set differently", a,
+                  [&a](Context c) { return diff_revisions(c, a.revision, a.other_revision); });
   diff->add_option("from", a.revision, "A revision; 0 is before the first")->required();
   diff->add_option("to", a.other_revision, "Another; the newest if it is not given");
   CLI::App* rollback =

@@ -218,7 +218,10 @@ Result<ConcernedSegments> concerned_by(Client& client, const msg::SetBudget& cha
     if (!puts.concerns(change.scope)) continue;
     InForce after = puts.after({{change.scope, {}, values}});
     const bool is_narrower = change.keep ? after.keep != change.keep : after.limit != change.limit;
-    if (is_narrower) continue;  // a narrower scope sets another one
+    if (is_narrower) {  // a narrower scope sets another one
+      concerned.apart.push_back(puts.name);
+      continue;
+    }
     if (!change.keep) after.keep = after.limit;
     PRECIS_TRY(add_segments(client, puts, owners, after, std::nullopt, concerned.parts));
   }

@@ -18,6 +18,9 @@ struct ConcernedSegments {
   // The names of models, and sessions, whose new budget is a quality target, which no trim can
   // take.
   std::vector<std::string> quality;
+  // The names of models, and sessions, that the change does not reach, because they set a keep (or
+  // limit) of their own.
+  std::vector<std::string> apart;
 };
 
 // The segments of which a put would get a smaller budget after the changes, each in the part of

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -50,18 +51,25 @@ Status outside(std::string_view part, const std::string& what, std::uint32_t cou
                          std::to_string(count - 1));
 }
 
+// A share of the table that is not given is 0.
 Status set_layers(std::string_view part, Profile& profile) {
   PRECIS_ASSIGN(const float value, share(part, kLayersForm));
   const auto [first, last] = halves(halves(part, '=').first, '-');
   const auto begin = number<std::uint32_t>(first), end = number<std::uint32_t>(last);
   if (!begin || !end || *begin > *end) return wrong(part, kLayersForm);
   if (*end >= profile.num_layers) return outside(part, "layers", profile.num_layers);
-  std::fill(profile.table.begin() + *begin * profile.num_kv_heads,
-            profile.table.begin() + (*end + 1) * profile.num_kv_heads, value);
+  for (std::uint32_t layer = *begin; layer <= *end; ++layer) {
+    float* const row = profile.table.data() + std::size_t{layer} * profile.num_kv_heads;
+    if (row[0] != 0) {
+      return Status::invalid("layer " + std::to_string(layer) + " is given twice");
+    }
+    std::fill_n(row, profile.num_kv_heads, value);
+  }
   return {};
 }
 
-Status set_head(std::string_view part, Profile& profile) {
+// `given`: the places that a --head has set, which may have a share by --layers before.
+Status set_head(std::string_view part, Profile& profile, std::set<std::size_t>& given) {
   PRECIS_ASSIGN(const float value, share(part, kHeadForm));
   const std::string_view place = halves(part, '=').first;
   const auto [first, second] = halves(place, '.');
@@ -69,7 +77,12 @@ Status set_head(std::string_view part, Profile& profile) {
   if (!layer || !head || first.size() == place.size()) return wrong(part, kHeadForm);
   if (*layer >= profile.num_layers) return outside(part, "layers", profile.num_layers);
   if (*head >= profile.num_kv_heads) return outside(part, "KV heads", profile.num_kv_heads);
-  profile.table[*layer * profile.num_kv_heads + *head] = value;
+  const std::size_t at = std::size_t{*layer} * profile.num_kv_heads + *head;
+  if (!given.insert(at).second) {
+    return Status::invalid("head " + std::to_string(*layer) + "." + std::to_string(*head) +
+                           " is given twice");
+  }
+  profile.table[at] = value;
   return {};
 }
 
@@ -111,7 +124,8 @@ Result<BudgetTable> make_budget_table(const msg::ModelRow& model, const std::str
     PRECIS_TRY(set_layers(part, profile));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
   }
-  for (const std::string& head : heads) PRECIS_TRY(set_head(head, profile));
+  std::set<std::size_t> given;
+  for (const std::string& head : heads) PRECIS_TRY(set_head(head, profile, given));
   PRECIS_TRY(check_whole(profile));
   with_table.profile.clear();
   profile.scorer = profile_scorer(with_table);

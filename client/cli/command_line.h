@@ -31,7 +31,9 @@ struct Arguments {
   TenantChange tenant;
   BackupOptions backup;
   Restoration restoration;
-  std::uint64_t revision = 0, other_revision = 0;
+  std::uint64_t revision = 0;
+  // 0 is before the first revision, so it is no "not given".
+  std::optional<std::uint64_t> shown_revision, other_revision;
   std::string png;
   std::uint32_t limit = 20;
   TopOptions top;

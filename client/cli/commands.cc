@@ -90,12 +90,24 @@ Status show_session(Context context, const std::string& name) {
   return {};
 }
 
-Status set_session(Context context, const std::string& name, const std::string& total) {
-  PRECIS_TRY(find_session(context.client, name).status());
-  Budget most = Budget::all();
-  if (total != "none") {
-    PRECIS_ASSIGN(most, parse_keep(total, "--total"));
+namespace {
+
+Result<Budget> parse_total(const std::string& text) {
+  if (text == "none") return Budget::all();
+  const auto total = parse_keep(text);  // whose error offers forms that only a put takes
+  if (total.ok() && (total->kind == Budget::Kind::kRatio || total->kind == Budget::Kind::kBytes)) {
+    return total;
   }
+  return Status::invalid("--total '" + text +
+                         "': give a share of the full KV in (0, 1] such as 0.2 or 20%, bytes such "
+                         "as 64MiB, or none");
+}
+
+}  // namespace
+
+Status set_session(Context context, const std::string& name, const std::string& total) {
+  PRECIS_ASSIGN(const Budget most, parse_total(total));
+  PRECIS_TRY(find_session(context.client, name).status());
   PRECIS_ASSIGN(const msg::SessionRow row, context.client.open_session(name, {}, most));
   context.out += context.json ? json_text(to_json(row)) : session_text(row);
   return {};

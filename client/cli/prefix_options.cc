@@ -72,7 +72,8 @@ void add_rm(CLI::App& group, Arguments& a) {
   rm->add_option("id", a.removal.id, "The id, or an unambiguous beginning of it");
   add_filter(*rm, a.removal.filter);
   rm->add_flag("--recursive", a.removal.recursive, "Also remove the descendants");
-  rm->add_flag("--dry-run", a.removal.dry_run, "Show how many match, and change nothing");
+  rm->add_flag("--dry-run", a.removal.dry_run,
+               "Without an id: show how many match, and change nothing");
   add_yes(*rm, a.removal.yes);
   rm->footer(
       "Without an id, the filters choose, and all of them must match. Segments with children that "

@@ -85,7 +85,9 @@ Status remove_filtered(Context context, const PrefixRemoval& how) {
 Status remove_prefix(Context context, const PrefixRemoval& how) {
   PRECIS_TRY(check_choice(how.id, how.filter));
   if (how.dry_run && !how.id.empty()) {
-    return Status::invalid("--dry-run counts the segments of a filter; prefix show shows one");
+    return Status::invalid(
+        "--dry-run counts what filters choose, so give none of an id; prefix "
+        "show ID shows that segment, and how many children it has");
   }
   return how.id.empty() ? remove_filtered(context, how)
                         : remove_one(context, how.id, how.recursive);

@@ -289,19 +289,34 @@ std::string session_text(const msg::SessionRow& row, const std::string& takes) {
   return facts.text();
 }
 
+bool is_above(const Budget& keep, const Budget& limit) {
+  if (keep.kind == Budget::Kind::kAll) return limit.kind != Budget::Kind::kAll;
+  if (keep.kind == Budget::Kind::kQuality) {
+    return limit.kind == Budget::Kind::kRatio && keep.quality_cap_ppm() > limit.value;
+  }
+  return keep.kind == limit.kind && keep.value > limit.value;
+}
+
 std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models) {
   Table table(
       {{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"LIMIT", true}, {"REVISION", true}, {"SET"}});
-  const auto add = [&](const std::string& scope, const msg::BudgetRow& row) {
-    table.add({scope, or_dash(row.recipe), keep_text(row.keep), keep_text(row.limit),
-               std::to_string(row.version), when_text(row.set_unix_ms)});
+  const auto add = [&](const std::string& scope, const msg::BudgetRow& row,
+                       const std::string& keep) {
+    table.add({scope, or_dash(row.recipe), keep, keep_text(row.limit), std::to_string(row.version),
+               when_text(row.set_unix_ms)});
   };
-  for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row);
-  add("in force", budgets.effective);
+  // A scope's keep may be above the limit of another scope.
+  const auto add_in_force = [&](const std::string& scope, const msg::BudgetRow& row) {
+    const bool is_limited = row.keep && row.limit && is_above(*row.keep, *row.limit);
+    add(scope, row,
+        keep_text(row.keep) + (is_limited ? ", limited to " + keep_text(row.limit) : ""));
+  };
+  for (const msg::BudgetRow& row : budgets.layers) add(row.scope, row, keep_text(row.keep));
+  add_in_force("in force", budgets.effective);
   for (const ModelBudgets& each : models) {
-    add("in force for " + each.model.model.name, each.budgets.effective);
+    add_in_force("in force for " + each.model.model.name, each.budgets.effective);
   }
-  for (const msg::BudgetRow& row : budgets.sessions) add(row.scope, row);
+  for (const msg::BudgetRow& row : budgets.sessions) add(row.scope, row, keep_text(row.keep));
   return table.text();
 }
 

@@ -23,6 +23,9 @@ std::string profile_text(const msg::ProfileRow& row, std::span<const msg::ModelR
 std::string sessions_text(std::span<const msg::SessionRow> rows, std::size_t columns = 0);
 // `takes`: what its segments take; empty: not asked for.
 std::string session_text(const msg::SessionRow& row, const std::string& takes = {});
+// Whether a put at `keep` gets the limit instead, as far as that is known without a segment: a
+// ratio and a number of entries can't be compared.
+bool is_above(const Budget& keep, const Budget& limit);
 struct ModelBudgets {
   msg::ModelRow model;
   msg::Budgets budgets;  // in force for this model

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
+#include "precis/limits.h"
 #include "tests/integration/precisctl_fixture.h"
 
 namespace {
@@ -54,6 +55,31 @@ TEST_CASE_METHOD(BudgetCommands, "revisions are listed, compared and rolled back
   CHECK(budget_json({"show", "--model", "test/tiny"})["effective"]["keep"]["value"] == 0.4);
 }
 
+TEST_CASE_METHOD(BudgetCommands, "revision 0 is the state before the first change",
+                 "[integration]") {
+  CHECK(budget_json({"show", "--revision", "0"}) == json::array());
+  budget_json({"set", "--keep", "0.4"});
+  budget_json({"set", "--model", "test/tiny", "--keep", "0.5"});
+  CHECK(budget_json({"show", "--revision", "0"}) == json::array());
+  CHECK(budget({"show", "--revision", "0"}).out == "nothing was set\n");
+  CHECK(budget_json({"show", "--revision", "2"}).size() == 2);
+  CHECK(budget_json({"diff", "1", "0"})[0]["before"]["keep"]["value"] == 0.4);
+  CHECK(budget_json({"diff", "1", "0"})[0]["after"]["keep"].is_null());
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a budget is not taken from a revision that is no longer kept",
+                 "[integration]") {
+  msg::SetBudget change;
+  for (std::size_t i = 0; i < limits::kBudgetRevisionsMax + 1; ++i) {
+    change.keep = Budget::entries(i + 1);
+    REQUIRE(client->set_budget(change).ok());
+  }
+  const Ran gone = budget({"show", "--revision", "0"});
+  CHECK(gone.exit_code == kNotFound);
+  CHECK_THAT(gone.err, Catch::Contains("not all revisions after 0 are kept any more"));
+  CHECK(budget_json({"show", "--revision", "1"}).size() == 1);
+}
+
 TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put says so",
                  "[integration]") {
   budget_json({"set", "--recipe", "keydiff", "--limit", "0.25"});
@@ -77,9 +103,41 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   floor.recipe = "keydiff(min_entries=100000)";
   CHECK(store(kTokens, floor).entries == 100u * 8);
   CHECK(budget({"set", "--keep", "0.3"}).exit_code == kUsage);  // above the limit
-  CHECK(budget({"set", "--limit", "quality 0.9"}).exit_code == kUsage);
+  for (const std::string wrong : {"quality 0.9", "64"}) {
+    const Ran refused = budget({"set", "--limit", wrong});
+    CHECK(refused.exit_code == kUsage);
+    CHECK_THAT(refused.err, Catch::Contains("--limit '" + wrong + "': give a ratio in (0, 1]"));
+    CHECK_THAT(refused.err.substr(wrong.size() + 30), !Catch::Contains("quality"));
+  }
+  CHECK_THAT(budget({"set", "--help"}).out, Catch::Contains("a ratio, entries or bytes"));
   budget_json({"set", "--unset"});
   CHECK_FALSE(client->begin_put(model, tokens, keeping(0.5)).value().begun().limited);
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a keep above the limit of another scope is shown as limited",
+                 "[integration]") {
+  budget_json({"set", "--limit", "0.3"});
+  const std::string set = budget({"set", "--model", "test/tiny", "--keep", "0.9"}).out;
+  CHECK_THAT(set, Catch::Contains("0.9, limited to 0.3"));
+  CHECK_THAT(set, Catch::Contains("note: keep 0.9 is above the limit 0.3 in force: puts get at "
+                                  "most that"));
+  CHECK_THAT(budget({"show", "--model", "test/tiny"}).out, Catch::Contains("0.9, limited to 0.3"));
+  CHECK_THAT(budget({"show"}).out, Catch::Contains("0.9, limited to 0.3"));
+  CHECK(store(kTokens, {}).budget == Budget::ratio(0.3).value());
+
+  budget_json({"set", "--unset"});
+  budget_json({"set", "--model", "test/tiny", "--unset"});
+  budget_json({"set", "--model", "test/tiny", "--limit", "0.2"});
+  REQUIRE(client->open_session("chat", {}).ok());
+  budget_json({"set", "--session", "chat", "--limit", "0.1"});
+  for (const bool dry_run : {true, false}) {
+    std::vector<std::string> words{"set", "--keep", "0.5"};
+    if (dry_run) words.emplace_back("--dry-run");
+    const std::string noted = budget(words).out;
+    CHECK_THAT(noted, Catch::Contains("keep 0.5 is above the limit 0.2 of model test/tiny"));
+    CHECK_THAT(noted, Catch::Contains("keep 0.5 is above the limit 0.1 of session chat"));
+  }
+  CHECK_THAT(budget({"set", "--keep", "0.1"}).out, !Catch::Contains("note:"));
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", "[integration]") {
@@ -114,6 +172,11 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
   CHECK(refused({"--layers", "0-3=0.5", "--head", "1.2=0.5"}).find("KV heads 0 to 1") !=
         std::string::npos);
   CHECK(refused({"--layers", "0-3=1.5"}).find("(0, 1]") != std::string::npos);
+  CHECK_THAT(refused({"--layers", "0=0.2,0=0.6,1-3=0.4"}),
+             Catch::Contains("layer 0 is given twice"));
+  CHECK_THAT(refused({"--layers", "0-2=0.2,2-3=0.6"}), Catch::Contains("layer 2 is given twice"));
+  CHECK_THAT(refused({"--layers", "0-3=0.2", "--head", "0.0=0.1", "--head", "0.0=0.9"}),
+             Catch::Contains("head 0.0 is given twice"));
   CHECK(refused({"--layers", "0-3"}).find("such as 0-3=0.5") != std::string::npos);
   const std::size_t profiles = client->profiles().value().size();
   CHECK(budget({"set", "--model", "test/tiny", "--layers", "0-3=0.3", "--if-revision", "99"})
@@ -148,6 +211,18 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to store
         dry["stored_bytes"].get<std::uint64_t>());
   CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.4);
   CHECK(budget({"set", "--recipe", "knorm", "--apply-to-stored"}).exit_code == kUsage);
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a dry run says which scopes have another budget of their own",
+                 "[integration]") {
+  store(kTokens, keeping(0.6));
+  budget_json({"set", "--model", "test/tiny", "--keep", "0.8"});
+  const std::string dry = budget({"set", "--keep", "0.2", "--dry-run"}).out;
+  CHECK_THAT(dry, Catch::Contains("would trim 0 segments"));
+  CHECK_THAT(dry, Catch::Contains("another keep is set for 1 scope, and stays in force there: "
+                                  "test/tiny\n"));
+  CHECK_THAT(budget({"set", "--model", "test/tiny", "--keep", "0.2", "--dry-run"}).out,
+             !Catch::Contains("another keep"));
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a rollback tells what it does to stored segments, and does it",

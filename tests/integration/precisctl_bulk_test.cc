@@ -126,7 +126,10 @@ TEST_CASE_METHOD(BulkFixture,
 
   CHECK(ctl({"prefix", "rm"}).exit_code == kUsage);
   CHECK(ctl({"prefix", "rm", alone.id.hex(), "--model", "test/tiny"}).exit_code == kUsage);
-  CHECK(ctl({"prefix", "rm", alone.id.hex(), "--dry-run"}).exit_code == kUsage);
+  const Ran dry = ctl({"prefix", "rm", alone.id.hex(), "--recursive", "--dry-run"});
+  CHECK(dry.exit_code == kUsage);
+  CHECK_THAT(dry.err, Catch::Contains("prefix show ID"));
+  CHECK_THAT(ctl({"prefix", "rm", "--help"}).out, Catch::Contains("Without an id: show how many"));
   CHECK(ctl_json({"prefix", "rm", "--unused", "1h", "--yes"})["segments"] == 0);
   CHECK_THAT(ctl({"prefix", "rm", "--model", "test/tiny", "--yes"}).out,
              Contains("removed 1 segment, "));

@@ -17,6 +17,7 @@ namespace {
 
 using namespace precis;
 using namespace precis::testing;
+using Catch::Matchers::Contains;
 using nlohmann::json;
 
 class CommandFixture : protected PrecisctlFixture {
@@ -310,6 +311,35 @@ TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers",
 }
 
 // A port with another program than precisd: answers one connection as an HTTP server would.
+TEST_CASE("a restoration that can't be is refused as other commands are", "[integration]") {
+  const TempDir dir;
+  const std::string backups = dir.path("backups"), full = dir.path("full");
+  const auto refused = [](std::vector<std::string> words, int exit_code, const char* code) {
+    words.insert(words.begin(), {PRECISCTL_PATH, "restore"});
+    words.push_back("--json");
+    const Ran ran = run(words);
+    INFO(ran.out << ran.err);
+    CHECK(ran.exit_code == exit_code);
+    const json error = json::parse(ran.err)["error"];
+    CHECK(error["code"] == code);
+    return error["message"].get<std::string>();
+  };
+  for (const char* how : {"--list", "--dry-run"}) {
+    CHECK_THAT(refused({backups, how}, kNotFound, "not_found"), Contains(backups));
+  }
+  std::filesystem::create_directories(backups);
+  CHECK_THAT(refused({backups, "--into", full}, kNotFound, "not_found"),
+             Contains("there is no backup in"));
+  std::ofstream(backups + "/monday.rows") << "rows";
+  std::ofstream(backups + "/friday.rows") << "rows";
+  CHECK_THAT(refused({backups, "--into", full, "--name", "nosuch"}, kNotFound, "not_found"),
+             Contains("no backup 'nosuch'") && Contains("it has friday, monday"));
+  std::filesystem::create_directories(full + "/precious");
+  CHECK_THAT(refused({backups, "--into", full, "--name", "friday"}, kConflict, "conflict"),
+             Contains("not an empty directory"));
+  CHECK(run({PRECISCTL_PATH, "restore", backups, "--list"}).exit_code == kOk);
+}
+
 class HttpPort {
  public:
   HttpPort() {
