@@ -39,22 +39,42 @@ Status no_folder() {
 Result<msg::BackupState> Backups::start(std::string name, std::uint32_t keep) {
   if (parts_.dir.empty()) return no_folder();
   const std::uint64_t now_ms = parts_.clock.unix_ms();
-  if (name.empty()) name = utc_text(now_ms, "%Y-%m-%dT%H%M%SZ");
-  PRECIS_TRY(check_backup_name(name));
   if (busy_.exchange(true)) {
     return Status::conflict("the backup '" + state().name +
                             "' is being made; wait for its end, or cancel it");
+  }
+  auto named = name_of(std::move(name), now_ms);
+  if (!named.ok()) {
+    busy_ = false;
+    return named.status();
   }
   canceled_ = false;
   {
     const std::lock_guard lock(mutex_);
     state_ = {};
-    state_.name = std::move(name);
+    state_.name = std::move(*named);
     state_.state = "running";
     state_.started_unix_ms = now_ms;
   }
   parts_.thread->post([this, keep] { run(keep); });
   return state();
+}
+
+Result<std::string> Backups::name_of(std::string asked, std::uint64_t now_ms) const {
+  const BackupFolder folder(parts_.dir);
+  const auto exists = [&folder](const std::string& complete) {
+    std::error_code error;
+    return std::filesystem::exists(folder.rows_path(complete), error);
+  };
+  std::string name = asked.empty() ? utc_text(now_ms, "%Y-%m-%dT%H%M%SZ") : asked;
+  PRECIS_TRY(check_backup_name(name));
+  if (!exists(name)) return name;
+  if (!asked.empty()) {
+    return Status::conflict("there is a backup '" + name + "' already; give another name");
+  }
+  for (int i = 2;; ++i) {  // several in a second
+    if (std::string other = name + "-" + std::to_string(i); !exists(other)) return other;
+  }
 }
 
 msg::BackupState Backups::state() const {

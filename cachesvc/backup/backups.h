@@ -30,9 +30,9 @@ class Backups {
   };
   explicit Backups(Parts parts) : parts_(std::move(parts)) {}
 
-  // Starts a backup, and returns at once. An empty name stands for the time. `keep`: once it is
-  // complete, only so many of the newest stay; 0: all. kUnsupported without a folder, kConflict
-  // while a backup runs.
+  // [blocking] Starts a backup, and does not wait for it. An empty name stands for the time.
+  // `keep`: once it is complete, only so many of the newest stay; 0: all. kUnsupported without a
+  // folder, kConflict while a backup runs or if there is one of that name.
   Result<msg::BackupState> start(std::string name, std::uint32_t keep);
   // The backup that runs, or ran last since the start of the service.
   msg::BackupState state() const;
@@ -43,6 +43,8 @@ class Backups {
   bool busy() const { return busy_; }
 
  private:
+  // Refuses the name of a complete backup. An empty one becomes the time.
+  Result<std::string> name_of(std::string asked, std::uint64_t now_ms) const;
   void run(std::uint32_t keep);
   Status make(std::uint32_t keep);
   Status canceled() const;  // kCanceled if it was canceled

@@ -29,6 +29,17 @@ constexpr std::uint64_t kMemoryBytesMin = 16u << 20;  // room for small layers i
 // Keyed by order in the file, because names may be missing or repeated.
 std::string tenant_key(std::size_t at) { return "tenant " + std::to_string(at); }
 
+// Whether `path` is the folder `dir` or in it; symbolic links are resolved as far as they exist.
+bool is_inside(const std::string& path, const std::string& dir) {
+  std::error_code error;
+  const auto folder = [&](const std::string& name) {
+    const auto whole = std::filesystem::absolute(name, error);
+    const auto resolved = std::filesystem::weakly_canonical(whole, error);
+    return ((error ? whole.lexically_normal() : resolved) / "").string();
+  };
+  return folder(path).starts_with(folder(dir));
+}
+
 Status read_tenants(const toml::table& root, const std::string& where,
                     const std::set<std::string>& of_service, Config& config) {
   const toml::node* node = root.get("tenant");
@@ -148,6 +159,9 @@ Status Config::validate() const {
   };
   require(!data_dir.empty(), "data_dir",
           "data_dir is not set: give --data DIR or data_dir in the config file");
+  require(backup_dir.empty() || data_dir.empty() || !is_inside(backup_dir, data_dir), "backup_dir",
+          "backup_dir is '" + backup_dir +
+              "', which is in data_dir: a disk that fails would take both, so give another folder");
   require(listen.find(':') != std::string::npos, "listen",
           "listen is '" + listen + "', must be HOST:PORT");
   require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin, "memory_bytes",

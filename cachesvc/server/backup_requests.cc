@@ -5,7 +5,8 @@
 namespace precis {
 
 Task<Answer> BackupRequests::on(msg::StartBackup request) {
-  PRECIS_CO_ASSIGN(auto state, backups_.start(request.name, request.keep));
+  const auto start = [&] { return backups_.start(request.name, request.keep); };
+  PRECIS_CO_ASSIGN(auto state, co_await caller_.listed(start));
   const std::string text =
       request.keep == 0 ? "all are kept" : "keeps " + std::to_string(request.keep);
   caller_.note({"StartBackup", "backup asked for", state.name, text, "", text});

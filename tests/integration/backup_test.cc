@@ -377,6 +377,18 @@ TEST_CASE_METHOD(BackupFixture, "a canceled backup ends, and the next one uses w
   CHECK(second["copied_values"] == second["values"].get<std::uint64_t>() - state.copied_values);
 }
 
+TEST_CASE_METHOD(BackupFixture, "each backup has a name of its own", "[integration][backup]") {
+  put_many(1);
+  back_up({"--name", "first"});
+  const auto again = ctl({"backup", "--name", "first"});
+  CHECK(again.exit_code == 6);
+  CHECK_THAT(again.err, Catch::Contains("there is a backup 'first' already"));
+  back_up();  // several in a second
+  back_up();
+  back_up();
+  CHECK(client->backups()->rows.size() == 4);
+}
+
 TEST_CASE_METHOD(BackupFixture, "a backup has the rows of all tenants, and budgets and sessions",
                  "[integration][backup]") {
   const auto stored = put_many(1);

@@ -186,6 +186,14 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   }
   config.memory_bytes = 1ull << 60;
   CHECK_THAT(config.validate().message(), Catch::Contains("more than this machine's"));
+  for (const char* dir : {"", "/", "/sub", "/sub/../x"}) {
+    Config inside = valid();
+    inside.backup_dir = inside.data_dir + dir;
+    CHECK_THAT(inside.validate().message(), Catch::Contains("which is in data_dir"));
+  }
+  Config beside = valid();
+  beside.backup_dir = beside.data_dir + "-backups";
+  CHECK(beside.validate() == Status());
 }
 
 TEST_CASE("validation tells the line of what the file has set, and of nothing else",
