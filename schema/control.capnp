@@ -84,6 +84,8 @@ struct Request {
     showBackup @45 :ShowBackup $Is.role("admin") $Is.call("backup");
     cancelBackup @46 :CancelBackup $Is.role("admin") $Is.call("cancel_backup") $Is.administrative;
     setRetention @47 :SetRetention $Is.call("set_retention") $Is.administrative;
+    showApplication @48 :ShowApplication $Is.role("reader") $Is.call("application");
+    cancelApplication @49 :CancelApplication $Is.call("cancel_application") $Is.administrative;
   }
 }
 
@@ -393,6 +395,17 @@ struct SetBudget {  # -> Budgets
   # Only if this is the tenant's newest revision. Absent: always.
   dryRun @7 :Bool;
   # Only check the change.
+  applyToStored @8 :Bool;
+  # Also begin to trim what is stored to what a put would get after the change; with dryRun, begin
+  # to count what that would do. It replaces a count that runs, but no trims: those must have ended.
+}
+
+struct ShowApplication {}  # -> BudgetApplication: of the tenant, the one that runs or ran last
+
+struct CancelApplication {  # -> BudgetApplication
+  # The application that runs ends before its next segment. Trimmed segments stay trimmed.
+  number @0 :UInt64;
+  # Refused as a conflict if another one runs; 0: whichever runs.
 }
 
 struct ListBudgetRevisions {  # -> BudgetRevisions
@@ -410,6 +423,9 @@ struct RollBackBudget {  # -> BudgetRevision, the new one
   ifRevision @3 :UInt64 = 0xffffffffffffffff $Is.optional;
   dryRun @4 :Bool;
   # Only answer what would change.
+  applyToStored @5 :Bool;
+  # As in SetBudget, for segments of which a put gets less than before. Without a change: nothing
+  # begins.
 }
 
 struct ListEvents {  # -> Events
@@ -554,6 +570,7 @@ struct Reply {
     issuedToken @27 :IssuedToken;
     backupState @28 :BackupState;
     backups @29 :Backups;
+    budgetApplication @30 :BudgetApplication;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -981,4 +998,40 @@ struct BackupRow {
 
 struct Backups {
   rows @0 :List(BackupRow) $Is.atMost("kListPageRowsMax");
+}
+
+struct BudgetApplication {
+  number @0 :UInt64;
+  # From 1 since the service started; 0: there was none.
+  state @1 :Text;
+  # "running", "done", "failed" or "canceled"; empty: there was none.
+  dryRun @2 :Bool;
+  startedUnixMs @3 :UInt64;
+  endedUnixMs @4 :UInt64;
+  segments @5 :UInt64;
+  bytes @6 :UInt64;
+  # The segments that store more than a put would get, and their stored bytes; 0: not known yet.
+  doneSegments @7 :UInt64;
+  doneBytes @8 :UInt64;
+  # The part of them that was tried.
+  trimmedSegments @9 :UInt64;
+  storedBytes @10 :UInt64;
+  freedBytes @11 :UInt64;
+  # The part of the trimmed segments that is left, and the part that is not.
+  keptMass @12 :Data $Is.array("double") $Is.atMost("kLayersMax");
+  # [layers]: the mean over the trimmed segments that have the layer, as Trimmed.keptMass.
+  refusedSegments @13 :UInt64;
+  refused @14 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why the first of them was refused.
+  quality @15 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The names of models, and sessions, that are left because their new budget is a quality target;
+  # one a line.
+  apart @16 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Those that are left because a narrower scope sets another keep or limit; one a line.
+  error @17 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why it failed, or was canceled by the service.
+  code @18 :Text;
+  # The name of the error's status; empty without one.
+  revision @19 :UInt64;
+  # The newest revision of the tenant's budgets when it began. A later one cancels it.
 }

@@ -63,6 +63,11 @@ std::vector<Route> make_table() {
         msg::ListBudgetRevisions{});
   t.add(kPost, "/api/v1/budgets/revisions/{revision}/rollback",
         "Set every scope to what it was after a revision", msg::RollBackBudget{});
+  t.add(kGet, "/api/v1/budgets/application",
+        "What apply_to_stored began: the application that runs, or ran last",
+        msg::ShowApplication{});
+  t.add(kDelete, "/api/v1/budgets/application", "Cancel the application that runs",
+        msg::CancelApplication{});
   t.add(kGet, "/api/v1/events",
         "What becomes of stored segments; with Accept: text/event-stream, as a stream",
         msg::ListEvents{});

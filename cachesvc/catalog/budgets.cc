@@ -75,6 +75,14 @@ void BudgetTable::erase(std::string_view tenant, const msg::BudgetScope& scope) 
   rows_.erase({std::string(tenant), key_of(scope)});
 }
 
+std::vector<StoredBudget> BudgetTable::rows(std::string_view tenant) const {
+  std::vector<StoredBudget> rows;
+  for (const auto& [key, row] : rows_) {
+    if (key.first == tenant) rows.push_back(row);
+  }
+  return rows;
+}
+
 BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
   Keys keys;
   for (const auto& [key, row] : rows_) {

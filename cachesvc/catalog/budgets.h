@@ -35,6 +35,7 @@ class BudgetTable {
   void put(StoredBudget row);
   bool has(std::string_view tenant, const msg::BudgetScope& scope) const;
   void erase(std::string_view tenant, const msg::BudgetScope& scope);  // its own row, if it has one
+  std::vector<StoredBudget> rows(std::string_view tenant) const;
   // The rows and revisions of a tenant, for erase().
   struct Keys {
     std::vector<msg::BudgetScope> scopes;

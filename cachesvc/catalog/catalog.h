@@ -180,10 +180,10 @@ class Catalog : public ModelCatalog, public EventSource {
   // ---- budgets
   virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                                const BudgetDefaults& configured) const = 0;
-  // Both functions are [blocking] and make a revision, which survives a crash, or change nothing. A
-  // revision without changes is returned and not stored. The errors are those of BudgetTable, and:
-  // kInvalidArgument for a recipe for all models that needs a profile; kNotFound if a model is not
-  // registered or has no such profile.
+  virtual std::vector<std::string> sessions_with_budgets(std::string_view tenant) const = 0;
+  // Both are [blocking] and make a revision that survives a crash, or change nothing: a revision
+  // without changes is not stored. Errors as BudgetTable's, and kInvalidArgument for a recipe for
+  // all models that needs a profile; kNotFound if a model or its profile is not there.
   virtual Result<msg::BudgetRevision> set_budget(std::string_view tenant,
                                                  const msg::SetBudget&) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,

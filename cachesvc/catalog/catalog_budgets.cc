@@ -26,12 +26,13 @@ msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetS
                          is_session_of(tenant));
 }
 
-// The model of the session's tip, if it has one.
-std::optional<Digest> CatalogBudgets::model_of(std::string_view tenant,
-                                               std::string_view session) const {
-  const auto row = find_session(tenant, session);
-  const SegmentNode* const tip = row.ok() ? tree_.find((*row)->tip) : nullptr;
-  return tip ? std::optional(tip->row->model) : std::nullopt;
+std::vector<std::string> CatalogBudgets::sessions_with_budgets(std::string_view tenant) const {
+  std::shared_lock lock(state_);
+  std::vector<std::string> names;
+  for (const StoredBudget& row : budgets_.rows(tenant)) {
+    if (!row.session.empty()) names.push_back(row.session);
+  }
+  return names;
 }
 
 Status CatalogBudgets::check_scope(std::string_view tenant, const msg::BudgetScope& scope) const {

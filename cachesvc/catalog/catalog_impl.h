@@ -54,6 +54,7 @@ class CatalogProfiles : public virtual CatalogState {
  private:
   static msg::ProfileRow describe(const KnownProfile& known);
   Status check_profile_room(std::string_view tenant, const Profile& profile) const;
+  Status check_unused(std::string_view tenant, const Digest& model, std::string_view name) const;
   Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
                                                            const Digest& model,
                                                            std::string_view name);
@@ -161,6 +162,7 @@ class CatalogBudgets : public virtual CatalogState {
  public:
   msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
                        const BudgetDefaults& configured) const override;
+  std::vector<std::string> sessions_with_budgets(std::string_view tenant) const override;
   Result<msg::BudgetRevision> set_budget(std::string_view tenant, const msg::SetBudget&) override;
   Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
                                                const msg::RollBackBudget&) override;
@@ -169,9 +171,7 @@ class CatalogBudgets : public virtual CatalogState {
                                         const msg::ListBudgetRevisions&) const override;
 
  private:
-  // Callers hold changes_, or for the first two state_.
   BudgetTable::IsSession is_session_of(std::string_view tenant) const;
-  std::optional<Digest> model_of(std::string_view tenant, std::string_view session) const;
   Status check_scope(std::string_view tenant, const msg::BudgetScope& scope) const;
   Status check_change(std::string_view tenant, const msg::BudgetChange& change) const;
   Result<msg::BudgetRevision> store(std::string_view tenant, BudgetTable::Planned planned,

@@ -133,11 +133,35 @@ Result<std::optional<msg::ProfileRow>> CatalogProfiles::profile_with_text(std::s
   return row;
 }
 
+// Refuses to remove the last profile that fits a recipe which a budget sets: each put that names no
+// recipe would fail.
+Status CatalogProfiles::check_unused(std::string_view tenant, const Digest& model,
+                                     std::string_view name) const {
+  Model without = models_.at({std::string(tenant), model});
+  without.profiles.erase(without.profiles.find(name));
+  for (const StoredBudget& row : budgets_.rows(tenant)) {
+    if (row.recipe.empty()) continue;
+    const auto of = row.session.empty() ? row.model : model_of(tenant, row.session);
+    const auto recipe = parse_recipe(row.recipe);
+    if (of != model || !recipe.ok() || !recipe->needs_profile()) continue;
+    const bool fits_now =
+        fitting_profile(models_.at({std::string(tenant), model}), model, *recipe).ok();
+    if (!fits_now || fitting_profile(without, model, *recipe).ok()) continue;
+    const std::string scope =
+        row.session.empty() ? "model '" + without.spec.name + "'" : "session '" + row.session + "'";
+    return Status::conflict("recipe '" + row.recipe + "', which is set for " + scope +
+                            ", needs profile '" + std::string(name) +
+                            "'; set another recipe there first");
+  }
+  return {};
+}
+
 Status CatalogProfiles::remove_profile(std::string_view tenant, const Digest& model,
                                        std::string_view name) {
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
   if (!holder->profiles.contains(name)) return none_such(name, holder->spec.name);
+  PRECIS_TRY(check_unused(tenant, model, name));
   Change change;
   change.erase(Table::kProfiles, profile_key(tenant, model, name));
   PRECIS_TRY(write(std::move(change), Durability::kWal));

@@ -129,11 +129,13 @@ Result<SessionTurns> CatalogSessions::session_turns(std::string_view tenant,
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const msg::SessionRow* const row, find_session(tenant, name));
   SessionTurns path{row->total, {}};
+  bool is_shared = false;
   for (const SegmentNode* node = tree_.find(row->tip); node; node = node->parent) {
-    bool is_shared = tree_.children(node->row->id).size() > 1;
+    bool forks = tree_.children(node->row->id).size() > 1;
     sessions_.each_at(tenant, node->row->id, clock_.unix_ms(),
-                      [&](const msg::SessionRow& at) { is_shared |= at.name != name; });
-    path.turns.push_back({node->row, !node->in_service || node->pins > 0 || is_shared});
+                      [&](const msg::SessionRow& at) { forks |= at.name != name; });
+    is_shared |= forks;
+    path.turns.push_back({node->row, is_shared, forks || node->pins > 0 || !node->in_service});
   }
   std::ranges::reverse(path.turns);
   return path;

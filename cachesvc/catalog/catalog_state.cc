@@ -179,6 +179,13 @@ Result<const msg::SessionRow*> CatalogState::find_session(std::string_view tenan
   return Status::not_found("session '" + std::string(name) + "' does not exist");
 }
 
+std::optional<Digest> CatalogState::model_of(std::string_view tenant,
+                                             std::string_view session) const {
+  const auto row = find_session(tenant, session);
+  const SegmentNode* const tip = row.ok() ? tree_.find((*row)->tip) : nullptr;
+  return tip ? std::optional(tip->row->model) : std::nullopt;
+}
+
 bool CatalogState::is_volatile(const SegmentNode& node) const {
   return node.durability == Durability::kMemory && node.commit > hardened_;
 }

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <shared_mutex>
 #include <string>
@@ -69,6 +70,8 @@ class CatalogState : public Catalog {
       std::string_view tenant) const;
   Result<const SegmentNode*> find_node(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
+  // The model of the session's tip, if it has one.
+  std::optional<Digest> model_of(std::string_view tenant, std::string_view session) const;
   // Returns whether a crash can lose the segment, because it was committed at kMemory.
   bool is_volatile(const SegmentNode& node) const;
   bool chain_is_volatile(const SegmentNode* tip) const;

@@ -56,7 +56,7 @@ class ModelCatalog {
   // [blocking] Returns the profile with its JSON, as it was added.
   virtual Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
                                           std::string_view name) = 0;
-  // [blocking]
+  // [blocking] kConflict while a budget sets a recipe that no other profile fits.
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;
   // Returns the profile that `recipe` names, by name or digest. If the recipe names none, returns

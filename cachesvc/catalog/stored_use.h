@@ -40,7 +40,9 @@ struct StoredUse {
 struct SessionTurns {
   struct Turn {
     std::shared_ptr<const SegmentRow> row;
-    bool is_held = false;  // pinned, out of service, another session's tip, or several continue it
+    bool is_shared = false;  // it is on the path of another session, or several paths continue it
+    // It is pinned, out of service, the tip of another session, or several segments continue it.
+    bool is_held = false;
   };
   std::optional<Budget> total;
   std::vector<Turn> turns;  // from the root on

@@ -14,10 +14,17 @@ class BudgetRequests {
   Task<Answer> on(msg::SetBudget request);
   Task<Answer> on(msg::ListBudgetRevisions request);
   Task<Answer> on(msg::RollBackBudget request);
+  Task<Answer> on(msg::ShowApplication request);
+  Task<Answer> on(msg::CancelApplication request);
 
  private:
   // OK unless the scope names a model that is not registered, or a session that does not exist.
   Status check(const msg::BudgetScope& scope) const;
+  // Returns OK if a trim can take what the request sets, and no trims for another change run.
+  Status check_applicable(const msg::SetBudget& request) const;
+  // Applies the changes of a revision, which were made unless it is a dry run.
+  Status apply(const msg::BudgetRevision& revision, BudgetsToApply budgets, bool dry_run) const;
+  msg::BudgetValues values_of(const msg::BudgetScope& scope) const;
   // The recipe and keep that are set for this scope itself.
   std::string budget_text(const msg::BudgetScope& scope) const;
 

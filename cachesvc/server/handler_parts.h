@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cachesvc/base/log.h"
+#include "cachesvc/pipeline/budget_applications.h"
 #include "cachesvc/pipeline/consolidator.h"
 #include "cachesvc/pipeline/fair_turns.h"
 #include "cachesvc/pipeline/get_path.h"
@@ -38,6 +39,7 @@ struct HandlerParts {
   TrimPath& trim_path;
   Consolidator& consolidator;
   SessionTotals& totals;
+  BudgetApplications& applications;
   Lookup& lookup;
   PathHasher& paths;
   FairTurns& turns;  // for received messages

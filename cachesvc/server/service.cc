@@ -5,7 +5,7 @@
 #include <atomic>
 #include <utility>
 
-#include "cachesvc/backup/backups.h"
+#include "cachesvc/server/background.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
@@ -88,10 +88,7 @@ struct Service::Impl {
   std::unique_ptr<PutPath> put_path;
   std::unique_ptr<GetPath> get_path;
   std::unique_ptr<TrimPath> trim_path;
-  std::unique_ptr<CapacityManager> capacity;
-  std::unique_ptr<Backups> backups;
-  std::unique_ptr<Consolidator> consolidator;
-  std::unique_ptr<SessionTotals> totals;
+  Background background;
   std::unique_ptr<TenantsInForce> in_force;
   std::unique_ptr<Reloader> reloader;
   std::unique_ptr<HandlerParts> parts;
@@ -186,28 +183,30 @@ void Service::Impl::wire_paths() {
                                                       *hot_tier, rate, metrics, clock});
   trim_path = std::make_unique<TrimPath>(
       RewriteParts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier, metrics});
-  capacity = std::make_unique<CapacityManager>(
+  background.capacity = std::make_unique<CapacityManager>(
       CapacityManager::Parts{loop, storage, *disk_quota, *trim_path, *catalog, *hot_tier, *memory,
                              prefill, metrics, log, clock},
       capacity_settings(config));
-  consolidator = std::make_unique<Consolidator>(
+  background.consolidator = std::make_unique<Consolidator>(
       Consolidator::Parts{loop, reads, storage, *cold_reads, *memory, *catalog, *hot_tier,
                           *put_room, *disk_quota, *put_path, arena->memory().size(), metrics, log},
       consolidator_settings(config));
-  totals = std::make_unique<SessionTotals>(
-      SessionTotals::Parts{loop, storage, *trim_path, *catalog, *consolidator, log});
+  background.totals = std::make_unique<SessionTotals>(
+      SessionTotals::Parts{loop, storage, *trim_path, *catalog, *background.consolidator, log});
+  background.applications = std::make_unique<BudgetApplications>(BudgetApplications::Parts{
+      loop, paths.turns(), *trim_path, *catalog, clock, log, budget_defaults(config)});
 }
 
 void Service::Impl::wire_requests() {
-  backups = std::make_unique<Backups>(
+  background.backups = std::make_unique<Backups>(
       Backups::Parts{*store, clock, log, config.backup_dir, config.data_dir,
                      config.backup_dir.empty() ? nullptr : runtime.make_executor("backup", 1)});
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
       [this](const std::string& tenant) { operators->end_streams(tenant); }, events});
-  reloader = std::make_unique<Reloader>(
-      Reloader::Parts{loop, storage, config, log, *in_force, admission, *memory, *put_room,
-                      *disk_quota, *capacity, *consolidator, audit, *transport});
+  reloader = std::make_unique<Reloader>(Reloader::Parts{
+      loop, storage, config, log, *in_force, admission, *memory, *put_room, *disk_quota,
+      *background.capacity, *background.consolidator, audit, *transport});
   report = std::make_unique<ServiceReport>(
       ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
                            *disk_quota, *disk_watch, loss, *catalog, *backend, paths, *transport});
@@ -221,15 +220,16 @@ void Service::Impl::wire_requests() {
                    *get_path,
                    *cold_reads,
                    *trim_path,
-                   *consolidator,
-                   *totals,
+                   *background.consolidator,
+                   *background.totals,
+                   *background.applications,
                    *lookup,
                    paths,
                    turns,
                    *memory,
                    admission,
                    *in_force,
-                   *backups,
+                   *background.backups,
                    metrics,
                    clock,
                    log,
@@ -283,7 +283,7 @@ void Service::Impl::watch_pressure() {
     if (stopping) return;
     greeter.tell_suppressed();
     requests.tell_suppressed(log);
-    capacity->check();
+    background.capacity->check();
     if (memory->waiting() + put_room->waiting() + disk_quota->waiting() > 0) {
       peers.free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
     }
@@ -328,19 +328,14 @@ void Service::Impl::begin_stop() {
   memory->stop();
   put_room->stop();
   disk_quota->stop();
-  capacity->stop();
-  (void)backups->cancel();
-  consolidator->stop();
-  totals->stop();
+  background.stop();
   peers.close_all("the service is stopping");
   finish_stop();
 }
 
 // A request in progress holds its peer. The loop stops when no work is in progress.
 void Service::Impl::finish_stop() {
-  const bool busy = reloader->busy() || capacity->busy() || consolidator->busy() ||
-                    totals->busy() || backups->busy();
-  if (peers.all_ended() && put_path->idle() && !busy) {
+  if (peers.all_ended() && put_path->idle() && !reloader->busy() && !background.busy()) {
     log.info("stopped");
     return loop.stop();
   }

@@ -191,6 +191,7 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
   const bool only_row = !known->is_stored();
   msg::Removed removed;
   if (request.purge && !only_row) {
+    caller_.parts.applications.forget(request.name);
     PRECIS_CO_ASSIGN(removed, co_await purge(request.name));
   }
   std::string was;
@@ -207,6 +208,7 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
     row.reset();
     return {};
   }));
+  if (!only_row) caller_.parts.applications.forget(request.name);
   if (request.purge && !only_row) {  // what it set until it was out of force
     PRECIS_CO_TRY(
         co_await caller_.stored([&] { return catalog_.remove_budgets(request.name).status(); }));

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/cli/budget_application.h"
 #include "client/cli/budget_history.h"
-#include "client/cli/budget_stored.h"
 #include "client/cli/budget_table.h"
-#include "client/cli/bulk.h"
 #include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/heatmap.h"
@@ -192,58 +191,31 @@ Result<std::string> limit_notes(Client& client, const msg::SetBudget& request,
   return notes;
 }
 
-std::string apart_text(const std::vector<std::string>& names, bool is_keep) {
-  if (names.empty()) return {};
-  constexpr std::size_t kNamed = 5;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(kNamed, names.size()); ++i) {
-    list += (i == 0 ? "" : ", ") + printable(names[i]);
-  }
-  if (names.size() > kNamed) list += ", ...";
-  return fmt::format("another {} is set for {}, and stays in force there: {}\n",
-                     is_keep ? "keep" : "limit", counted(names.size(), "scope"), list);
-}
-
 }  // namespace
 
 Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
-  PRECIS_ASSIGN(const msg::SetBudget request, request_of(context.client, model, change));
-  const bool on_stored = change.dry_run || change.apply_to_stored;
+  PRECIS_ASSIGN(msg::SetBudget request, request_of(context.client, model, change));
+  // A dry run also counts, if a trim can take the budget.
   const bool has_cut = request.keep ? is_cut(request.keep) : is_cut(request.limit);
-  if (change.apply_to_stored && !has_cut) {
-    return Status::invalid(
-        "--apply-to-stored needs a --keep or a --limit that is a ratio, entries or bytes");
-  }
+  request.apply_to_stored = change.apply_to_stored || (change.dry_run && has_cut);
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  std::string notes;
+  std::string text = change.dry_run ? "the change is valid\n" : budgets_text(budgets, {});
+  Json json = change.dry_run ? Json{{"dry_run", true}} : cli::to_json(budgets);
   if (!context.json) {
-    const auto noted = limit_notes(context.client, request, budgets);
-    if (noted.ok()) notes = *noted;  // the change is made already, so an error would mislead
+    const auto notes = limit_notes(context.client, request, budgets);
+    if (notes.ok()) text += *notes;  // the change is made already, so an error would mislead
   }
-  if (!on_stored || !has_cut) {
-    if (change.dry_run) {
-      context.out +=
-          context.json ? json_text(Json{{"dry_run", true}}) : "the change is valid\n" + notes;
-      return {};
+  Status applied_status;
+  if (request.apply_to_stored) {
+    const auto applied = wait_for_application(context.client, change.dry_run);
+    applied_status = applied.ok() ? applied->status : applied.status();
+    if (applied.ok()) {
+      json["stored"] = applied->json;
+      text += applied->text;
     }
-    context.out +=
-        context.json ? json_text(cli::to_json(budgets)) : budgets_text(budgets, {}) + notes;
-    return {};
   }
-  if (!context.json && !change.dry_run) context.out += budgets_text(budgets, {});
-  context.out += notes;
-  catch_interrupts();
-  PRECIS_ASSIGN(const ConcernedSegments concerned, concerned_by(context.client, request));
-  PrefixTrim how;
-  how.keep =
-      concerned.parts.size() == 1 ? concerned.parts.front().keep.to_string() : "their new budget";
-  how.dry_run = change.dry_run;
-  const TrimOutcome outcome = trim_parts(context.client, concerned.parts, Durability::kWal, how);
-  context.out += context.json
-                     ? json_text(outcome.json)
-                     : apart_text(concerned.apart, request.keep.has_value()) + outcome.text;
-  // A segment that stores less than the budget is not a failure.
-  return outcome.status.code() == StatusCode::kConflict ? Status() : outcome.status;
+  context.out += context.json ? json_text(json) : text;
+  return applied_status;
 }
 
 }  // namespace precis::cli

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "client/cli/budget_application.h"
 #include "client/cli/budget_commands.h"
-#include "client/cli/budget_stored.h"
 #include "client/cli/find.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
@@ -40,6 +40,22 @@ Json to_json(const msg::BudgetValues& values) {
   return {{"recipe", values.recipe.empty() ? Json() : Json(values.recipe)},
           {"keep", cli::to_json(values.keep)},
           {"limit", cli::to_json(values.limit)}};
+}
+
+// The names of sessions that set a budget of their own, as far as the service lists them.
+Result<std::vector<std::string>> sessions_with_budgets(Client& client) {
+  constexpr std::string_view kOfSession = "session ";
+  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets({}));
+  if (budgets.sessions.size() >= kShownSessionBudgetsMax) {
+    return Status::unsupported(
+        "so many sessions have a budget of their own that not all are listed, and nobody can tell "
+        "what was set after a revision; `precisctl budget diff` tells what was changed");
+  }
+  std::vector<std::string> names;
+  for (const msg::BudgetRow& row : budgets.sessions) {
+    if (row.scope.starts_with(kOfSession)) names.push_back(row.scope.substr(kOfSession.size()));
+  }
+  return names;
 }
 
 // All revisions above `number`, the newest first.
@@ -190,17 +206,9 @@ Status diff_revisions(Context context, std::uint64_t from, std::optional<std::ui
 Status roll_back_budget(Context context, std::uint64_t revision, const BudgetChange& how) {
   const std::string comment =
       how.comment.empty() ? "rollback to " + std::to_string(revision) : how.comment;
-  msg::RollBackBudget request{revision, how.user, comment, how.if_revision, how.dry_run};
-  std::optional<ConcernedSegments> concerned;
-  if (how.dry_run || how.apply_to_stored) {
-    request.dry_run = true;
-    PRECIS_ASSIGN(const msg::BudgetRevision planned, context.client.roll_back_budget(request));
-    catch_interrupts();
-    PRECIS_ASSIGN(concerned, concerned_by(context.client, planned.changes));
-    request.dry_run = how.dry_run;
-    // The trims below must fit the rollback that is made.
-    request.if_revision = planned.number - 1;
-  }
+  const bool apply = how.dry_run || how.apply_to_stored;
+  const msg::RollBackBudget request{revision,        how.user,    comment,
+                                    how.if_revision, how.dry_run, apply};
   PRECIS_ASSIGN(const msg::BudgetRevision made, context.client.roll_back_budget(request));
   Json json = to_json(context.client, made);
   json["dry_run"] = how.dry_run;
@@ -209,25 +217,17 @@ Status roll_back_budget(Context context, std::uint64_t revision, const BudgetCha
     text += fmt::format("revision {} restores revision {}\n", made.number, revision);
   }
   Status trimmed;
-  if (concerned) {
-    PrefixTrim trim;
-    trim.keep = "their new budget";
-    trim.dry_run = how.dry_run;
-    const TrimOutcome outcome =
-        trim_parts(context.client, concerned->parts, Durability::kWal, trim);
-    json["stored"] = outcome.json;
-    json["stored"]["quality"] = concerned->quality;
-    text += outcome.text;
-    for (const std::string& model : concerned->quality) {
-      text += fmt::format("not trimmed: segments of {}, whose budget is a quality target\n", model);
+  if (apply && !made.changes.empty()) {
+    const auto applied = wait_for_application(context.client, how.dry_run);
+    trimmed = applied.ok() ? applied->status : applied.status();
+    if (applied.ok()) {
+      json["stored"] = applied->json;
+      text += applied->text;
     }
-    // A segment that stores less than the budget is not a failure.
-    if (outcome.status.code() != StatusCode::kConflict) trimmed = outcome.status;
-    if (!how.dry_run && (outcome.more || !trimmed.ok()) && !made.changes.empty()) {
+    if (!how.dry_run && !trimmed.ok()) {
       // The same rollback changes nothing a second time, so it can't go on with the rest.
       text +=
-          "not all were trimmed: precisctl budget set --keep ... --apply-to-stored trims the "
-          "rest\n";
+          "for segments that were not trimmed: precisctl budget set --keep ... --apply-to-stored\n";
     }
   }
   context.out += context.json ? json_text(json) : text;

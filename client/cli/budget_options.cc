@@ -1,4 +1,5 @@
 // The options of precisctl budget.
+#include "client/cli/budget_application.h"
 #include "client/cli/command_parts.h"
 
 namespace precis::cli {
@@ -41,7 +42,7 @@ void add_set(CLI::App& group, Arguments& a) {
                                      "Remove what this scope sets: the wider scope applies");
   unset->excludes(recipe)->excludes(keep)->excludes(limit)->excludes(layers)->excludes(heads);
   set->add_flag("--apply-to-stored", change.apply_to_stored,
-                "Then trim the stored segments to the new --keep or --limit; Ctrl-C stops that");
+                "Then trim the stored segments to the new --keep or --limit; Ctrl-C cancels that");
   add_revision_options(*set, change);
   set->parse_complete_callback([&change, recipe, keep, limit, layers, heads] {
     const std::size_t given =
@@ -87,9 +88,14 @@ void add_budget_commands(CLI::App& app, Arguments& a) {
       add_command(group, "rollback", "Set every scope to what it was after a revision", a,
                   [&a](Context c) { return roll_back_budget(c, a.revision, a.budget); });
   rollback->add_option("revision", a.revision, "The revision; 0 is before the first")->required();
-  rollback->add_flag("--apply-to-stored", a.budget.apply_to_stored,
-                     "Then trim the stored segments whose budget gets smaller; Ctrl-C stops that");
+  rollback->add_flag(
+      "--apply-to-stored", a.budget.apply_to_stored,
+      "Then trim the stored segments whose budget gets smaller; Ctrl-C cancels that");
   add_revision_options(*rollback, a.budget);
+  CLI::App* application = add_command(
+      group, "application", "Show how far the stored segments are trimmed to the last change", a,
+      [&a](Context c) { return show_application(c, a.cancel); });
+  application->add_flag("--cancel", a.cancel, "End it before its next segment");
 }
 
 }  // namespace precis::cli

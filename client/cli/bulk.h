@@ -57,23 +57,4 @@ struct Removal {
 Removal remove_chosen(Client& client, const Chosen& chosen, const SegmentFilter& filter,
                       bool recursive);
 
-// Segments that are trimmed to the same budget.
-struct TrimPart {
-  Chosen chosen;
-  Budget keep;
-};
-struct TrimOutcome {
-  Json json;
-  std::string text;
-  bool more = false;  // not all were chosen (kChosenMax)
-  Status status;      // kCanceled after Ctrl-C; else the error that ended it early
-};
-// Trims the parts, or tells what that would do, as `how` says.
-TrimOutcome trim_parts(Client& client, const std::vector<TrimPart>& parts, Durability durability,
-                       const PrefixTrim& how);
-
-// Trims them and prints the result as `how` says.
-Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
-                   const PrefixTrim& how);
-
 }  // namespace precis::cli

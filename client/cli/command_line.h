@@ -34,6 +34,7 @@ struct Arguments {
   std::uint64_t revision = 0;
   // 0 is before the first revision, so it is no "not given".
   std::optional<std::uint64_t> shown_revision, other_revision;
+  bool cancel = false;
   std::string png;
   std::uint32_t limit = 20;
   TopOptions top;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "client/cli/budget_application.h"
 #include "client/cli/bulk.h"
 #include "client/cli/commands.h"
 #include "client/cli/find.h"
@@ -38,16 +39,17 @@ Result<Chosen> chain_of(Client& client, const SegmentId& tip, bool whole) {
   return chosen;
 }
 
-// `seen`: the stored bytes of all segments that were tried.
-// `is_only`: it has the only segment of all parts.
-void trim_part(Client& client, const TrimPart& part, Durability durability, bool dry_run,
-               bool is_only, Progress& progress, std::uint64_t& seen, Done& done) {
-  for (const ChosenSegment& segment : part.chosen.segments) {
+Done trim_all(Client& client, const Chosen& chosen, const Budget& keep, Durability durability,
+              bool dry_run) {
+  Progress progress("trimming", chosen.stored_bytes);
+  std::uint64_t seen = 0;  // the stored bytes of all segments that were tried
+  Done done;
+  for (const ChosenSegment& segment : chosen.segments) {
     if (interrupted()) {
       done.status = Status::canceled("interrupted");
-      return;
+      break;
     }
-    const auto trimmed = client.trim_segment(segment.id, part.keep, durability, dry_run);
+    const auto trimmed = client.trim_segment(segment.id, keep, durability, dry_run);
     const StatusCode code = trimmed.status().code();
     if (code == StatusCode::kConflict) {
       done.left.push_back({segment.id, trimmed.status()});
@@ -57,28 +59,12 @@ void trim_part(Client& client, const TrimPart& part, Durability durability, bool
       done.sum.entries += trimmed->entries;
       done.sum.stored_bytes += trimmed->stored_bytes;
       done.sum.freed_bytes += trimmed->freed_bytes;
-    } else if (code != StatusCode::kNotFound || is_only) {
+    } else if (code != StatusCode::kNotFound || chosen.segments.size() == 1) {
       done.status = trimmed.status();
-      return;
+      break;
     }
     seen += segment.stored_bytes;
     progress.show(seen, fmt::format("{} freed", bytes_text(done.sum.freed_bytes)));
-  }
-}
-
-Done trim_all(Client& client, const std::vector<TrimPart>& parts, Durability durability,
-              bool dry_run) {
-  std::uint64_t bytes = 0, seen = 0;
-  std::size_t segments = 0;
-  for (const TrimPart& part : parts) {
-    bytes += part.chosen.stored_bytes;
-    segments += part.chosen.segments.size();
-  }
-  Progress progress("trimming", bytes);
-  Done done;
-  for (const TrimPart& part : parts) {
-    trim_part(client, part, durability, dry_run, segments == 1, progress, seen, done);
-    if (!done.status.ok()) break;
   }
   if (done.status.ok() && done.trimmed.empty() && !done.left.empty()) {
     done.status = done.left.front().why;
@@ -92,37 +78,21 @@ Json numbers(const msg::Trimmed& trimmed) {
           {"freed_bytes", trimmed.freed_bytes}};
 }
 
-// Sums up the layers' kept score mass over the segments: each layer's mean, and the lowest.
-class Mass {
- public:
-  void add(const msg::Trimmed& trimmed) {
-    layers_.resize(std::max(layers_.size(), trimmed.kept_mass.size()));
+// The layers' kept score mass: each one's mean over the segments.
+std::vector<double> mean_mass(const Done& done) {
+  std::vector<double> sums;
+  std::vector<std::size_t> counts;
+  for (const auto& [id, trimmed] : done.trimmed) {
+    sums.resize(std::max(sums.size(), trimmed.kept_mass.size()));
+    counts.resize(sums.size());
     for (std::size_t l = 0; l < trimmed.kept_mass.size(); ++l) {
-      layers_[l].sum += trimmed.kept_mass[l];
-      ++layers_[l].count;
+      sums[l] += trimmed.kept_mass[l];
+      ++counts[l];
     }
   }
-  std::string text() const {
-    if (layers_.empty()) return {};
-    double sum = 0;
-    std::size_t lowest = 0;
-    for (std::size_t l = 0; l < layers_.size(); ++l) {
-      sum += layers_[l].mean();
-      if (layers_[l].mean() < layers_[lowest].mean()) lowest = l;
-    }
-    return fmt::format("score mass kept: {:.1f}% on average, {:.1f}% in layer {}\n",
-                       100 * sum / static_cast<double>(layers_.size()),
-                       100 * layers_[lowest].mean(), lowest);
-  }
-
- private:
-  struct Layer {
-    double sum = 0;
-    std::size_t count = 0;
-    double mean() const { return count == 0 ? 1 : sum / static_cast<double>(count); }
-  };
-  std::vector<Layer> layers_;
-};
+  for (std::size_t l = 0; l < sums.size(); ++l) sums[l] /= static_cast<double>(counts[l]);
+  return sums;
+}
 
 Json to_json(const Done& done, bool dry_run) {
   Json json = numbers(done.sum);
@@ -148,13 +118,24 @@ std::string to_text(const Done& done, const PrefixTrim& how) {
     text += fmt::format("not trimmed: {} at most {} already\n",
                         counted(done.unchanged.size(), "segment"), how.keep);
   }
-  Mass mass;
-  for (const auto& [id, trimmed] : done.trimmed) mass.add(trimmed);
-  text += mass.text();
+  text += kept_mass_text(mean_mass(done));
   return text + fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",
                             counted(done.trimmed.size() - done.unchanged.size(), "segment"),
                             bytes_text(done.sum.freed_bytes), how.dry_run ? "to be freed" : "freed",
                             bytes_text(done.sum.stored_bytes));
+}
+
+// Trims them and prints the result as `how` says.
+Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
+                   const PrefixTrim& how) {
+  const Done done = trim_all(context.client, chosen, keep, durability, how.dry_run);
+  // An error of the only segment is the whole outcome.
+  const bool nothing = chosen.segments.size() == 1 && done.trimmed.empty();
+  if (nothing && !done.status.ok()) return done.status;
+  context.out += context.json ? json_text(to_json(done, how.dry_run))
+                              : to_text(done, how) +
+                                    (chosen.more ? "more segments match: run it again\n" : "");
+  return done.status;
 }
 
 }  // namespace
@@ -178,26 +159,6 @@ Status trim_prefix(Context context, const PrefixTrim& how) {
     PRECIS_ASSIGN(chosen, chain_of(context.client, tip, how.whole));
   }
   return trim_chosen(context, chosen, keep, durability, how);
-}
-
-TrimOutcome trim_parts(Client& client, const std::vector<TrimPart>& parts, Durability durability,
-                       const PrefixTrim& how) {
-  const Done done = trim_all(client, parts, durability, how.dry_run);
-  const bool more =
-      std::ranges::any_of(parts, [](const TrimPart& part) { return part.chosen.more; });
-  return {to_json(done, how.dry_run),
-          to_text(done, how) + (more ? "more segments match: run it again\n" : ""), more,
-          done.status};
-}
-
-Status trim_chosen(Context context, const Chosen& chosen, const Budget& keep, Durability durability,
-                   const PrefixTrim& how) {
-  const TrimOutcome outcome = trim_parts(context.client, {{chosen, keep}}, durability, how);
-  // An error of the only segment is the whole outcome.
-  const bool nothing = chosen.segments.size() == 1 && outcome.json["segments"].empty();
-  if (nothing && !outcome.status.ok()) return outcome.status;
-  context.out += context.json ? json_text(outcome.json) : outcome.text;
-  return outcome.status;
 }
 
 }  // namespace precis::cli

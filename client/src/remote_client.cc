@@ -124,9 +124,7 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
 }
 
 Status RemoteClient::remove_model(const Digest& fingerprint) {
-  return call<msg::Done>(msg::RemoveModel{fingerprint}, Patience::kOneTimeout,
-                         ReconnectingChannel::Repeat::kUnsafe)
-      .status();
+  return call_once<msg::Done>(msg::RemoveModel{fingerprint}).status();
 }
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
@@ -147,9 +145,7 @@ Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::st
 }
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
-  return call<msg::Done>(msg::RemoveProfile{model, name}, Patience::kOneTimeout,
-                         ReconnectingChannel::Repeat::kUnsafe)
-      .status();
+  return call_once<msg::Done>(msg::RemoveProfile{model, name}).status();
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,
@@ -240,8 +236,7 @@ Result<msg::SessionRow> RemoteClient::pin_session(const std::string& name, bool 
 }
 Result<msg::SessionRow> RemoteClient::fork_session(const std::string& name,
                                                    const std::string& new_name) {
-  return call<msg::SessionRow>(msg::ForkSession{name, new_name}, Patience::kOneTimeout,
-                               ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::SessionRow>(msg::ForkSession{name, new_name});
 }
 Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
   return call<msg::SessionRow>(msg::ShowSession{name});
@@ -250,9 +245,7 @@ Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
   return all_rows<msg::Sessions>(msg::ListSessions{});
 }
 Status RemoteClient::remove_session(const std::string& name) {
-  return call<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout,
-                         ReconnectingChannel::Repeat::kUnsafe)
-      .status();
+  return call_once<msg::Done>(msg::RemoveSession{name}).status();
 }
 
 Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Digest> model,
@@ -290,29 +283,26 @@ Result<msg::SegmentInfo> RemoteClient::set_retention(const msg::SetRetention& ch
   return call<msg::SegmentInfo>(change);
 }
 Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
-  return call<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
-                            ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::Removed>(msg::RemovePrefix{id, recursive});
 }
 Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model,
                                            const std::string& session) {
   return call<msg::Budgets>(msg::ShowBudget{{model, session}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
-  return call<msg::Budgets>(change, Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::Budgets>(change);
 }
 Result<msg::BudgetRevisions> RemoteClient::budget_revisions(const msg::ListBudgetRevisions& which) {
   return call<msg::BudgetRevisions>(which);
 }
 Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBudget& change) {
-  return call<msg::BudgetRevision>(change, Patience::kOneTimeout,
-                                   ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::BudgetRevision>(change);
 }
 Result<msg::Events> RemoteClient::events(const msg::ListEvents& after) {
   return call<msg::Events>(after);
 }
 Result<msg::IssuedToken> RemoteClient::add_tenant(const msg::AddTenant& tenant) {
-  return call<msg::IssuedToken>(tenant, Patience::kOneTimeout,
-                                ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::IssuedToken>(tenant);
 }
 Result<std::vector<msg::TenantRow>> RemoteClient::tenants() {
   return all_rows<msg::Tenants>(msg::ListTenants{});
@@ -324,16 +314,20 @@ Result<msg::TenantRow> RemoteClient::change_tenant(const msg::ChangeTenant& chan
   return call<msg::TenantRow>(change);
 }
 Result<msg::IssuedToken> RemoteClient::rotate_token(const std::string& name, bool drop_old) {
-  return call<msg::IssuedToken>(msg::RotateToken{name, drop_old}, Patience::kOneTimeout,
-                                ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::IssuedToken>(msg::RotateToken{name, drop_old});
 }
 Result<msg::Removed> RemoteClient::remove_tenant(const std::string& name, bool purge) {
   return call<msg::Removed>(msg::RemoveTenant{name, purge}, Patience::kWhileAlive,
                             ReconnectingChannel::Repeat::kUnsafe);
 }
+Result<msg::BudgetApplication> RemoteClient::application() {
+  return call<msg::BudgetApplication>(msg::ShowApplication{});
+}
+Result<msg::BudgetApplication> RemoteClient::cancel_application(std::uint64_t number) {
+  return call<msg::BudgetApplication>(msg::CancelApplication{number});
+}
 Result<msg::BackupState> RemoteClient::start_backup(const msg::StartBackup& request) {
-  return call<msg::BackupState>(request, Patience::kOneTimeout,
-                                ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::BackupState>(request);
 }
 Result<msg::BackupState> RemoteClient::backup() {
   return call<msg::BackupState>(msg::ShowBackup{});

@@ -79,6 +79,8 @@ class RemoteClient final : public Client {
   Result<msg::TenantRow> change_tenant(const msg::ChangeTenant& change) override;
   Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) override;
   Result<msg::Removed> remove_tenant(const std::string& name, bool purge) override;
+  Result<msg::BudgetApplication> application() override;
+  Result<msg::BudgetApplication> cancel_application(std::uint64_t number) override;
   Result<msg::BackupState> start_backup(const msg::StartBackup& request) override;
   Result<msg::BackupState> backup() override;
   Result<msg::BackupState> cancel_backup() override;
@@ -105,6 +107,11 @@ class RemoteClient final : public Client {
   Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
                  ReconnectingChannel::Repeat repeat = ReconnectingChannel::Repeat::kSafe) {
     return link_->call<T>(options_, std::move(body), patience, repeat);
+  }
+  // For a request that must not be repeated when its connection is lost.
+  template <typename T>
+  Result<T> call_once(msg::RequestBody body) {
+    return call<T>(std::move(body), Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
   }
 
   const std::shared_ptr<ReconnectingChannel>

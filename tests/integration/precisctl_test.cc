@@ -256,6 +256,10 @@ TEST_CASE_METHOD(CommandFixture, "profiles are added, listed, shown and removed"
   CHECK(ctl({"profile", "add", copy, "--model", "nobody"}).exit_code == kNotFound);
   CHECK(ctl_json({"profile", "add", copy, "--model", "test/tiny"})["model"] ==
         model.fingerprint.hex());
+  const Ran used = ctl({"profile", "rm", "learnt"});
+  CHECK(used.exit_code == kConflict);
+  CHECK(used.err.find("set another recipe there first") != std::string::npos);
+  CHECK(ctl({"budget", "set", "--model", "test/tiny", "--unset"}).exit_code == kOk);
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kOk);
   CHECK(ctl({"profile", "rm", "learnt"}).exit_code == kNotFound);
 }

@@ -210,7 +210,7 @@ def test_the_keyboard_manages_and_the_dialog_can_be_read(browser, operator, sche
     tab.keyboard.press("Escape")
     tab.keyboard.press("Escape")
     tab.locator("#tenant-dialog").wait_for(state="hidden")
-    assert tab.evaluate("document.activeElement.ariaLabel") == "Manage search"
+    tab.wait_for_function("document.activeElement.ariaLabel === 'Manage search'")
     shown.close(expected="status of 4")
 
 

@@ -1,5 +1,6 @@
 // The budgets of puts: what is in force, changes with a dry run first, and revisions.
 import { call } from "./api.js";
+import { Application, canApply } from "./application.js";
 import { $, el, say } from "./dom.js";
 import { budget, recipe, time } from "./format.js";
 
@@ -30,14 +31,19 @@ export class Budgets {
     this.newest = 0;
     this.tried = null;     // the change of the last dry run that succeeded
     this.rollback = null;  // {revision, newest} that the dialog asks about
+    this.counting = null;  // the application of a dry run, which may have ended
+    this.tries = 0;        // of dry runs
     $("scope").addEventListener("change", () => this.load());
     $("budget-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#dryRun();
     });
-    $("budget-form").addEventListener("input", () => this.#untry());
+    $("budget-form").addEventListener("input", (event) => {
+      if (event.target !== $("apply-stored")) this.#untry();
+    });
     $("apply").addEventListener("click", () => this.#apply());
     $("rollback-cancel").addEventListener("click", () => $("rollback-dialog").close());
+    $("rollback-dialog").addEventListener("close", () => this.counting?.stop());
     $("rollback-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#rollBack();
@@ -164,8 +170,17 @@ export class Budgets {
 
   #untry() {
     this.tried = null;
-    $("apply").disabled = true;
+    ++this.tries;  // an answer to an earlier dry run comes too late
+    $("apply").disabled = $("apply-stored").disabled = true;
     $("budget-result").replaceChildren();
+  }
+
+  // Asks for a dry run. Returns what shows its effect on what is stored, or null.
+  async #count(ask, canCount) {
+    await this.counting?.stop();
+    await ask({ dry_run: true, apply_to_stored: canCount });
+    this.counting = canCount ? new Application() : null;
+    return this.counting?.node ?? null;
   }
 
   async #dryRun() {
@@ -173,45 +188,63 @@ export class Budgets {
     const change = this.#change();
     const fields = kFields.filter((field) => field in change);
     if (fields.length === 0) return say($("budget-result"), "Nothing changes.");
+    const ask = (how) => call("budgets", { method: "PUT", body: { ...change, ...how } });
+    const { tries } = this;
+    let stored;
     try {
-      await call("budgets", { method: "PUT", body: { ...change, dry_run: true } });
+      stored = await this.#count(ask, canApply(change));
     } catch (error) {
-      return this.#refused($("budget-result"), error);
+      if (tries === this.tries) await this.#refused($("budget-result"), error);
+      return;
     }
+    if (tries !== this.tries) return;
     this.tried = change;
     $("apply").disabled = false;
+    $("apply-stored").disabled = stored === null;
     const scope = this.#scopeName(change);
     $("budget-result").replaceChildren(
       el("p", {}, "The service would accept this. Nothing is changed yet."),
       changeTable(fields.map((field) => ({ scope, field,
         before: shown(field, this.own[field] ?? this.#wider(field)),
-        after: change[field] ?? shown(field, this.#wider(field)) }))));
+        after: change[field] ?? shown(field, this.#wider(field)) }))),
+      stored ?? "");
   }
 
   async #apply() {
-    const change = this.tried;
-    if (change === null) return;
+    if (this.tried === null) return;
+    const stored = $("apply-stored").checked && !$("apply-stored").disabled;
+    const change = { ...this.tried, apply_to_stored: stored };
     this.#untry();
     try {
+      await this.counting?.stop();
       await call("budgets", { method: "PUT", body: change });
     } catch (error) {
       return this.#refused($("budget-result"), error);
     }
     $("comment").value = "";
-    await this.load();
-    $("budget-result").replaceChildren(el("p", { class: "good" },
-      `Applied as revision ${this.newest}.`));
+    await this.#applied("Applied", stored);
     $("keep").focus();
+  }
+
+  async #applied(how, stored) {
+    await this.load();
+    $("apply-stored").checked = false;
+    $("budget-result").replaceChildren(
+      el("p", { class: "good" }, `${how} as revision ${this.newest}.`),
+      stored ? new Application().node : "");
   }
 
   // After a conflict, the page shows what others have set, and the form what was typed.
   async #refused(node, error) {
     let again = "";
     if (error.code === "conflict") {
-      const typed = kFields.map((field) => $(field).value);
+      const typed = kFields.map((field) => $(field).value), { newest } = this;
       await this.load();
       kFields.forEach((field, index) => { $(field).value = typed[index]; });
-      again = " Somebody else has changed the budgets. Look at what is in force now and try again.";
+      if (this.newest !== newest) {
+        again = " Somebody else has changed the budgets. Look at what is in force now and try "
+          + "again.";
+      }
     }
     node.replaceChildren(el("p", { class: "error" }, error.message + again));
   }
@@ -225,11 +258,15 @@ export class Budgets {
     $("rollback-apply").disabled = true;
     $("rollback-changes").replaceChildren(el("p", { class: "hint" }, "Asking what would change"));
     $("rollback-dialog").showModal();
+    $("rollback-stored").checked = false;
     try {
-      const dry = await this.#sendRollback(true);
-      if (this.rollback.revision !== revision) return;
+      let dry;
+      const asked = this.rollback;
+      const stored = await this.#count(
+        async (how) => { dry = await this.#sendRollback(how, asked); }, true);
+      if (this.rollback !== asked) return;
       const changes = this.#changesOf(dry);
-      $("rollback-changes").replaceChildren(changeTable(changes));
+      $("rollback-changes").replaceChildren(changeTable(changes), changes.length > 0 ? stored : "");
       $("rollback-apply").disabled = changes.length === 0;
     } catch (error) {
       $("rollback-changes").replaceChildren();
@@ -237,25 +274,23 @@ export class Budgets {
     }
   }
 
-  #sendRollback(dryRun) {
-    const { revision, newest } = this.rollback;
+  #sendRollback(how, { revision, newest } = this.rollback) {
     return call(`budgets/revisions/${revision}/rollback`, { method: "POST", body: {
-      user: kUser, comment: $("rollback-comment").value.trim(), if_revision: newest,
-      dry_run: dryRun } });
+      user: kUser, comment: $("rollback-comment").value.trim(), if_revision: newest, ...how } });
   }
 
   async #rollBack() {
     if ($("rollback-apply").disabled) return;
     $("rollback-apply").disabled = true;
+    const stored = $("rollback-stored").checked;
     try {
-      await this.#sendRollback(false);
+      await this.counting?.stop();
+      await this.#sendRollback({ apply_to_stored: stored });
     } catch (error) {
       return this.#refused($("rollback-error"), error);
     }
     $("rollback-dialog").close();
-    await this.load();
-    $("budget-result").replaceChildren(el("p", { class: "good" },
-      `Rolled back as revision ${this.newest}.`));
+    await this.#applied("Rolled back", stored);
     $("revisions").querySelector("button")?.focus();
   }
 }

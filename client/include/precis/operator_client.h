@@ -51,6 +51,10 @@ class OperatorClient {
   // change.
   virtual Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
+  // The application that apply_to_stored of the two began, and that runs or ran last.
+  virtual Result<msg::BudgetApplication> application() = 0;
+  // Cancels this one; 0: whichever runs.
+  virtual Result<msg::BudgetApplication> cancel_application(std::uint64_t number = 0) = 0;
   // A page of what becomes of stored segments (docs/guides/events.md). It returns at once.
   virtual Result<msg::Events> events(const msg::ListEvents& after) = 0;
   // Tenants; kPermissionDenied unless the caller's tenant has the role admin. Those of the

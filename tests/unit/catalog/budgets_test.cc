@@ -89,10 +89,24 @@ TEST_CASE("a recipe that needs a profile is set for a model that has one, and fo
   CHECK(f.catalog->set_budget(f.tenant, for_all).status().code() == StatusCode::kInvalidArgument);
   CHECK(f.catalog->set_budget(f.tenant, named).status().code() == StatusCode::kInvalidArgument);
 
-  // Other changes of a budget do not check the profile again.
-  REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt").ok());
   CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, {}, Budget::entries(64)}).ok());
-  CHECK(f.catalog->set_budget(f.tenant, {{f.fingerprint}, "", {}}).ok());
+}
+
+TEST_CASE("a profile that a set recipe needs is not removed", "[unit][catalog]") {
+  CatalogFixture f;
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("learnt"))).ok());
+  REQUIRE(f.catalog->set_budget(f.tenant, {{f.fingerprint}, "lukv(keydiff)", {}}).ok());
+  const Status used = f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt");
+  CHECK(used.code() == StatusCode::kConflict);
+  CHECK_THAT(used.message(), Catch::Contains("which is set for model '") &&
+                                 Catch::Contains("set another recipe there first"));
+  // Another profile fits, too.
+  REQUIRE(f.catalog->add_profile(f.tenant, profile_json(f.profile("other"))).ok());
+  CHECK(f.catalog->remove_profile(f.tenant, f.fingerprint, "learnt").ok());
+  CHECK(f.catalog->remove_profile(f.tenant, f.fingerprint, "other").code() ==
+        StatusCode::kConflict);
+  REQUIRE(f.catalog->set_budget(f.tenant, {{f.fingerprint}, "", {}}).ok());
+  CHECK(f.catalog->remove_profile(f.tenant, f.fingerprint, "other").ok());
 }
 
 TEST_CASE("an empty recipe and a keep of all take a layer's word back", "[unit][catalog]") {

@@ -1,0 +1,212 @@
+#include "cachesvc/pipeline/budget_applications.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cachesvc/base/counted.h"
+#include "precis/limits.h"
+
+namespace precis {
+namespace {
+
+constexpr char kRunning[] = "running";
+constexpr std::chrono::milliseconds kAgain{1000}, kPoll{1};
+constexpr int kTriesMax = 60;               // of a segment, while the service is busy
+constexpr std::size_t kTurnSegments = 256;  // in one turn of the loop, if they need no work
+
+// One name a line; names that do not fit are only counted.
+std::string lines_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kRoom = limits::kTextBytesMax - 64;
+  std::string lines;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (lines.size() + names[i].size() > kRoom) {
+      return lines + "and " + counted(names.size() - i, "other");
+    }
+    lines += names[i] + (i + 1 == names.size() ? "" : "\n");
+  }
+  return lines;
+}
+
+// Cuts a long text between two characters of UTF-8.
+std::string text_of(const Status& status) {
+  std::string text = status.message();
+  if (text.size() <= limits::kTextBytesMax) return text;
+  std::size_t size = limits::kTextBytesMax;
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  text.resize(size);
+  return text;
+}
+
+bool is_busy(const Status& status) {
+  return status.code() == StatusCode::kRejected || status.code() == StatusCode::kOutOfSpace;
+}
+
+}  // namespace
+
+Status BudgetApplications::check_free(const std::string& tenant) const {
+  const auto found = applications_.find(tenant);
+  if (found == applications_.end() || !found->second->runs() || found->second->state.dry_run) {
+    return {};
+  }
+  return Status::conflict("application " + std::to_string(found->second->state.number) +
+                          " of an earlier change to what is stored still runs; wait for its end, "
+                          "or cancel it (precisctl budget application --cancel)");
+}
+
+Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApply budgets,
+                                                std::uint64_t revision, bool dry_run) {
+  if (stopped_) return Status::unavailable("the service is stopping");
+  PRECIS_TRY(check_free(owner.tenant));
+  Shared& latest = applications_[owner.tenant];
+  const Shared before = std::exchange(latest, std::make_shared<Application>());
+  if (before) before->canceled = true;
+  msg::BudgetApplication& state = latest->state;
+  state.number = ++started_;
+  state.state = kRunning;
+  state.dry_run = dry_run;
+  state.revision = revision;
+  state.started_unix_ms = parts_.clock.unix_ms();
+  ++running_;
+  spawn(run(owner, std::move(budgets), latest, before));
+  return started_;
+}
+
+msg::BudgetApplication BudgetApplications::state(const std::string& tenant) const {
+  const auto found = applications_.find(tenant);
+  return found == applications_.end() ? msg::BudgetApplication() : described(*found->second);
+}
+
+Result<msg::BudgetApplication> BudgetApplications::cancel(const std::string& tenant,
+                                                          std::uint64_t number) {
+  const auto found = applications_.find(tenant);
+  if (found != applications_.end() && found->second->runs()) {
+    const std::uint64_t is = found->second->state.number;
+    if (number != 0 && number != is) {
+      return Status::conflict("application " + std::to_string(is) + " runs, not " +
+                              std::to_string(number));
+    }
+    found->second->canceled = true;
+  }
+  return state(tenant);
+}
+
+void BudgetApplications::forget(const std::string& tenant) {
+  const auto found = applications_.find(tenant);
+  if (found == applications_.end()) return;
+  found->second->canceled = true;
+  applications_.erase(found);
+}
+
+msg::BudgetApplication BudgetApplications::described(const Application& application) {
+  msg::BudgetApplication told = application.state;
+  for (std::size_t l = 0; l < told.kept_mass.size(); ++l) {
+    const auto count = std::max<std::uint64_t>(application.mass_counts[l], 1);
+    told.kept_mass[l] /= static_cast<double>(count);
+  }
+  return told;
+}
+
+Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared application,
+                                   Shared before) {
+  while (before && before->state.state == kRunning) co_await pause(kPoll);
+  const Status ended = co_await apply(owner, budgets, *application);
+  msg::BudgetApplication& state = application->state;
+  const bool was_canceled = ended.code() == StatusCode::kCanceled || stopped_;
+  state.state = ended.ok() ? "done" : was_canceled ? "canceled" : "failed";
+  state.ended_unix_ms = parts_.clock.unix_ms();
+  if (!ended.ok()) {
+    state.error = text_of(ended);
+    state.code = status_code_name(ended.code());
+  }
+  --running_;
+  if (state.dry_run) co_return;
+  parts_.log.info("budgets were applied to what is stored", {{"tenant", owner.tenant},
+                                                             {"number", state.number},
+                                                             {"revision", state.revision},
+                                                             {"state", state.state},
+                                                             {"segments", state.trimmed_segments},
+                                                             {"freed_bytes", state.freed_bytes},
+                                                             {"refused", state.refused_segments},
+                                                             {"error", state.error}});
+}
+
+Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply& budgets,
+                                       Application& application) {
+  const auto chosen = co_await run_on(parts_.lists, parts_.loop, owner, [&] {
+    return concerned_by(parts_.catalog, owner.tenant, parts_.configured, budgets);
+  });
+  if (!chosen.ok()) co_return chosen.status();
+  msg::BudgetApplication& state = application.state;
+  state.quality = lines_of(chosen->quality);
+  state.apart = lines_of(chosen->apart);
+  state.segments = chosen->segments.size();
+  for (const auto& segment : chosen->segments) state.bytes += segment.stored_bytes;
+  for (const auto& segment : chosen->segments) {
+    PRECIS_CO_TRY(check_wanted(owner.tenant, application));
+    msg::TrimPrefix request;
+    request.segment = segment.id;
+    request.budget = segment.keep;
+    request.dry_run = state.dry_run;
+    const auto trimmed = co_await trim(owner, request, application);
+    PRECIS_CO_TRY(take(trimmed, application));
+    ++state.done_segments;
+    state.done_bytes += segment.stored_bytes;
+    if (state.done_segments % kTurnSegments == 0) co_await pause({});
+  }
+  co_return Status();
+}
+
+Status BudgetApplications::check_wanted(const std::string& tenant,
+                                        const Application& application) const {
+  if (stopped_) return Status::canceled("the service is stopping");
+  if (application.canceled) return Status::canceled("it was canceled by a request");
+  const std::uint64_t newest = parts_.catalog.budget_revisions(tenant, {0, 0}).newest;
+  if (newest == application.state.revision) return {};
+  return Status::canceled("the budgets are at revision " + std::to_string(newest) + " now, not " +
+                          std::to_string(application.state.revision));
+}
+
+Task<Result<msg::Trimmed>> BudgetApplications::trim(const Owner& owner,
+                                                    const msg::TrimPrefix& request,
+                                                    const Application& application) {
+  for (int tries = 1;; ++tries) {
+    auto trimmed = co_await parts_.trim.run(owner, request);
+    if (!is_busy(trimmed.status()) || tries == kTriesMax) co_return trimmed;
+    co_await pause(kAgain);
+    PRECIS_CO_TRY(check_wanted(owner.tenant, application));
+  }
+}
+
+Task<void> BudgetApplications::pause(std::chrono::nanoseconds duration) {
+  std::unique_ptr<EventLoop::Timer> timer;
+  co_await completion<bool>([&](auto done) {
+    timer = parts_.loop.after(duration, [done = std::move(done)] { done(true); });
+  });
+}
+
+Status BudgetApplications::take(const Result<msg::Trimmed>& trimmed, Application& application) {
+  msg::BudgetApplication& state = application.state;
+  switch (trimmed.status().code()) {
+    case StatusCode::kOk: break;
+    case StatusCode::kNotFound: return {};  // it was removed meanwhile
+    case StatusCode::kConflict:             // it was trimmed meanwhile
+    case StatusCode::kCorruption:
+    case StatusCode::kInvalidArgument:
+      if (state.refused_segments++ == 0) state.refused = text_of(trimmed.status());
+      return {};
+    default: return trimmed.status();
+  }
+  ++state.trimmed_segments;
+  state.stored_bytes += trimmed->stored_bytes;
+  state.freed_bytes += trimmed->freed_bytes;
+  const std::size_t layers = std::max(state.kept_mass.size(), trimmed->kept_mass.size());
+  state.kept_mass.resize(layers);
+  application.mass_counts.resize(layers);
+  for (std::size_t l = 0; l < trimmed->kept_mass.size(); ++l) {
+    state.kept_mass[l] += trimmed->kept_mass[l];
+    ++application.mass_counts[l];
+  }
+  return {};
+}
+
+}  // namespace precis

@@ -1,0 +1,40 @@
+// The stored segments that changes of budgets concern: those that store more than a put would get
+// after the changes.
+//
+// A segment of a session that sets a budget of its own has that session's budget, unless it is on
+// another path, too. Every other segment has the budget of its model. Reads only rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cachesvc/catalog/catalog.h"
+
+namespace precis {
+
+// Changes that are made already, or not.
+struct BudgetsToApply {
+  std::vector<msg::BudgetChange> changes;
+  bool smaller_only = false;  // only segments of which a put gets less than before the changes
+  bool to_limit = false;      // to the limits that the changes set, instead of the keeps
+};
+
+struct ConcernedSegments {
+  struct Segment {
+    SegmentId id;
+    Budget keep;
+    std::uint64_t stored_bytes = 0;
+  };
+  std::vector<Segment> segments;  // parents before children
+  // The names of models, and sessions, whose segments are left: their new budget is a quality
+  // target, which no trim can take; or they set a keep (or limit) of their own.
+  std::vector<std::string> quality, apart;
+};
+
+// [blocking] kInvalidArgument for a budget that no segment can have.
+Result<ConcernedSegments> concerned_by(const Catalog& catalog, std::string_view tenant,
+                                       const BudgetDefaults& configured,
+                                       const BudgetsToApply& request);
+
+}  // namespace precis
