@@ -1,6 +1,7 @@
 #include "cachesvc/pipeline/budget_applications.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "cachesvc/base/counted.h"
@@ -132,16 +133,17 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
 
 Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply& budgets,
                                        Application& application) {
-  const auto chosen = co_await run_on(parts_.lists, parts_.loop, owner, [&] {
-    return concerned_by(parts_.catalog, owner.tenant, parts_.configured, budgets);
-  });
-  if (!chosen.ok()) co_return chosen.status();
+  std::optional<Result<ConcernedSegments>> result;
+  co_await in_turns(parts_.lists, parts_.loop, owner,
+                    concerned_by(parts_.catalog, owner.tenant, parts_.configured, budgets, result));
+  if (!result->ok()) co_return result->status();
+  const ConcernedSegments chosen = std::move(**result);
   msg::BudgetApplication& state = application.state;
-  state.quality = lines_of(chosen->quality);
-  state.apart = lines_of(chosen->apart);
-  state.segments = chosen->segments.size();
-  for (const auto& segment : chosen->segments) state.bytes += segment.stored_bytes;
-  for (const auto& segment : chosen->segments) {
+  state.quality = lines_of(chosen.quality);
+  state.apart = lines_of(chosen.apart);
+  state.segments = chosen.segments.size();
+  for (const auto& segment : chosen.segments) state.bytes += segment.stored_bytes;
+  for (const auto& segment : chosen.segments) {
     PRECIS_CO_TRY(check_wanted(owner.tenant, application));
     msg::TrimPrefix request;
     request.segment = segment.id;

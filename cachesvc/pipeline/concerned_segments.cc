@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -60,23 +61,39 @@ struct Decided {
   InForce before, after;
 };
 
+constexpr std::size_t kPieceRows = 4096;
+
 class Chooser {
  public:
   Chooser(const Catalog& catalog, std::string_view tenant, const BudgetDefaults& configured,
           const BudgetsToApply& request)
       : catalog_(catalog), tenant_(tenant), configured_(configured), request_(request) {}
 
-  Result<ConcernedSegments> run() {
-    PRECIS_TRY(decide_models());
-    decide_sessions();
-    std::vector<StoredUse> uses = catalog_.stored_uses(tenant_);
-    // A child begins where its parent ends, so this puts parents first.
-    std::ranges::stable_sort(uses, {}, [](const StoredUse& use) { return use.row->begin; });
-    for (const StoredUse& use : uses) PRECIS_TRY(add(*use.row));
-    return std::move(concerned_);
+  // As the piece of concerned_by().
+  bool step(std::optional<Result<ConcernedSegments>>& result) {
+    const Status status = begun_ ? add_some() : begin();
+    if (!status.ok()) result.emplace(status);
+    if (status.ok() && next_ == uses_.size()) result.emplace(std::move(concerned_));
+    return !result.has_value();
   }
 
  private:
+  Status begin() {
+    begun_ = true;
+    PRECIS_TRY(decide_models());
+    decide_sessions();
+    uses_ = catalog_.stored_uses(tenant_);
+    // A child begins where its parent ends, so this puts parents first.
+    std::ranges::stable_sort(uses_, {}, [](const StoredUse& use) { return use.row->begin; });
+    return {};
+  }
+
+  Status add_some() {
+    const std::size_t end = std::min(next_ + kPieceRows, uses_.size());
+    for (; next_ < end; ++next_) PRECIS_TRY(add(*uses_[next_].row));
+    return {};
+  }
+
   Status decide_models() {
     for (std::string after;;) {
       PRECIS_ASSIGN(const msg::Models page, catalog_.models_page(tenant_, {after}));
@@ -190,14 +207,18 @@ class Chooser {
   std::string recipe_text_;
   Recipe recipe_;  // of recipe_text_
   ConcernedSegments concerned_;
+  bool begun_ = false;
+  std::vector<StoredUse> uses_;
+  std::size_t next_ = 0;  // of uses_
 };
 
 }  // namespace
 
-Result<ConcernedSegments> concerned_by(const Catalog& catalog, std::string_view tenant,
-                                       const BudgetDefaults& configured,
-                                       const BudgetsToApply& request) {
-  return Chooser(catalog, tenant, configured, request).run();
+std::function<bool()> concerned_by(const Catalog& catalog, std::string_view tenant,
+                                   const BudgetDefaults& configured, const BudgetsToApply& request,
+                                   std::optional<Result<ConcernedSegments>>& result) {
+  auto chooser = std::make_shared<Chooser>(catalog, tenant, configured, request);
+  return [chooser, &result] { return chooser->step(result); };
 }
 
 }  // namespace precis

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cachesvc/catalog/catalog.h"
@@ -32,9 +35,11 @@ struct ConcernedSegments {
   std::vector<std::string> quality, apart;
 };
 
-// [blocking] kInvalidArgument for a budget that no segment can have.
-Result<ConcernedSegments> concerned_by(const Catalog& catalog, std::string_view tenant,
-                                       const BudgetDefaults& configured,
-                                       const BudgetsToApply& request);
+// Returns a piece of work that looks at some rows whenever it is called, and returns false once it
+// has set `result`. kInvalidArgument for a budget that no segment can have. The arguments must
+// outlive it.
+std::function<bool()> concerned_by(const Catalog& catalog, std::string_view tenant,
+                                   const BudgetDefaults& configured, const BudgetsToApply& request,
+                                   std::optional<Result<ConcernedSegments>>& result);
 
 }  // namespace precis
