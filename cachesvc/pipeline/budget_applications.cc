@@ -59,8 +59,12 @@ Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApp
   if (stopped_) return Status::unavailable("the service is stopping");
   PRECIS_TRY(check_free(owner.tenant));
   Shared& latest = applications_[owner.tenant];
-  const Shared before = std::exchange(latest, std::make_shared<Application>());
-  if (before) before->canceled = true;
+  const Shared earlier = std::exchange(latest, std::make_shared<Application>());
+  if (earlier) {
+    earlier->canceled = true;
+    // One that still waits ends at once, and only the one that it waits for can be trimming.
+    latest->before = earlier->before ? earlier->before : earlier;
+  }
   msg::BudgetApplication& state = latest->state;
   state.number = ++started_;
   state.state = kRunning;
@@ -68,7 +72,7 @@ Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApp
   state.revision = revision;
   state.started_unix_ms = parts_.clock.unix_ms();
   ++running_;
-  spawn(run(owner, std::move(budgets), latest, before));
+  spawn(run(owner, std::move(budgets), latest));
   return started_;
 }
 
@@ -107,9 +111,12 @@ msg::BudgetApplication BudgetApplications::described(const Application& applicat
   return told;
 }
 
-Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared application,
-                                   Shared before) {
-  while (before && before->state.state == kRunning) co_await pause(kPoll);
+Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared application) {
+  while (application->before && application->before->state.state == kRunning &&
+         !application->canceled) {
+    co_await pause(kPoll);
+  }
+  application->before.reset();
   const Status ended = co_await apply(owner, budgets, *application);
   msg::BudgetApplication& state = application->state;
   const bool was_canceled = ended.code() == StatusCode::kCanceled || stopped_;
@@ -133,6 +140,7 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
 
 Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply& budgets,
                                        Application& application) {
+  PRECIS_CO_TRY(check_wanted(owner.tenant, application));
   std::optional<Result<ConcernedSegments>> result;
   co_await in_turns(parts_.lists, parts_.loop, owner,
                     concerned_by(parts_.catalog, owner.tenant, parts_.configured, budgets, result));

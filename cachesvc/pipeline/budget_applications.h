@@ -48,15 +48,16 @@ class BudgetApplications {
   bool busy() const { return running_ > 0; }
 
  private:
+  struct Application;
+  using Shared = std::shared_ptr<Application>;
   struct Application {
     msg::BudgetApplication state;
+    Shared before;  // the tenant's earlier one, whose end it waits for; null once it has begun
     std::vector<std::uint64_t> mass_counts;  // [layers], of state.kept_mass, which are sums
     bool canceled = false;
     bool runs() const { return state.ended_unix_ms == 0 && !canceled; }
   };
-  using Shared = std::shared_ptr<Application>;
-  // `before`: the tenant's earlier one, or null; its last trim ends first.
-  Task<void> run(Owner owner, BudgetsToApply budgets, Shared application, Shared before);
+  Task<void> run(Owner owner, BudgetsToApply budgets, Shared application);
   Task<Status> apply(const Owner& owner, const BudgetsToApply& budgets, Application& application);
   // Tries again for a while if the service is busy.
   Task<Result<msg::Trimmed>> trim(const Owner& owner, const msg::TrimPrefix& request,

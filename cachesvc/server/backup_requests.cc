@@ -6,7 +6,7 @@ namespace precis {
 
 Task<Answer> BackupRequests::on(msg::StartBackup request) {
   const auto start = [&] { return backups_.start(request.name, request.keep); };
-  PRECIS_CO_ASSIGN(auto state, co_await caller_.listed(start));
+  PRECIS_CO_ASSIGN(auto state, co_await caller_.stored(start));
   const std::string text =
       request.keep == 0 ? "all are kept" : "keeps " + std::to_string(request.keep);
   caller_.note({"StartBackup", "backup asked for", state.name, text, "", text});

@@ -19,8 +19,8 @@ Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
   return caller_.parts.applications.check_free(tenant_);
 }
 
-Status BudgetRequests::apply(const msg::BudgetRevision& revision, BudgetsToApply budgets,
-                             bool dry_run) const {
+Status BudgetRequests::apply(std::string_view request, const msg::BudgetRevision& revision,
+                             BudgetsToApply budgets, bool dry_run) const {
   const bool is_made = !dry_run && !revision.changes.empty();
   const auto begun =
       caller_.parts.applications.start(caller_.tenant.owner(nullptr), std::move(budgets),
@@ -30,7 +30,7 @@ Status BudgetRequests::apply(const msg::BudgetRevision& revision, BudgetsToApply
                                                : "nothing is changed");
   }
   if (!dry_run) {
-    caller_.note({.request = "SetBudget",
+    caller_.note({.request = request,
                   .event = "budgets are applied to what is stored",
                   .of = "application " + std::to_string(*begun),
                   .text = "revision " + std::to_string(revision.number)});
@@ -72,7 +72,7 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
       const msg::BudgetValues own = values_of(request.scope);
       budgets.changes.push_back({request.scope, own, own});
     }
-    PRECIS_CO_TRY(apply(revision, std::move(budgets), request.dry_run));
+    PRECIS_CO_TRY(apply("SetBudget", revision, std::move(budgets), request.dry_run));
   }
   co_return msg::ReplyBody(catalog_.budgets(tenant_, request.scope, caller_.parts.configured));
 }
@@ -94,8 +94,8 @@ Task<Answer> BudgetRequests::on(msg::RollBackBudget request) {
                   "revision " + std::to_string(revision.number)});
   }
   if (request.apply_to_stored && !revision.changes.empty()) {
-    PRECIS_CO_TRY(
-        apply(revision, {revision.changes, /*smaller_only=*/true, false}, request.dry_run));
+    PRECIS_CO_TRY(apply("RollBackBudget", revision,
+                        {revision.changes, /*smaller_only=*/true, false}, request.dry_run));
   }
   co_return msg::ReplyBody(std::move(revision));
 }

@@ -35,13 +35,17 @@ function effect(state) {
   ].filter((part) => part !== null);
 }
 
-// Follows the tenant's application, which has begun.
+// Follows the tenant's application that has begun, a dry run or not. If another kind is there, an
+// operator has begun it since: then it is neither shown nor canceled.
 export class Application {
-  constructor() {
+  constructor(dryRun) {
     this.bar = meter("Progress", 0, "");
     this.cancel = el("button", { type: "button", onclick: () => this.stop() }, "Cancel");
     this.node = el("div", { class: "application" }, this.bar, this.cancel);
-    const first = call(kPath);
+    const first = call(kPath).then((state) => {
+      if (state.dry_run !== dryRun) throw new Error("Another change is being applied now.");
+      return state;
+    });
     this.number = first.then((state) => state.number, () => 0);
     this.ended = this.#follow(first);
   }
@@ -50,7 +54,10 @@ export class Application {
   async stop() {
     if (this.over) return;
     this.cancel.disabled = true;
-    await call(kPath, { method: "DELETE", query: { number: await this.number } }).catch(() => {});
+    const number = await this.number;
+    if (number > 0) {
+      await call(kPath, { method: "DELETE", query: { number } }).catch(() => {});
+    }
     await this.ended;
   }
 

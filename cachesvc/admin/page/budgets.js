@@ -179,7 +179,7 @@ export class Budgets {
   async #count(ask, canCount) {
     await this.counting?.stop();
     await ask({ dry_run: true, apply_to_stored: canCount });
-    this.counting = canCount ? new Application() : null;
+    this.counting = canCount ? new Application(true) : null;
     return this.counting?.node ?? null;
   }
 
@@ -231,7 +231,7 @@ export class Budgets {
     $("apply-stored").checked = false;
     $("budget-result").replaceChildren(
       el("p", { class: "good" }, `${how} as revision ${this.newest}.`),
-      stored ? new Application().node : "");
+      stored ? new Application(false).node : "");
   }
 
   // After a conflict, the page shows what others have set, and the form what was typed.

@@ -1,0 +1,48 @@
+"""Changes of budgets on the operator's page, applied to what is stored."""
+
+from __future__ import annotations
+
+from kv import put_all, random_layers, toy_spec
+from page_tab import Shown, has_text
+from test_admin import Operator
+
+import precis
+from precis.demo.service import Precisd, find_precisd
+
+
+def test_a_change_of_a_budget_is_applied_to_what_is_stored(browser, tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data", "--admin", "127.0.0.1:0") as service:
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name="small"))
+            layers = random_layers(model.spec, 640)
+            segment = put_all(cache, model, range(640), layers, keep=0.8)
+            shown = Shown(browser, Operator(service, tmp_path / "data.log").address)
+            tab = shown.open()
+            has_text(tab, "#budget-table", "in force")
+            assert tab.locator("#apply-stored").is_disabled()
+            tab.fill("#keep", "20%")
+            tab.click("#dry-run")
+            has_text(tab, "#budget-result", "would trim 1 segment, .* to be freed")
+            has_text(tab, "#budget-result", "Score mass kept: .*% on average")
+            assert cache.segment(segment.id).bytes == segment.bytes
+            tab.check("#apply-stored")
+            tab.click("#apply")
+            has_text(tab, "#budget-result", "Applied as revision 1.*trimmed 1 segment")
+            trimmed = cache.segment(segment.id)
+            assert trimmed.bytes < segment.bytes
+            assert not tab.is_checked("#apply-stored")
+
+            tab.fill("#keep", "quality 0.9")  # which no trim can take
+            tab.click("#dry-run")
+            has_text(tab, "#budget-result", "Nothing is changed yet")
+            assert tab.locator("#apply-stored").is_disabled()
+            tab.click("#apply")
+            has_text(tab, "#budget-result", "Applied as revision 2")
+            tab.get_by_role("button", name="Roll back to revision 1").click()
+            has_text(tab, "#rollback-changes", "would trim 0 segments")
+            tab.check("#rollback-stored")
+            tab.click("#rollback-apply")
+            has_text(tab, "#budget-result", "Rolled back as revision 3.*trimmed 0 segments")
+            assert cache.segment(segment.id).bytes == trimmed.bytes
+            shown.close()
+        service.stop()
