@@ -20,6 +20,7 @@
 #include "cachesvc/store/rocksdb_snapshot.h"
 #include "cachesvc/store/store_lock.h"
 #include "cachesvc/store/store_remains.h"
+#include "cachesvc/store/table_check.h"
 
 namespace precis {
 namespace {
@@ -316,6 +317,7 @@ Result<std::unique_ptr<RowStore>> open_rocksdb_store(const std::string& dir,
   PRECIS_TRY(make_directory(dir));
   PRECIS_ASSIGN(StoreLock lock, lock_store(dir));
   PRECIS_TRY(check_remains(dir));
+  PRECIS_TRY(check_tables(dir));
   const DiskBudget budget = budget_of(options);
   if (options.guard) PRECIS_TRY(make_room_to_open(*options.guard, dir));
   rocksdb::DBOptions db_opts = db_options(dir, options);

@@ -72,7 +72,7 @@ const std::vector<Foreign> kForeign = {
     {"xxHash",
      {"xxhash.h"},
      {"schema/src/", "kernels/", "cachesvc/store/ack_record.cc", "cachesvc/store/extent_header.cc",
-      "cachesvc/pipeline/path_digests.cc"}},
+      "cachesvc/store/table_check.cc", "cachesvc/pipeline/path_digests.cc"}},
     {"JSON", {"nlohmann/"}, {"schema/src/", "schema/json/", "client/cli/"}},
     {"toml++", {"toml++/", "toml.hpp"}, {"cachesvc/base/"}},
     {"spdlog", {"spdlog/"}, {"cachesvc/base/"}},

@@ -15,6 +15,7 @@
 #include <set>
 
 #include "cachesvc/store/info_log.h"
+#include "cachesvc/store/table_check.h"
 #include "tests/unit/store/faulty_disk.h"
 #include "tests/unit/store/test_dir.h"
 
@@ -229,6 +230,32 @@ TEST_CASE("a damaged row is kCorruption and never content", "[unit][store]") {
   const Status scanned =
       store->scan(Table::kSegments, [](std::string_view, Bytes) { return Status(); });
   CHECK(scanned.code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a table whose properties are damaged is kCorruption before RocksDB reads them",
+          "[unit][store]") {
+  const TestDir dir;
+  {
+    const auto store = open_store(dir.path());
+    REQUIRE(put(*store, Table::kSegments, "a", noise(1, 200)).ok());
+    REQUIRE(store->harden().ok());
+  }
+  const auto table = files(dir.path(), ".sst").at(0);
+  CHECK(check_tables(dir.path()).ok());
+  std::vector<std::uint64_t> found;  // bytes whose damage is seen
+  for (std::uint64_t at = 0; at < std::filesystem::file_size(table); ++at) {
+    flip_bit(table, at, 7);
+    if (check_tables(dir.path()).code() == StatusCode::kCorruption) found.push_back(at);
+    flip_bit(table, at, 7);
+  }
+  REQUIRE(found.size() > 500);
+  CHECK(found.back() - found.front() + 1 == found.size());
+  // The highest byte of the number of restarts, before the type and the checksum. Its highest bit
+  // announces an index, which is empty here.
+  flip_bit(table, found.back() - 5, 7);
+  const auto store = open_rocksdb_store(dir.path());
+  REQUIRE(store.status().code() == StatusCode::kCorruption);
+  CHECK(store.status().message().find(table.filename()) != std::string::npos);
 }
 
 TEST_CASE("a full disk is kOutOfSpace and changes nothing; with room again the store goes on",
