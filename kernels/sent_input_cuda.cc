@@ -1,5 +1,7 @@
 #include "kernels/sent_input_cuda.h"
 
+#include "kernels/score/probe/probe.h"
+
 namespace precis::kernels {
 namespace {
 
@@ -51,6 +53,11 @@ Status SentInput::send(const Recipe& recipe, const LayerInput& in, const Stream&
     PRECIS_TRY(copy(in.rope_frequencies, stream, rope_frequencies_));
     layer_.rope_frequencies = rope_frequencies_.as<double>();
     layer_.rope_pairs = static_cast<std::uint32_t>(in.rope_frequencies.size());
+  }
+  if (recipe.needs_probe()) {
+    turned_probe_ = turned_probe(in);
+    PRECIS_TRY(copy(std::span<const float>(turned_probe_), stream, probe_));
+    layer_.probe = probe_.as<float>();
   }
   if (!recipe.needs_o_proj()) return {};
   layer_.o_proj_width = in.o_proj.width;

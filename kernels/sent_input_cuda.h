@@ -1,6 +1,8 @@
 // A layer's input on the device. Includes no CUDA header.
 #pragma once
 
+#include <vector>
+
 #include "kernels/common/device.h"
 #include "kernels/score/score_cuda.h"
 #include "precis/kernels.h"
@@ -19,7 +21,8 @@ class SentInput {
  private:
   LayerDevice layer_;
   DeviceBuffer keys_, values_, queries_, lse_, external_, query_mean_, query_covariance_, o_proj_,
-      gram_, rope_frequencies_;
+      gram_, rope_frequencies_, probe_;
+  std::vector<float> turned_probe_;  // until the stream has been waited for
 };
 
 }  // namespace precis::kernels

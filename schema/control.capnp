@@ -612,7 +612,7 @@ struct Models {
 struct ProfileRow {
   name @0 :Text;
   kind @1 :Text;
-  # "curves" or "weights".
+  # "curves", "weights" or "probe".
   model @2 :Data $Is.digest;
   scorer @3 :Text $Is.atMost("kRecipeBytesMax");
   # Canonical recipe of the scores that the profile was built over.

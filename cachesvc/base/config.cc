@@ -209,14 +209,14 @@ Status Config::validate() const {
   require_ok("default_recipe", for_all.status());
   require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
           "default_recipe is '" + default_recipe +
-              "', which takes its budgets from a profile: set it as default_recipe_with_profile, "
+              "', which takes a profile: set it as default_recipe_with_profile, "
               "for the models that have a profile");
   if (!default_recipe_with_profile.empty()) {
     const auto recipe = parse_recipe(default_recipe_with_profile);
     require_ok("default_recipe_with_profile", recipe.status());
     require(!recipe.ok() || recipe->needs_profile(), "default_recipe_with_profile",
             "default_recipe_with_profile is '" + default_recipe_with_profile +
-                "', must be a recipe that takes its budgets from a profile, such as lukv(kvdiff)");
+                "', must be a recipe that takes a profile, such as global_kvprobe or lukv(kvdiff)");
   }
   const auto share = Budget::ratio(default_keep), most = Budget::ratio(default_limit);
   require_ok("default_keep", share.status());

@@ -73,7 +73,7 @@ struct Config {
   // Recipe and budget of puts that name none, if the catalog has no default for them.
   std::string default_recipe = "global_kvdiff(min_entries=128)";
   // For models with a fitting profile. Empty: default_recipe for them as well.
-  std::string default_recipe_with_profile = "lukv(kvdiff, min_entries=128)";
+  std::string default_recipe_with_profile = "global_kvprobe(min_entries=128)";
   double default_keep = 0.3;
   double default_limit = 1;  // the largest share that a put gets; 1: no limit
   // If empty, the only tenant is "default" and needs no token. In a running service, also the

@@ -56,7 +56,7 @@ Status CatalogBudgets::check_change(std::string_view tenant,
   if (!recipe.needs_profile()) return {};
   const std::string& session = change.scope.session;
   const auto model = session.empty() ? change.scope.model : model_of(tenant, session);
-  const std::string needs = "recipe '" + change.after.recipe + "' takes its budgets from a profile";
+  const std::string needs = "recipe '" + change.after.recipe + "' takes a profile";
   if (!model && !session.empty()) {
     return Status::invalid(needs + ", which belongs to a model, and session '" + session +
                            "' has no turn yet that says its model");

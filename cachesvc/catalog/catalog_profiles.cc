@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
@@ -23,7 +22,7 @@ Status none_such(std::string_view name, const std::string& model) {
 msg::ProfileRow CatalogProfiles::describe(const KnownProfile& known) {
   const Profile& profile = *known.profile;
   return {profile.name,
-          profile.kind == Profile::Kind::kCurves ? "curves" : "weights",
+          std::string(table_kind_name(profile.kind)),
           profile.model,
           profile.scorer,
           known.digest,
@@ -67,13 +66,7 @@ Result<msg::ProfileRow> CatalogProfiles::add_profile(std::string_view tenant,
   Change change;
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
-  const ModelSpec& spec = model->spec;
-  if (profile.num_layers != spec.num_layers || profile.num_kv_heads != spec.num_kv_heads) {
-    return Status::invalid("the profile is of " + counted(profile.num_layers, "layer") + " with " +
-                           counted(profile.num_kv_heads, "KV head") + ", model '" + spec.name +
-                           "' has " + std::to_string(spec.num_layers) + " with " +
-                           std::to_string(spec.num_kv_heads));
-  }
+  PRECIS_TRY(check_profile_shape(profile, model->spec));
   PRECIS_TRY(check_profile_room(tenant, profile));
   known.added_unix_ms = clock_.unix_ms();
   // The time distinguishes a profile from the one it replaces, so it must be later.

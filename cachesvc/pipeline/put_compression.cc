@@ -83,6 +83,9 @@ Status PutCompression::stages(OpenPut& put, std::uint32_t index) {
   const auto rope =
       put.recipe.needs_rope() ? rope_frequencies(put.model, index) : std::vector<double>();
   input.rope_frequencies = rope;
+  const auto probe =
+      put.recipe.needs_probe() ? probe_of_layer(*put.profile, index) : std::vector<float>();
+  input.probe = probe;
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }

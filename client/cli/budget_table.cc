@@ -107,6 +107,11 @@ Result<BudgetTable> make_budget_table(const msg::ModelRow& model, const std::str
                                       const std::vector<std::string>& heads) {
   BudgetTable made;
   PRECIS_ASSIGN(Recipe with_table, parse_recipe(recipe));
+  if (with_table.needs_probe()) {
+    return Status::invalid("recipe '" + recipe +
+                           "' takes its scores from a profile, and shares of layers and heads need "
+                           "one as well; name another recipe, such as --recipe kvdiff");
+  }
   with_table.preset.clear();
   with_table.heads = HeadAllocator::kTable;
   with_table.layers = LayerAllocator::kTable;

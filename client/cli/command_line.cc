@@ -95,7 +95,8 @@ void add_session_commands(CLI::App& app, Arguments& a) {
 }
 
 void add_profile_commands(CLI::App& app, Arguments& a) {
-  CLI::App& group = add_group(app, "profile", "Budgets per head, learnt by precis profile build");
+  CLI::App& group =
+      add_group(app, "profile", "Scorers and head budgets, learnt by precis profile build");
   CLI::App* add = add_command(group, "add", "Add a profile to the service", a,
                               [&a](Context c) { return add_profile(c, a.file, a.model); });
   add->add_option("file", a.file, "The JSON file that precis profile build wrote")->required();

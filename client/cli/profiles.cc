@@ -1,4 +1,4 @@
-// precisctl profile: budgets per head that were learnt offline.
+// precisctl profile: scorers and budgets per head that were learnt offline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,11 +41,12 @@ Digest model_of(const Json& profile) {
 }
 
 // The share of its entries that each head keeps when all heads together keep a fifth of theirs; for
-// a profile of weights, each head's weight in units of the mean.
+// a profile of weights, each head's weight in units of the mean. Empty for a probe, whose
+// coefficients say nothing to people.
 std::string table_text(const std::string& json, std::size_t columns) {
   constexpr std::uint32_t kPruned = 80;  // percent
   const auto profile = parse_profile(json);
-  if (!profile.ok()) return {};
+  if (!profile.ok() || profile->kind == Profile::Kind::kProbe) return {};
   const bool curves = profile->kind == Profile::Kind::kCurves;
   double sum = 0;
   for (const float value : profile->table) sum += value;

@@ -37,7 +37,7 @@ Result<std::unique_ptr<Joiner>> Joiner::make(const Recipe& recipe, const Segment
     return Status::invalid(std::to_string(entries) +
                            " entries exceed the 4294967295 seats of a segment");
   }
-  if (recipe.needs_profile()) {
+  if (recipe.heads == HeadAllocator::kTable) {
     if (profile == nullptr) {
       return Status::invalid(
           "the recipe takes its budgets from a profile, and none is given; "

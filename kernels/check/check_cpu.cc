@@ -9,6 +9,7 @@
 #include "kernels/common/isa.h"
 #include "kernels/common/lanes.h"
 #include "precis/limits.h"
+#include "precis/profile.h"
 
 namespace precis::kernels {
 namespace {
@@ -141,6 +142,12 @@ Status check_scores(const Recipe& recipe, const LayerInput& input) {
                std::uint64_t{input.num_kv_heads()} * input.num_tokens());
 }
 
+Status check_probe(const Recipe& recipe, const LayerInput& input) {
+  if (!recipe.needs_probe()) return {};
+  return equal("probe: size", input.probe.size(),
+               std::uint64_t{input.num_kv_heads()} * ProbeRows{input.keys.head_dim}.count());
+}
+
 Status check_shapes(const Recipe& recipe, const LayerInput& input) {
   if (Status s = check_keys(input); !s.ok()) return s.with_context("keys");
   if (Status s = like_keys(input.values, input.keys); !s.ok()) return s.with_context("values");
@@ -157,6 +164,7 @@ Status check_shapes(const Recipe& recipe, const LayerInput& input) {
   PRECIS_TRY(check_o_proj(recipe, input));
   PRECIS_TRY(
       in_range("rope_frequencies", input.rope_frequencies.size(), 0, input.keys.head_dim / 2));
+  PRECIS_TRY(check_probe(recipe, input));
   return check_scores(recipe, input);
 }
 

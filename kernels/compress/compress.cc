@@ -129,6 +129,19 @@ Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
     inputs[l].begin = begin;
     PRECIS_TRY(check_shape(model, inputs[l], num_tokens));
   }
+  std::vector<std::vector<float>> probes;  // [num_layers]
+  probes.reserve(inputs.size());
+  if (recipe.needs_probe()) {
+    if (profile == nullptr) {
+      return Status::invalid(
+          "the recipe takes its scores from a profile, and none is given; precis profile build "
+          "makes one");
+    }
+    PRECIS_TRY(check_profile_shape(*profile, model));
+    for (LayerInput& input : inputs) {
+      input.probe = probes.emplace_back(probe_of_layer(*profile, input.layer));
+    }
+  }
   PRECIS_ASSIGN(const std::uint64_t entries,
                 budget_entries(recipe, model, num_tokens, keep, begin));
   PRECIS_ASSIGN(auto kept, compress_layers(recipe, inputs, entries, keep, profile, threads));

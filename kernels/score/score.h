@@ -21,6 +21,7 @@ void score_expected_attention_cpu(const CpuContext& context, const Recipe& recip
 void score_knorm_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
 void score_keydiff_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
 void score_kvdiff_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
+void score_kvprobe_cpu(const CpuContext& context, const LayerInput& input, std::span<float> scores);
 // lagkv and localkv.
 void score_partitions_cpu(const CpuContext& context, const Recipe& recipe, const LayerInput& input,
                           std::span<float> scores);

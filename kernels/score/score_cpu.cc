@@ -40,6 +40,7 @@ Status score_tokens(const CpuContext& context, const Recipe& recipe, const Layer
     case Scorer::kKnorm: score_knorm_cpu(context, input, scores); return {};
     case Scorer::kKeydiff: score_keydiff_cpu(context, input, scores); return {};
     case Scorer::kKvdiff: score_kvdiff_cpu(context, input, scores); return {};
+    case Scorer::kKvprobe: score_kvprobe_cpu(context, input, scores); return {};
     case Scorer::kLagkv:
     case Scorer::kLocalkv: score_partitions_cpu(context, recipe, input, scores); return {};
     case Scorer::kExpectedAttention:

@@ -10,6 +10,7 @@
 #include "kernels/score/keys/partitions_cuda.h"
 #include "kernels/score/keys/unrotation_cuda.h"
 #include "kernels/score/placed_scores_cuda.h"
+#include "kernels/score/probe/probe_cuda.h"
 #include "kernels/score/score_steps_cuda.h"
 #include "kernels/score/values/value_norms_cuda.h"
 
@@ -109,6 +110,15 @@ Status launch_turned_kvdiff(const LayerDevice& layer, void* workspace, float* sc
                        scores, stream);
 }
 
+// The same for kvprobe.
+Status launch_turned_kvprobe(const LayerDevice& layer, void* workspace, float* scores,
+                             Stream& stream) {
+  const UnrotationDevice unrotation = unrotation_of(layer);
+  PRECIS_TRY(launch_unrotation(unrotation, workspace, stream));
+  return launch_kvprobe(rows_at(layer.keys, layer), rows_at(layer.values, layer),
+                        unrotation_turns(unrotation, workspace), layer.probe, scores, stream);
+}
+
 // value_norms() on the device.
 Status launch_value_norms(ValueNorm norm, const LayerDevice& layer, float* norms, Stream& stream) {
   if (norm == ValueNorm::kVL1) {
@@ -168,6 +178,7 @@ std::size_t scorer_workspace_bytes(const Recipe& recipe, const LayerDevice& laye
     case Scorer::kKvdiff:
       return unrotation_workspace_bytes(unrotation_of(layer)) +
              kvdiff_workspace_bytes(rows_at(layer.keys, layer));
+    case Scorer::kKvprobe: return unrotation_workspace_bytes(unrotation_of(layer));
     case Scorer::kLagkv:
     case Scorer::kLocalkv: return partitions_workspace_bytes(partitions_of(recipe, layer, nullptr));
     case Scorer::kExpectedAttention:
@@ -190,6 +201,7 @@ Status launch_scorer(const Recipe& recipe, const LayerDevice& layer, void* works
     case Scorer::kKeydiff:
       return launch_keydiff(rows_at(layer.keys, layer), workspace, scores, stream);
     case Scorer::kKvdiff: return launch_turned_kvdiff(layer, workspace, scores, stream);
+    case Scorer::kKvprobe: return launch_turned_kvprobe(layer, workspace, scores, stream);
     case Scorer::kLagkv:
     case Scorer::kLocalkv:
       return launch_partitions(partitions_of(recipe, layer, scores), workspace, stream);
@@ -212,6 +224,7 @@ bool scores_on_device(const Recipe& recipe) {
     case Scorer::kKnorm:
     case Scorer::kKeydiff:
     case Scorer::kKvdiff:
+    case Scorer::kKvprobe:
     case Scorer::kLagkv:
     case Scorer::kLocalkv:
     case Scorer::kExpectedAttention: return true;

@@ -26,6 +26,7 @@ struct LayerDevice {
   std::uint32_t o_proj_width = 0;
   Dtype o_proj_dtype = Dtype::kF32;
   const float* gram = nullptr;               // [num_q_heads, head_dim, head_dim]
+  const float* probe = nullptr;              // turned_probe()
   const double* rope_frequencies = nullptr;  // [rope_pairs], device memory too
   std::uint32_t rope_pairs = 0;
 };

@@ -96,6 +96,7 @@ std::vector<Recipe> make_presets() {
   const Recipe snapkv = scorer_defaults(Scorer::kWindowAttention);
   const Recipe keydiff = scorer_defaults(Scorer::kKeydiff);
   const Recipe kvdiff = scorer_defaults(Scorer::kKvdiff);
+  const Recipe kvprobe = scorer_defaults(Scorer::kKvprobe);
   const Recipe guarded_keydiff = with_protected(keydiff, 4, 1);
   const Recipe ada_kvpress = with_ada(snapkv_of_kvpress(), AdaMode::kGuaranteeInclWindow, 200'000);
   std::vector<Recipe> presets = {
@@ -108,6 +109,9 @@ std::vector<Recipe> make_presets() {
       named("kvdiff", kvdiff),
       named("global_kvdiff",
             with_allocators(with_ada_excl(kvdiff, 20'000), Heads::kAda, Layers::kGlobalFlat)),
+      named("kvprobe", kvprobe),
+      named("global_kvprobe",
+            with_allocators(with_ada_excl(kvprobe, 20'000), Heads::kAda, Layers::kGlobalFlat)),
       named("tova", Scorer::kTova),
       named("snapkv", snapkv),
       named("pyramidkv", with_allocators(snapkv, Heads::kUniform, Layers::kPyramid)),
@@ -233,6 +237,10 @@ Recipe scorer_defaults(Scorer scorer) {
     case Scorer::kKvdiff:
       r.sinks = 4;  // every query attends to them, but their values are close to zero
       r.recent = 1;
+      break;
+    case Scorer::kKvprobe:
+      r.table = TableKind::kProbe;
+      r.sinks = 4;  // as above, and probes are not fitted on them
       break;
     case Scorer::kKvzip:
       attend(0, 1, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kRowsGroupPool);

@@ -12,6 +12,7 @@
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "recipe_fields.h"
+#include "recipe_words.h"
 
 namespace precis {
 namespace {
@@ -19,10 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kProfileVersion = 1;
-
-std::string_view kind_name(TableKind kind) {
-  return kind == TableKind::kCurves ? "curves" : "weights";
-}
 
 // The most fields that a profile may have besides its table. Unknown fields are ignored.
 constexpr std::size_t kFieldsMax = 64;
@@ -87,7 +84,7 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
       if constexpr (std::is_arithmetic_v<V> && !std::is_same_v<V, bool>) {
         table->push_back(static_cast<double>(v));
       } else {
-        table->push_back(-1.0);  // stands for a value that is not a number: read_table() refuses it
+        table->push_back(std::nan(""));  // not a number either: read_table() refuses it
       }
       return true;
     }
@@ -123,29 +120,54 @@ Status read_field(const nlohmann::json& object, const char* field, T& out) {
   return {};
 }
 
-Status read_table(const std::optional<std::vector<double>>& table, Profile& profile) {
-  const std::size_t rows = profile.kind == Profile::Kind::kCurves ? Profile::kCurveRows : 1;
-  const std::size_t wanted = rows * profile.num_layers * profile.num_kv_heads;
-  if (!table || table->size() != wanted) {
-    return Status::invalid("profile: table must be an array of " + std::to_string(wanted) +
-                           " numbers, [" + std::to_string(rows) + ", num_layers, num_kv_heads]");
+// The numbers that a kind of table may hold. The bounds are floats like the stored values, so a
+// stored value always passes when it is read again.
+struct Range {
+  float least, most;
+  std::string_view text;
+};
+Range range_of(TableKind kind) {
+  switch (kind) {
+    case TableKind::kCurves: return {0.0f, 1.0f, "[0, 1]"};
+    case TableKind::kWeights: return {0.0f, 1e30f, "[0, 1e30]"};
+    case TableKind::kProbe: return {-1e6f, 1e6f, "[-1e6, 1e6]"};
   }
-  profile.table.reserve(wanted);
+  return {};
+}
+
+// The number of rows; for a probe, the size of the table decides about its channels.
+Result<std::size_t> rows_of_table(const Profile& profile, std::size_t numbers) {
+  const std::size_t heads = std::size_t{profile.num_layers} * profile.num_kv_heads;
+  if (profile.kind == TableKind::kProbe) {
+    const std::size_t rows = numbers / heads, least = ProbeRows{0}.count();
+    const std::size_t head_dim = rows < least ? 0 : (rows - least) / 3;
+    const bool fits = head_dim > 0 && head_dim <= limits::kHeadDimMax &&
+                      numbers == ProbeRows{static_cast<std::uint32_t>(head_dim)}.count() * heads;
+    if (fits) return rows;
+    return Status::invalid(
+        "profile: table must be an array of numbers, [3 * head_dim + 5, num_layers, num_kv_heads]");
+  }
+  const std::size_t rows = profile.kind == TableKind::kCurves ? Profile::kCurveRows : 1;
+  if (numbers == rows * heads) return rows;
+  return Status::invalid("profile: table must be an array of " + std::to_string(rows * heads) +
+                         " numbers, [" + std::to_string(rows) + ", num_layers, num_kv_heads]");
+}
+
+Status read_table(const std::optional<std::vector<double>>& table, Profile& profile) {
+  PRECIS_TRY(rows_of_table(profile, table ? table->size() : 0).status());
+  const Range range = range_of(profile.kind);
+  profile.table.reserve(table->size());
   for (const double x : *table) {
-    // The bound is a float like the stored values, so a stored value always passes when it is read
-    // again.
-    const float most = profile.kind == Profile::Kind::kCurves ? 1.0f : 1e30f;
-    if (!(x >= 0.0 && x <= most)) {
+    if (!(x >= range.least && x <= range.most)) {
       return Status::invalid("profile: table[" + std::to_string(profile.table.size()) +
-                             "] must be a number in [0, " +
-                             (profile.kind == Profile::Kind::kCurves ? "1]" : "1e30]"));
+                             "] must be a number in " + std::string(range.text));
     }
     profile.table.push_back(static_cast<float>(x));
   }
-  if (profile.kind == Profile::Kind::kWeights) return {};
+  if (profile.kind != Profile::Kind::kCurves) return {};
   // A head's pruned share never falls as the overall pruned share grows.
   const std::size_t heads = std::size_t{profile.num_layers} * profile.num_kv_heads;
-  for (std::size_t i = heads; i < wanted; ++i) {
+  for (std::size_t i = heads; i < profile.table.size(); ++i) {
     if (profile.table[i] + 1e-6f >= profile.table[i - heads]) continue;
     return Status::invalid("profile: table row " + std::to_string(i / heads) +
                            " prunes less of layer " +
@@ -159,7 +181,7 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
 std::string text_of(const Profile& profile, const std::string& name) {
   const Json head = {{"version", kProfileVersion},
                      {"name", name},
-                     {"kind", kind_name(profile.kind)},
+                     {"kind", table_kind_name(profile.kind)},
                      {"model", profile.model.hex()},
                      {"scorer", profile.scorer},
                      {"sinks", profile.sinks},
@@ -236,10 +258,11 @@ Result<Profile> parse_profile(std::string_view text) {
         "profile: text_digest must be a SHA-256 in lower-case hexadecimal, or "
         "empty");
   }
-  if (kind != "curves" && kind != "weights") {
-    return Status::invalid("profile: kind must be curves or weights");
+  const auto known = std::ranges::find(kTableWords, kind);
+  if (known == kTableWords.end()) {
+    return Status::invalid("profile: kind must be curves, weights or probe");
   }
-  profile.kind = kind == "curves" ? Profile::Kind::kCurves : Profile::Kind::kWeights;
+  profile.kind = static_cast<TableKind>(known - kTableWords.begin());
   PRECIS_ASSIGN(profile.model, parse_digest(model));
   if (const Status status = parse_recipe(profile.scorer).status(); !status.ok()) {
     return status.with_context("profile: scorer");
@@ -262,6 +285,7 @@ Digest profile_digest(const Profile& profile) {
 }
 
 std::string profile_scorer(const Recipe& recipe) {
+  if (recipe.needs_probe()) return canonical_recipe(scorer_defaults(recipe.scorer));
   Recipe scorer = recipe;
   scorer.preset.clear();
   scorer.profile.clear();
@@ -283,8 +307,8 @@ std::string profile_scorer(const Recipe& recipe) {
 
 Status check_profile(const Profile& profile, const Recipe& recipe, const Digest& model) {
   if (profile.kind != recipe.table) {
-    return differs("a table of", std::string(kind_name(profile.kind)),
-                   std::string(kind_name(recipe.table)));
+    return differs("a table of", std::string(table_kind_name(profile.kind)),
+                   std::string(table_kind_name(recipe.table)));
   }
   if (profile.model != model) return differs("model", profile.model.hex(), model.hex());
   const std::string scorer = profile_scorer(recipe);

@@ -62,6 +62,25 @@ Status check_partitions(const Recipe& r) {
   return {};
 }
 
+// A recipe takes one table from one profile: budgets, or the coefficients of kvprobe.
+Status check_table(const Recipe& r) {
+  if (!r.needs_profile()) return {};
+  const std::string table = "table=" + std::string(word_of(kTableWords, r.table));
+  const bool is_probe = r.table == TableKind::kProbe;
+  if (r.needs_probe() && r.heads == HeadAllocator::kTable) {
+    return Status::invalid("heads=table and " + scorer_name(r) +
+                           " need a profile each, and a recipe has one; take heads=ada, which " +
+                           "shares the budget by the scores");
+  }
+  if (r.needs_probe() && !is_probe) {
+    return Status::invalid(table + " holds budgets: " + scorer_name(r) + " needs table=probe");
+  }
+  if (!r.needs_probe() && is_probe) {
+    return Status::invalid(table + " holds coefficients of scorer kvprobe, not budgets");
+  }
+  return {};
+}
+
 // Checks that head budgets compare scores only if the scorer allows it.
 Status check_heads(const Recipe& r) {
   if (r.heads == HeadAllocator::kAda) {
@@ -223,6 +242,7 @@ Status validate_recipe(const Recipe& recipe) {
   PRECIS_TRY(in_range("skip_layers", recipe.skip_layers, 0, limits::kLayersMax));
   if (is_attention(recipe.scorer)) PRECIS_TRY(check_attention(recipe));
   PRECIS_TRY(check_partitions(recipe));
+  PRECIS_TRY(check_table(recipe));
   PRECIS_TRY(check_heads(recipe));
   PRECIS_TRY(check_layers(recipe));
   PRECIS_TRY(check_selector(recipe));

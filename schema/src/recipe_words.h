@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 6> kLayerWords = {
     "uniform", "pyramid", "preference", "entropy", "global_flat", "table"};
 inline constexpr std::array<std::string_view, 5> kSelectorWords = {
     "topk", "partition_topk", "two_stage", "chunk", "threshold"};
-inline constexpr std::array<std::string_view, 2> kTableWords = {"curves", "weights"};
+inline constexpr std::array<std::string_view, 3> kTableWords = {"curves", "weights", "probe"};
 inline constexpr std::array<std::string_view, 3> kValueNormWords = {"l1_exact", "l2_gram", "v_l1"};
 inline constexpr std::array<std::string_view, 2> kCountRuleWords = {"exact_floor",
                                                                     "kvpress_double"};

@@ -45,7 +45,8 @@ constexpr ScorerTraits traits_of(Scorer scorer) {
     case Scorer::kDefensive: return {"defensive", kGlobal, kWindow};
     case Scorer::kExpectedAttention: return {"expected_attention", kLayer};
     case Scorer::kKvzip: return {"kvzip", kGlobal, kQueries};
-    case Scorer::kKvdiff: return {"kvdiff", kGlobal};  // measured
+    case Scorer::kKvdiff: return {"kvdiff", kGlobal};    // measured
+    case Scorer::kKvprobe: return {"kvprobe", kGlobal};  // measured
   }
   return {};
 }

@@ -82,6 +82,9 @@ Inputs profile_seeds(std::uint64_t) {
   profile.num_layers = 2;
   profile.table = {0.5f, 1e30f};
   inputs.push_back(bytes_of(profile_json(profile)));
+  profile.kind = Profile::Kind::kProbe;
+  profile.table.assign(std::size_t{2} * ProbeRows{2}.count(), -0.5f);
+  inputs.push_back(bytes_of(profile_json(profile)));
   return inputs;
 }
 

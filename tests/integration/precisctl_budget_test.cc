@@ -179,6 +179,8 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
   CHECK(refused({"--layers", "0-3=0.5", "--head", "1.2=0.5"}).find("KV heads 0 to 1") !=
         std::string::npos);
   CHECK(refused({"--layers", "0-3=1.5"}).find("(0, 1]") != std::string::npos);
+  CHECK_THAT(refused({"--layers", "0-3=0.5", "--recipe", "kvprobe"}),
+             Catch::Contains("name another recipe, such as --recipe kvdiff"));
   CHECK_THAT(refused({"--layers", "0=0.2,0=0.6,1-3=0.4"}),
              Catch::Contains("layer 0 is given twice"));
   CHECK_THAT(refused({"--layers", "0-2=0.2,2-3=0.6"}), Catch::Contains("layer 2 is given twice"));

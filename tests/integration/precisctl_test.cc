@@ -231,7 +231,7 @@ TEST_CASE_METHOD(CommandFixture, "profiles are added, listed, shown and removed"
   CHECK(ctl(lukv).exit_code == kOk);
   const Ran for_all = ctl({"budget", "set", "--recipe", "lukv"});
   CHECK(for_all.exit_code == kUsage);
-  CHECK(for_all.err.find("'lukv' takes its budgets from a profile") != std::string::npos);
+  CHECK(for_all.err.find("'lukv' takes a profile") != std::string::npos);
   CHECK(for_all.err.find("set it for a model that has one") != std::string::npos);
   const std::string copy = dir.path("copy.json");
   const json shown = ctl_json({"profile", "show", "learnt", "--out", copy});

@@ -49,6 +49,17 @@ def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "key
     }
 
 
+def toy_probe(spec: precis.ModelSpec) -> dict:
+    """Random coefficients for kvprobe, of a toy model."""
+    draw = np.random.default_rng(1)
+    rows = 3 * spec.head_dim + 5
+    return toy_profile(spec) | {
+        "kind": "probe",
+        "scorer": precis.canonical_recipe("kvprobe"),
+        "table": (draw.normal(size=rows * spec.num_layers * spec.num_kv_heads) / 8).tolist(),
+    }
+
+
 def put_all(
     cache: precis.Cache,
     model: precis.Model,

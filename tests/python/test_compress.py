@@ -213,7 +213,7 @@ def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_score
         ({"scorer": precis.canonical_recipe("knorm")}, "built for scorer"),
         ({"table": [0.5] * 7}, "table must be an array of 594 numbers"),
         ({"table": [0.5] * 593 + [0.1]}, "prunes less of layer 2, head 1"),
-        ({"kind": "lines"}, "kind must be curves or weights"),
+        ({"kind": "lines"}, "kind must be curves, weights or probe"),
         ({"num_layers": -1}, "num_layers must be a whole number"),
     ):
         with pytest.raises(precis.InvalidArgument, match=message):

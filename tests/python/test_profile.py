@@ -11,10 +11,17 @@ import torch
 import precis
 from precis import hf
 from precis.eval.cuts import Recipe
-from precis.profile import shipped
+from precis.profile import build, shipped
 from precis.profile.__main__ import main
 from precis.profile.build import scorer_of
 from precis.profile.oracle import Oracle, value_norms
+from precis.profile.probe import (
+    EXPONENT,
+    ProbeBuilder,
+    features,
+    repeated_attention,
+    unrotated,
+)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +95,8 @@ def test_a_profile_is_built_and_used_and_refused_elsewhere(
 def test_budgets_of_own_scores_are_those_of_the_heads_competition(tiny_llama, text_file, tmp_path):
     out = tmp_path / "own.json"
     arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--out", str(out)]
-    arguments += ["--worth", "scores", "--contexts", "1", "--tokens", "100"]
+    arguments += ["--recipe", "lukv(keydiff)", "--worth", "scores"]
+    arguments += ["--contexts", "1", "--tokens", "100"]
     assert main(arguments) == 0
     from precis.eval import models, texts
     from precis.eval.subject import Judge, Reading
@@ -108,27 +116,128 @@ def test_budgets_of_own_scores_are_those_of_the_heads_competition(tiny_llama, te
     assert np.abs(plan.astype(int) - want).max() <= 2 and want.max() > want.min() + 10
 
 
-def test_a_build_that_was_interrupted_goes_on(tiny_llama, text_file, tmp_path, monkeypatch):
-    from precis.profile import build
+def test_the_attention_of_a_repetition_is_what_kvzip_scores(reading):
+    layers, _ = reading.inputs(hf.Needs.of(precis.canonical_recipe("kvzip")))
+    spec = reading.judge.spec
+    recipe = "kvzip(sinks=0, group_reduce=mean, heads=uniform, layers=uniform)"
+    kept = precis.compress(spec, layers, recipe, 1.0)
+    worth = repeated_attention(reading).numpy()
+    for layer in range(spec.num_layers):
+        for head in range(spec.num_kv_heads):
+            scores = worth[layer, head][kept.positions[layer][head]]
+            assert np.allclose(scores, kept.scores[layer][head], rtol=1e-3, atol=1e-6)
 
-    done = []
-    table = build.Builder._table
 
-    def dies_at_the_third(self, tokens):
+def test_keys_before_rope_are_those_of_the_model(reading):
+    spec = reading.judge.spec
+    (attention,) = [reading.judge.hf_model.model.layers[1].self_attn]
+    seen = []
+    hook = attention.k_proj.register_forward_hook(lambda _m, _i, out: seen.append(out[0]))
+    reading.judge.hf_model(torch.tensor([reading.tokens]), use_cache=False)
+    hook.remove()
+    want = seen[0].view(60, spec.num_kv_heads, spec.head_dim).transpose(0, 1).double()
+    assert torch.allclose(unrotated(spec, reading)[1], want, rtol=1e-3, atol=1e-4)
+
+
+def test_a_probe_is_built_and_scores_as_it_says(tiny_llama, text_file, tmp_path, capsys):
+    out = tmp_path / "probe.json"
+    arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--out", str(out)]
+    assert main([*arguments, "--contexts", "6", "--tokens", "150"]) == 0
+    assert "in texts that were not fitted" in capsys.readouterr().out
+    profile = json.loads(out.read_text())
+    assert profile["kind"] == "probe" and profile["exponent"] == EXPONENT
+    assert profile["held_out_contexts"] == 1
+    from precis.eval import models
+    from precis.eval.subject import Judge, Reading
+
+    judge = Judge(models.load(str(tiny_llama)))
+    spec = judge.spec
+    reading = Reading(judge, [5 + 7 * i % 30 for i in range(150)])
+    layers, _ = reading.inputs(hf.Needs())
+    kept = precis.compress(spec, layers, "global_kvprobe(sinks=0)", 0.5, profile=out.read_text())
+    table = torch.tensor(profile["table"], dtype=torch.float64)
+    table = table.view(-1, spec.num_layers, spec.num_kv_heads).permute(1, 2, 0)
+    for layer, keys in enumerate(unrotated(spec, reading)):
+        anchor, coefficients = table[layer].tensor_split((spec.head_dim,), dim=-1)
+        x = features(keys, reading.layers[layer][1].double(), anchor)
+        want = (x @ coefficients[..., None])[..., 0].exp().numpy()
+        for head, positions in enumerate(kept.positions[layer]):
+            assert np.allclose(kept.scores[layer][head], want[head][positions], rtol=1e-3)
+    with pytest.raises(precis.InvalidArgument, match="a table of probe, not for curves"):
+        precis.compress(spec, layers, "lukv(keydiff)", 0.4, profile=out.read_text())
+
+
+def test_a_probe_is_the_regression_of_its_contexts(tiny_llama, text_file, tmp_path):
+    from precis.eval import models, texts
+    from precis.eval.subject import Reading
+
+    settings = build.Settings(
+        "p", Recipe.parse("kvprobe"), 4, 120, tuple(texts.own_texts([text_file]))
+    )
+    builder = ProbeBuilder(models.load(str(tiny_llama)), settings, tmp_path)
+    profile = builder.build(lambda *_: None)
+    spec = builder._judge.spec
+    table = torch.tensor(profile["table"], dtype=torch.float64)
+    table = table.view(-1, spec.num_layers, spec.num_kv_heads).permute(1, 2, 0)
+    mean_key, coefficients = table.tensor_split((spec.head_dim,), dim=-1)
+
+    def rows(contexts):
+        for tokens in contexts:
+            reading = Reading(builder._judge, tokens)
+            worth = repeated_attention(reading).double().clamp_min(1e-6).log()
+            values = [row.double() for _, row, _ in reading.layers]
+            yield unrotated(spec, reading), values, worth
+
+    def one(layer, head, keys, values):
+        at = keys[layer][[head]], values[layer][[head]], mean_key[layer, [head]]
+        return features(*at)[0, 4:]
+
+    fitted, held_out = list(rows(builder._contexts)), list(rows(builder._held_out))
+    found = []
+    for layer in range(spec.num_layers):
+        for head in range(spec.num_kv_heads):
+            unit = torch.cat([torch.nn.functional.normalize(k[layer][head]) for k, _, _ in fitted])
+            assert torch.allclose(unit.mean(0), mean_key[layer, head], rtol=1e-4, atol=1e-6)
+            x = torch.cat([one(layer, head, k, v) for k, v, _ in fitted]).numpy()
+            y = torch.cat([w[layer, head, 4:] for _, _, w in fitted]).numpy()
+            plain = np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ y)
+            norms = torch.cat([v[layer][head].norm(dim=-1) for _, v, _ in fitted])
+            want = EXPONENT * plain
+            want[[-4, -2]] += 1
+            want[-1] -= float(norms.mean().log())
+            assert np.allclose(coefficients[layer, head], want, rtol=1e-3, atol=1e-4)
+            for k, v, w in held_out:
+                predicted = one(layer, head, k, v).numpy() @ plain
+                found.append(np.corrcoef(predicted, w[layer, head, 4:])[0, 1])
+    assert profile["held_out_correlation"] == pytest.approx(np.mean(found), abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "builder", "step"),
+    [("headkv", build.BudgetBuilder, "_table"), ("kvprobe", ProbeBuilder, "_products")],
+)
+def test_a_build_that_was_interrupted_goes_on(
+    recipe, builder, step, tiny_llama, text_file, tmp_path, monkeypatch
+):
+    done, again = [], []
+    compute = getattr(builder, step)
+
+    def dies_at_the_third(self, tokens, *more):
         if len(done) == 2:
             raise KeyboardInterrupt
         done.append(tokens)
-        return table(self, tokens)
+        return compute(self, tokens, *more)
+
+    def counts(self, tokens, *more):
+        again.append(tokens)
+        return compute(self, tokens, *more)
 
     arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file), "--contexts", "3"]
-    arguments += ["--tokens", "100", "--out", str(tmp_path / "p.json")]
-    monkeypatch.setattr(build.Builder, "_table", dies_at_the_third)
+    arguments += ["--tokens", "100", "--recipe", recipe, "--out", str(tmp_path / "p.json")]
+    monkeypatch.setattr(builder, step, dies_at_the_third)
     assert main(arguments) == 130
     assert not (tmp_path / "p.json").exists()
-    again = []
-    monkeypatch.setattr(
-        build.Builder, "_table", lambda self, tokens: again.append(tokens) or table(self, tokens)
-    )
+    monkeypatch.setattr(builder, step, counts)
     assert main(arguments) == 0
     assert len(again) == 1 and again[0] not in done
     whole = json.loads((tmp_path / "p.json").read_text())
@@ -139,12 +248,16 @@ def test_a_build_that_was_interrupted_goes_on(tiny_llama, text_file, tmp_path, m
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--recipe", "keydiff"], "takes no budgets from a profile"),
+        (["--recipe", "keydiff"], "takes no profile"),
         (["--recipe", "nope"], "'nope' is unknown"),
         (["--contexts", "0"], "at least 1"),
         (["--tokens", "3"], "at least 64"),
         (["--out", "/nowhere/p.json"], "folder does not exist"),
-        (["--questions", "q.txt", "--worth", "scores"], "asked for the oracle"),
+        (
+            ["--recipe", "headkv", "--questions", "q.txt", "--worth", "scores"],
+            "asked for the oracle",
+        ),
+        (["--worth", "scores"], "kvprobe learns from repetitions"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_runs(arguments, reason, tmp_path, capsys):
@@ -160,7 +273,7 @@ def test_what_cannot_be_read_is_told(tiny_llama, tmp_path, capsys):
     arguments = ["build", "--model", str(tiny_llama), "--out", str(tmp_path / "p.json")]
     assert main([*arguments, "--text", str(short)]) == 1
     assert "no text has 1024 tokens (short.txt)" in capsys.readouterr().err
-    assert main([*arguments, "--questions", "/nowhere/q.txt"]) == 1
+    assert main([*arguments, "--recipe", "headkv", "--questions", "/nowhere/q.txt"]) == 1
     assert "/nowhere/q.txt" in capsys.readouterr().err
 
 
@@ -182,9 +295,13 @@ def test_shipped_profiles_are_found_by_name_and_used(tmp_path, monkeypatch):
 def test_a_shipped_profile_is_whole(name):
     profile = json.loads(shipped.text(name))
     heads = profile["num_layers"] * profile["num_kv_heads"]
+    assert profile["name"] == name
+    if profile["kind"] == "probe":
+        assert np.isfinite(profile["table"]).all() and (len(profile["table"]) // heads - 5) % 3 == 0
+        return
     rows = 1 if profile["kind"] == "weights" else 99
     table = np.array(profile["table"]).reshape(rows, heads)
-    assert profile["name"] == name and np.all((table >= 0) & (table <= 1))
+    assert np.all((table >= 0) & (table <= 1))
     if rows > 1:
         pruned = table.mean(axis=1)
         reachable = np.arange(1, 100) / 100 <= 1 - (profile["sinks"] + profile["recent"]) / 1024

@@ -6,7 +6,15 @@ import json
 
 import numpy as np
 import pytest
-from kv import put_all, random_layers, same_entries, toy_profile, toy_projections, toy_spec
+from kv import (
+    put_all,
+    random_layers,
+    same_entries,
+    toy_probe,
+    toy_profile,
+    toy_projections,
+    toy_spec,
+)
 
 import precis
 from precis.demo.service import Precisd, find_precisd
@@ -210,12 +218,12 @@ def test_a_put_that_names_no_recipe_goes_by_the_profile_where_there_is_one(cache
     spec = toy_spec(name=request.node.nodeid[-200:])
     model, layers = cache.register_model(spec), random_layers(spec, len(TOKENS))
     assert json.loads(cache.begin_put(model, TOKENS).recipe)["layers"] == "global_flat"
-    profile = toy_profile(spec, scorer="kvdiff")
+    profile = toy_probe(spec)
     row = cache.add_profile(profile)
     assert [layer.scope for layer in cache.budgets(model).layers][2] == "profile"
     segment = put_all(cache, model, TOKENS, layers, recipe=None, keep=0.5)
     assert json.loads(segment.recipe)["profile"] == row.digest
-    recipe, text = "lukv(kvdiff, min_entries=128)", json.dumps(profile)
+    recipe, text = "global_kvprobe(min_entries=128)", json.dumps(profile)
     kept = precis.compress(spec, layers, recipe=recipe, keep=0.5, profile=text)
     assert same_entries(read(cache, model), kept)
 

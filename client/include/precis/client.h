@@ -154,8 +154,8 @@ class Client : public OperatorClient {
   // segments of it are stored.
   virtual Status remove_model(const Digest& fingerprint) = 0;
 
-  // Profiles (profile.h), for recipes that take head budgets from a profile (lukv, headkv). A new
-  // profile replaces the profile with the same model and name.
+  // Profiles (profile.h), for recipes that take a scorer or head budgets from one (global_kvprobe,
+  // lukv). A new profile replaces the profile with the same model and name.
   virtual Result<msg::ProfileRow> add_profile(const std::string& json) = 0;
   virtual Result<std::vector<msg::ProfileRow>> profiles(std::optional<Digest> model = {}) = 0;
   // The row includes the profile's JSON.

@@ -239,7 +239,7 @@ class Cache:
     def add_profile(
         self, profile: str | os.PathLike[str] | dict[str, Any], model: Model | None = None
     ) -> ProfileRow:
-        """Loads budgets per head from ``precis profile build``, for recipes such as lukv.
+        """Loads what ``precis profile build`` learnt: a scorer for kvprobe, or budgets for lukv.
 
         The profile replaces a profile with the same model and name. Segments that were put with the
         old profile stay.

@@ -67,8 +67,7 @@ def compress(
         recipe, keep: as in Cache.begin_put.
         o_proj: the output projection [num_q_heads, head_dim, hidden size] of each layer, for
             recipes that use the norms of projected values (criticalkv, defensivekv).
-        profile: JSON of a profile, for recipes that take head budgets from a profile (lukv,
-            headkv).
+        profile: JSON of a profile, for recipes that take one (global_kvprobe, lukv, headkv).
         begin: the absolute position of the segment's first token.
         threads: 0 for one per core.
 

@@ -219,11 +219,11 @@ class ModelRow:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """Budgets per head that were learnt for a model and a scorer.
+    """A scorer, or budgets per head for one scorer, that were learnt for a model.
 
     Attributes:
-        name: its name in recipes: lukv(keydiff, profile=NAME).
-        kind: "curves" (lukv) or "weights" (headkv).
+        name: its name in recipes: global_kvprobe(profile=NAME).
+        kind: "curves" (lukv), "weights" (headkv) or "probe" (kvprobe).
         model: fingerprint.
         scorer: canonical recipe of the scorer that it was built for.
         digest: SHA-256 of its content; part of the recipe of segments that were put with it.

@@ -15,6 +15,7 @@
 #include "gil.h"
 #include "precis/profile.h"
 #include "precis/profile_solver.h"
+#include "precis/rope.h"
 
 namespace precis::python {
 namespace {
@@ -45,6 +46,7 @@ nb::object head_weights(const std::vector<FloatArray>& worth, double share) {
 void bind_profile(nb::module_& module) {
   module.def("prune_curves", &prune_curves);
   module.def("head_weights", &head_weights);
+  module.def("rope_frequencies", [](const ModelSpec& model) { return rope_frequencies(model); });
 }
 
 }  // namespace precis::python

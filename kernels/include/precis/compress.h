@@ -28,10 +28,10 @@ struct CompressedLayer {
 
 // Compresses a segment on the CPU, with the same result as a put at position `begin` of the first
 // layer. `layers` [num_layers], all with the same number of tokens: keys, values and the other
-// inputs of the recipe, which include the model's rope_frequencies for kvdiff and o_proj with its
-// gram. The numbers of layers and heads are taken from the model. `profile` may be null if the
-// recipe needs none. `threads` 0: every core. kInvalidArgument: a shape or dtype that does not fit
-// the model, or an input that a stage refuses.
+// inputs of the recipe, which include the model's rope_frequencies for kvdiff and kvprobe,
+// and o_proj with its gram. The numbers of layers and heads are taken from the model. `profile` may
+// be null if the recipe needs none. `threads` 0: every core. kInvalidArgument: a shape or dtype
+// that does not fit the model, or an input that a stage refuses.
 Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
                                               std::span<const LayerInput> layers,
                                               const Recipe& recipe, const Budget& keep,

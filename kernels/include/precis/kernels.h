@@ -35,9 +35,8 @@ struct OutputProjection {
   bool empty() const { return data == nullptr && gram.empty(); }
 };
 
-// One pushed layer of one segment. All views are of host memory, borrowed for the call. A client
-// may still be able to write to the rows of K and V that it pushed. If it does so during the call,
-// the stored rows are useless, but nothing else goes wrong.
+// One pushed layer of one segment. All views are of host memory, borrowed for the call. If a client
+// writes to its rows of K and V during the call, the stored rows are useless; nothing else happens.
 struct LayerInput {
   std::uint32_t layer = 0, num_layers = 1;
   std::uint32_t num_q_heads = 0;  // a multiple of keys.num_heads
@@ -54,8 +53,9 @@ struct LayerInput {
   std::span<const float> query_mean;        // [num_q_heads, head_dim]
   std::span<const float> query_covariance;  // [num_q_heads, head_dim, head_dim]
   OutputProjection o_proj;                  // empty if the model has none registered
-  // For kKvdiff (rope.h): RoPE has rotated pair c of a key, its elements c and c + size(), by this
-  // many radians per position. If empty, the keys are used with their RoPE.
+  std::span<const float> probe;  // [num_kv_heads, ProbeRows::count()] (profile.h), for kKvprobe
+  // RoPE (rope.h) rotated elements c and c + size() of a key, by this many radians per position. If
+  // empty, kKvdiff and kKvprobe use the keys with their RoPE.
   std::span<const double> rope_frequencies;
 
   std::uint32_t num_kv_heads() const { return keys.num_heads; }

@@ -1,5 +1,5 @@
-// The two passes of keydiff and kvdiff over rows of K: the sum of unit keys, then each key's
-// product with their mean. Only for loops that isa.h compiles.
+// Rows of K without their RoPE, and the two passes of keydiff and kvdiff over them: the sum of unit
+// keys, then each key's product with their mean. Only for loops that isa.h compiles.
 #pragma once
 
 #include "kernels/score/keys/key_scores_op.h"
@@ -17,6 +17,24 @@ struct KeyRows {
   const Unrotation& turns;
   std::size_t pairs;  // of `turns`
 };
+
+// Runs a pass, with dim and pairs as compile-time constants for the keys of most models, of which
+// RoPE rotates all channels or none.
+template <Dtype dtype, typename Pass>
+PRECIS_INLINE void run_pass(const KeyRows& keys, const Pass& pass) {
+  KeyRows known = keys;
+  if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 0) {
+    known.rows.dim = 128;
+    known.pairs = 0;
+    pass(known);
+  } else if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 64) {
+    known.rows.dim = 128;
+    known.pairs = 64;
+    pass(known);
+  } else {
+    pass(keys);
+  }
+}
 
 // Layout of sums of keys and of anchors: the pairs' first elements, then their second elements,
 // then the channels that RoPE does not rotate; each part in whole Channels, padded with zeros.

@@ -36,24 +36,6 @@ PRECIS_INLINE void norms_loop(const RowSpan& rows, float sign, float* norms) {
   }
 }
 
-// Runs a pass, with dim and pairs as compile-time constants for the keys of most models, of which
-// RoPE rotates all channels or none.
-template <Dtype dtype, typename Pass>
-PRECIS_INLINE void run_pass(const KeyRows& keys, const Pass& pass) {
-  KeyRows known = keys;
-  if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 0) {
-    known.rows.dim = 128;
-    known.pairs = 0;
-    pass(known);
-  } else if (dtype != Dtype::kF32 && keys.rows.dim == 128 && keys.pairs == 64) {
-    known.rows.dim = 128;
-    known.pairs = 64;
-    pass(known);
-  } else {
-    pass(keys);
-  }
-}
-
 template <Dtype dtype>
 struct UnitKeys {
   float *sum, *inverses;

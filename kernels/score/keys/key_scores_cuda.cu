@@ -9,7 +9,7 @@
 
 #include "kernels/common/tuning.h"
 #include "kernels/score/keys/key_scores_op.h"
-#include "kernels/score/keys/rows.cuh"
+#include "kernels/score/keys/turned_rows.cuh"
 
 namespace precis::kernels {
 namespace {
@@ -37,30 +37,6 @@ struct KeydiffTask {
   float* out;
 };
 
-// Loads the key of `token`, which is row `row`, and undoes its RoPE; zeros after the last token.
-// The other element of a pair is elsewhere in the row, which is in cache by then.
-template <int kEach, int kUnits>
-__device__ void load_key(const KeydiffTask& task, std::uint64_t row, std::uint32_t token,
-                         RowPart<kEach, kUnits>& part) {
-  const RowsDevice& rows = task.rows;
-  const bool inside = token < task.num_tokens;
-  part.load(rows, row, inside);
-  const std::uint32_t pairs = task.turns.pairs;
-  if (pairs == 0 || !inside) return;
-  const std::uint32_t size = task.turns.block_tokens;
-  const float* block = task.turns.blocks + std::uint64_t{token / size} * 2 * pairs;
-  const float* step = task.turns.steps + std::uint64_t{token % size} * 2 * pairs;
-  part.each(rows, [&](std::uint32_t c, float& x) {
-    if (c >= 2 * pairs) return;
-    const std::uint32_t pair = c % pairs;
-    const float cosine = block[pair] * step[pair] - block[pairs + pair] * step[pairs + pair];
-    const float sine = block[pairs + pair] * step[pair] + block[pair] * step[pairs + pair];
-    const std::uint32_t partner = c < pairs ? c + pairs : pair;
-    const float y = element(rows.dtype, rows.data, row * rows.dim + partner);
-    x = x * cosine + (c < pairs ? y : -y) * sine;
-  });
-}
-
 // grid (chunks, heads). Sums a group's rows in order, then the groups in order.
 template <int kEach, int kUnits>
 __global__ void unit_sums(KeydiffTask task) {
@@ -73,7 +49,8 @@ __global__ void unit_sums(KeydiffTask task) {
   for (std::uint32_t t0 = first; t0 < last; t0 += rows.groups()) {
     const std::uint32_t token = t0 + rows.group();
     if (token < last) {
-      load_key(task, std::uint64_t{blockIdx.y} * task.num_tokens + token, token, part);
+      load_key(rows, task.turns, task.num_tokens,
+               std::uint64_t{blockIdx.y} * task.num_tokens + token, token, part);
     } else {
       part.load(rows, 0, false);
     }
@@ -119,7 +96,7 @@ __global__ void keydiff_rows(KeydiffTask task) {
   const std::uint64_t row = std::uint64_t{blockIdx.y} * task.num_tokens + token;
   const float* anchor = task.anchors + blockIdx.y * rows.dim;
   RowPart<kEach, kUnits> part;
-  load_key(task, row, token, part);
+  load_key(rows, task.turns, task.num_tokens, row, token, part);
   float product = 0, square = 0, anchor_square = 0;
   part.each(rows, [&](std::uint32_t c, float x) {
     const float a = anchor[c];

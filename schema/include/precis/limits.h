@@ -22,7 +22,7 @@ inline constexpr std::size_t kCommentBytesMax = 1024;  // of a revision of the b
 inline constexpr std::size_t kBudgetRevisionBytesMax = 8 << 20;
 inline constexpr std::size_t kBudgetRevisionsMax = 1000;   // kept per tenant
 inline constexpr std::size_t kSessionBudgetsMax = 4096;    // sessions of a tenant with a budget
-inline constexpr std::size_t kProfileBytesMax = 8u << 20;  // 80 layers of 8 heads take 0.6 MB
+inline constexpr std::size_t kProfileBytesMax = 8u << 20;  // 80 layers of 8 heads: 0.6 to 3 MB
 inline constexpr std::size_t kProfilesPerTenantMax = 64;
 inline constexpr std::uint32_t kPoolKernelMax = 1023;  // pooling width of window attention
 

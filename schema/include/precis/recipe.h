@@ -35,12 +35,14 @@ enum class Scorer : std::uint8_t {
   kDefensive,        // worst case of window attention x output norm (D20)
   kExpectedAttention,  // expected attention of future queries, from their mean and covariance
   kKvzip,              // attention of queries that repeat the segment after its end (D18)
-  kKvdiff,  // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||
+  kKvdiff,   // (1 - cos(k, mean of unit keys)), keys before RoPE, x ||v|| / the head's mean ||v||
+  kKvprobe,  // a profile's function of one key before RoPE and its value
 };
-// The kind of budget table in a profile (profile.h), for kTable.
+// The kind of table in a profile (profile.h). Budgets for kTable:
 enum class TableKind : std::uint8_t {
   kCurves,   // LU-KV: each head's share to prune for each share pruned overall
   kWeights,  // HeadKV: each head's share of every budget
+  kProbe,    // for kKvprobe: each head's coefficients
 };
 enum class Pool : std::uint8_t { kAvg, kMax };
 enum class Reduce : std::uint8_t { kMean, kMax, kSum };
@@ -116,7 +118,7 @@ struct Recipe {
   std::uint32_t beta = 20;                                   // kPyramid
   std::uint32_t tau1_ppm = 1'000'000, tau2_ppm = 1'000'000;  // kPreference
   TableKind table = TableKind::kCurves;
-  std::string profile;  // kTable: its name, or after resolution its digest (profile.h)
+  std::string profile;  // if needs_profile(): its name, or after resolution its digest (profile.h)
 
   Selector selector = Selector::kTopk;
   std::uint32_t first_stage_ppm = 500'000;     // kTwoStage: alpha of D7
@@ -160,8 +162,9 @@ struct Recipe {
   std::uint32_t queries_max(std::uint32_t num_tokens) const;
   bool needs_scores() const { return scorer == Scorer::kExternal; }
   bool needs_query_stats() const { return scorer == Scorer::kExpectedAttention; }
-  bool needs_rope() const { return scorer == Scorer::kKvdiff; }
-  bool needs_profile() const { return heads == HeadAllocator::kTable; }
+  bool needs_rope() const { return scorer == Scorer::kKvdiff || needs_probe(); }
+  bool needs_probe() const { return scorer == Scorer::kKvprobe; }
+  bool needs_profile() const { return heads == HeadAllocator::kTable || needs_probe(); }
   // True if the model's output projections, or their Gram matrices, are needed.
   bool needs_o_proj() const {
     return scorer == Scorer::kDefensive ||

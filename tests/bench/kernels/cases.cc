@@ -161,6 +161,7 @@ std::vector<PresetFloor> preset_floors(const Layers& layers) {
           {"keydiff", {keys, 0, 0, keys}},
           {"lagkv", {2 * keys, 0, 0}},
           {"kvdiff", {2 * keys, 0, 0, keys}},
+          {"kvprobe", {2 * keys, 0, 0}},
           {"snapkv", {keys, 0, window, 0, window, exps}},
           {"ada_snapkv", {keys, 0, window, 0, window, exps}},
           {"expected_attention", {2 * keys, 0, gram}},

@@ -7,6 +7,7 @@
 #include "kernels/check/check_cuda.h"
 #include "kernels/common/segment_shape.h"
 #include "kernels/encode/encode_cuda.h"
+#include "kernels/score/probe/probe.h"
 #include "kernels/score/score_cuda.h"
 #include "kernels/select/best_tokens_cuda.h"
 #include "kernels/select/ranked_limits_cuda.h"
@@ -54,7 +55,7 @@ Bytes bytes_of(const HeadsView& packed) { return {packed.data, packed.size_bytes
 // Inputs of all layers: each layer has its own K and V; the smaller inputs are shared.
 struct Resident {
   std::vector<DeviceBuffer> entries;  // K, V, K, V, ...
-  DeviceBuffer queries, mean, covariance, o_proj, gram, rope;
+  DeviceBuffer queries, mean, covariance, o_proj, gram, rope, probe;
   std::vector<LayerDevice> layers;
 };
 
@@ -72,6 +73,8 @@ Result<Resident> bring(Device& device, const Layers& layers) {
   PRECIS_ASSIGN(r.o_proj, device.filled(Bytes(in.o_proj.data, weights)));
   PRECIS_ASSIGN(r.gram, device.filled(in.o_proj.gram));
   PRECIS_ASSIGN(r.rope, device.filled(in.rope_frequencies));
+  const std::vector<float> probe = turned_probe(in);
+  PRECIS_ASSIGN(r.probe, device.filled(std::span<const float>(probe)));
   for (std::size_t i = 0; i < count; ++i) {
     const LayerInput layer = layers.input(i);
     LayerDevice d;
@@ -93,6 +96,7 @@ Result<Resident> bring(Device& device, const Layers& layers) {
     d.o_proj_width = layer.o_proj.width;
     d.o_proj_dtype = layer.o_proj.dtype;
     d.gram = r.gram.as<float>();
+    d.probe = r.probe.as<float>();
     d.rope_frequencies = r.rope.as<double>();
     d.rope_pairs = static_cast<std::uint32_t>(layer.rope_frequencies.size());
     r.layers.push_back(d);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "precis/profile.h"
+
 namespace precis::bench {
 namespace {
 
@@ -56,6 +58,7 @@ Layers::Layers(const ModelShape& shape, std::uint32_t num_tokens, std::uint32_t 
   query_mean_.assign(q_elements, 0.5f);
   query_covariance_.assign(q_elements * shape.head_dim, 0.01f);
   lse_.assign(std::size_t{shape.num_q_heads} * window, std::log(static_cast<float>(num_tokens)));
+  probe_.assign(std::size_t{shape.num_kv_heads} * ProbeRows{shape.head_dim}.count(), 0.01f);
   for (std::uint32_t c = 0; c < shape.head_dim / 2; ++c) {
     rope_frequencies_.push_back(std::pow(shape.rope_theta, -2.0 * c / shape.head_dim));
   }
@@ -83,6 +86,7 @@ kernels::LayerInput Layers::input(std::size_t i) const {
   input.o_proj = {reinterpret_cast<const std::byte*>(o_proj_.data()), shape_.hidden, Dtype::kBf16,
                   gram_};
   input.rope_frequencies = rope_frequencies_;
+  input.probe = probe_;
   return input;
 }
 

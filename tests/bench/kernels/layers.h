@@ -45,6 +45,7 @@ class Layers {
   std::vector<std::uint16_t> queries_, o_proj_;
   std::vector<float> gram_, query_mean_, query_covariance_, lse_;
   std::vector<double> rope_frequencies_;
+  std::vector<float> probe_;
 };
 
 }  // namespace precis::bench

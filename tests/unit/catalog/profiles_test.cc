@@ -63,6 +63,27 @@ TEST_CASE("where several profiles fit, the one added last is meant", "[unit][cat
              Contains("built for a table of weights, not for curves"));
 }
 
+TEST_CASE("a probe is found for kvprobe, and refused for heads of another size",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const Recipe kvprobe = *parse_recipe("global_kvprobe(min_entries=128)");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, kvprobe).status().code() ==
+        StatusCode::kNotFound);
+  Profile probe = f.profile("learnt");
+  probe.kind = Profile::Kind::kProbe;
+  probe.scorer = profile_scorer(kvprobe);
+  const std::size_t heads = std::size_t{f.model.num_layers} * f.model.num_kv_heads;
+  probe.table.assign(heads * ProbeRows{f.model.head_dim + 1}.count(), -0.5f);
+  CHECK_THAT(add(f, probe).message(), Contains("channels"));
+  probe.table.assign(heads * ProbeRows{f.model.head_dim}.count(), -0.5f);
+  REQUIRE(add(f, probe).ok());
+  f.reopen();
+  CHECK(*f.catalog->find_profile(f.tenant, f.fingerprint, kvprobe)->profile == probe);
+  CHECK(f.catalog->profiles(f.tenant, {}).front().kind == "probe");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv()).status().code() ==
+        StatusCode::kNotFound);
+}
+
 TEST_CASE("a profile takes the place of one of its name; who holds the old one keeps it",
           "[unit][catalog]") {
   CatalogFixture f;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/common/element_op.h"
+#include "kernels/score/probe/probe.h"
 #include "kernels/score/score_cuda.h"
 #include "tests/unit/kernels/gpu_memory.h"
 #include "tests/unit/kernels/layer_fixture.h"
@@ -37,6 +38,10 @@ class UploadedLayer {
     layer.query_mean = pushed(in.query_mean);
     layer.query_covariance = pushed(in.query_covariance);
     layer.gram = pushed(in.o_proj.gram);
+    if (!in.probe.empty()) {
+      const std::vector<float> probe = turned_probe(in);
+      layer.probe = pushed(std::span<const float>(probe));
+    }
     layer.rope_frequencies = pushed(in.rope_frequencies);
     layer.rope_pairs = static_cast<std::uint32_t>(in.rope_frequencies.size());
     if (in.o_proj.data == nullptr) return;
@@ -139,7 +144,7 @@ void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
   REQUIRE(again.weight == got.weight);
 }
 
-constexpr std::uint32_t kScorers = 18;
+constexpr std::uint32_t kScorers = 19;
 
 // Random parameters that validate_recipe() accepts.
 Recipe random_recipe(Scorer scorer, Rng& rng) {
@@ -178,9 +183,11 @@ LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 16) : pick(rng, 1, 80);
   if (round % 7 == 0) shape.head_dim = 8 * pick(rng, 17, 32);
   if (round % 41 == 0) shape.head_dim = pick(rng, 257, 300);  // more than tensor cores support
-  // Unit keys of one channel are 1 and -1, and their mean is only the rounding error.
-  if (recipe.scorer == Scorer::kKeydiff || recipe.scorer == Scorer::kKvdiff) {
-    shape.head_dim = std::max(4u, shape.head_dim);
+  // Unit keys of one channel are 1 and -1, and their mean is only the rounding error. With few
+  // channels, many keys are close to a probe's anchor, and the log of their difference is not
+  // exact.
+  if (recipe.scorer == Scorer::kKeydiff || recipe.needs_rope()) {
+    shape.head_dim = std::max(recipe.needs_probe() ? 16u : 4u, shape.head_dim);
   }
   shape.begin = pick(rng, 0, 5);
   shape.dtype = round % 3 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
@@ -194,6 +201,7 @@ LayerShape random_shape(const Recipe& recipe, int round, Rng& rng) {
   shape.query_stats = recipe.needs_query_stats();
   if (recipe.needs_o_proj()) shape.o_proj_width = pick(rng, 1, 70);
   if (recipe.needs_rope()) shape.rope_pairs = pick(rng, 0, shape.head_dim / 2);
+  shape.probe = recipe.needs_probe();
   shape.external = recipe.needs_scores();
   return shape;
 }

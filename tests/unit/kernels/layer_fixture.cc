@@ -133,6 +133,10 @@ OwnedLayer make_layer(const LayerShape& shape, Rng& rng) {
     owner.rope_frequencies.push_back(std::pow(100.0, -1.0 * c / shape.rope_pairs));
   }
   in.rope_frequencies = owner.rope_frequencies;
+  if (shape.probe) {
+    owner.probe = probe_of_layer(random_probe(shape, rng), shape.layer);
+    in.probe = owner.probe;
+  }
   if (shape.external) {
     for (std::size_t i = 0; i < std::size_t{shape.num_kv_heads} * shape.num_tokens; ++i) {
       owner.scores.push_back(score_with_ties(rng));
@@ -154,6 +158,23 @@ Profile random_profile(const LayerShape& shape, Rng& rng) {
     const float before = i < heads ? 0.0f : profile.table[i - heads];
     const auto step = static_cast<float>(pick(rng, 0, 20)) / 1000.0f;
     profile.table[i] = curves ? std::min(1.0f, before + step) : static_cast<float>(pick(rng, 0, 3));
+  }
+  return profile;
+}
+
+Profile random_probe(const LayerShape& shape, Rng& rng) {
+  Profile profile;
+  profile.kind = Profile::Kind::kProbe;
+  profile.num_layers = shape.num_layers;
+  profile.num_kv_heads = shape.num_kv_heads;
+  const ProbeRows rows{shape.head_dim};
+  const std::size_t heads = std::size_t{shape.num_layers} * shape.num_kv_heads;
+  // The channels' products stay small, so that scores are far from their bounds.
+  const float most = 1.0f / std::sqrt(static_cast<float>(shape.head_dim));
+  for (std::size_t i = 0; i < rows.count() * heads; ++i) {
+    const bool of_channel = i / heads < rows.log_key();
+    profile.table.push_back(std::uniform_real_distribution<float>(-1, 1)(rng) *
+                            (of_channel ? most : 1.0f));
   }
   return profile;
 }

@@ -27,6 +27,7 @@ struct LayerShape {
   bool query_stats = false;        // a mean and a covariance per query head
   std::uint32_t o_proj_width = 0;  // 0: none; else W_O and its Gram matrices
   std::uint32_t rope_pairs = 0;    // 0: the keys are taken as unrotated
+  bool probe = false;              // coefficients for kvprobe
   bool external = false;           // scores with ties, infinities and NaN
   std::uint32_t stride_gap = 0;    // unused elements between heads
   Dtype dtype = Dtype::kF32;
@@ -36,15 +37,17 @@ struct LayerShape {
 // A layer that owns the memory that its input views. Movable: the views point into heap memory.
 struct OwnedLayer {
   std::vector<std::byte> keys, values, queries, o_proj;
-  std::vector<float> lse, scores, query_mean, query_covariance, gram;
+  std::vector<float> lse, scores, query_mean, query_covariance, gram, probe;
   std::vector<double> rope_frequencies;
   LayerInput input;
 };
 OwnedLayer make_layer(const LayerShape& shape, Rng& rng);
 
-// A profile that fits the shape's layers and heads: rising curves, or weights of which some are
-// zero.
+// A profile of budgets that fits the shape's layers and heads: rising curves, or weights of which
+// some are zero.
 Profile random_profile(const LayerShape& shape, Rng& rng);
+// A probe that fits the shape.
+Profile random_probe(const LayerShape& shape, Rng& rng);
 
 // Stage score on the CPU with the best instruction set, or with `isa`.
 LayerScores score_layer(const Recipe& recipe, const LayerInput& input);

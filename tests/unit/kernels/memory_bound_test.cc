@@ -13,8 +13,8 @@ using namespace precis::kernels::test;
 
 namespace {
 
-constexpr Scorer kScorers[] = {Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff, Scorer::kLagkv,
-                               Scorer::kLocalkv};
+constexpr Scorer kScorers[] = {Scorer::kKnorm,   Scorer::kKeydiff, Scorer::kKvdiff,
+                               Scorer::kKvprobe, Scorer::kLagkv,   Scorer::kLocalkv};
 
 Recipe of(Scorer scorer, std::uint32_t lag) {
   Recipe r;
@@ -59,6 +59,7 @@ TEST_CASE("memory-bound scores agree with their definitions at every dim and dty
   const auto dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   for (const std::uint32_t head_dim : {1u, 3u, 17u, 31u, 33u, 64u, 80u, 127u, 128u, 256u}) {
     LayerShape shape;
+    shape.probe = true;
     shape.dtype = dtype;
     shape.head_dim = head_dim;
     shape.num_tokens = pick(rng, 100, 140);
@@ -75,6 +76,7 @@ TEST_CASE("memory-bound scores have no seam where blocks and work items meet", "
   Rng rng(22);
   const std::uint32_t n = GENERATE(1u, 15u, 16u, 17u, 63u, 64u, 65u, 1023u, 1024u, 1025u, 1041u);
   LayerShape shape;
+  shape.probe = true;
   shape.dtype = Dtype::kBf16;
   shape.head_dim = GENERATE(64u, 128u);
   shape.rope_pairs = shape.head_dim / 2;
@@ -86,6 +88,7 @@ TEST_CASE("memory-bound scores have no seam where blocks and work items meet", "
 TEST_CASE("memory-bound scores are the same bits on any number of threads", "[kernels][score]") {
   Rng rng(23);
   LayerShape shape;
+  shape.probe = true;
   shape.dtype = Dtype::kBf16;
   shape.head_dim = 64;
   shape.rope_pairs = GENERATE(0u, 32u);

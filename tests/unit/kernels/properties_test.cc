@@ -91,8 +91,8 @@ void permute_heads(OwnedLayer& layer, const std::vector<std::uint32_t>& to) {
   for (auto* bytes : {&layer.keys, &layer.values, &layer.queries, &layer.o_proj}) {
     permute(*bytes, to);
   }
-  for (auto* floats :
-       {&layer.lse, &layer.scores, &layer.query_mean, &layer.query_covariance, &layer.gram}) {
+  for (auto* floats : {&layer.lse, &layer.scores, &layer.query_mean, &layer.query_covariance,
+                       &layer.gram, &layer.probe}) {
     permute(*floats, to);
   }
 }
@@ -126,6 +126,7 @@ LayerShape shape_with_all(const Recipe& recipe, std::uint32_t num_tokens) {
   shape.behind = shape.lse = recipe.needs_lse();
   shape.query_stats = recipe.needs_query_stats();
   shape.o_proj_width = recipe.needs_o_proj() ? 24 : 0;
+  shape.probe = recipe.needs_probe();
   shape.external = recipe.scorer == Scorer::kExternal;
   return shape;
 }

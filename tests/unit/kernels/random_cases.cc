@@ -67,7 +67,8 @@ Case random_case(Rng& rng, bool cuts) {
   s.behind = s.lse = r.needs_lse();
   s.query_stats = r.needs_query_stats();
   s.o_proj_width = r.needs_o_proj() ? 24 : 0;
-  if (r.needs_profile()) c.profile = random_profile(s, rng);
+  s.probe = r.needs_probe();
+  if (r.heads == HeadAllocator::kTable) c.profile = random_profile(s, rng);
   return c;
 }
 

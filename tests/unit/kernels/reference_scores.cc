@@ -53,13 +53,14 @@ std::vector<double> keydiff(const RowsOfHead& keys) {
   return scores;
 }
 
-// Undoes RoPE with the complex numbers that define it.
-void turn_back(std::span<const double> frequencies, RowsOfHead& keys) {
+// Undoes RoPE with the complex numbers that define it, of keys whose first stands at `begin`.
+void turn_back(std::span<const double> frequencies, std::uint32_t begin, RowsOfHead& keys) {
   const std::size_t pairs = frequencies.size();
   for (std::size_t t = 0; t < keys.size(); ++t) {
     for (std::size_t c = 0; c < pairs; ++c) {
       const std::complex<double> turned(keys[t][c], keys[t][c + pairs]);
-      const auto before = turned * std::polar(1.0, -static_cast<double>(t) * frequencies[c]);
+      const auto before =
+          turned * std::polar(1.0, -static_cast<double>(begin + t) * frequencies[c]);
       keys[t][c] = before.real();
       keys[t][c + pairs] = before.imag();
     }
@@ -68,13 +69,42 @@ void turn_back(std::span<const double> frequencies, RowsOfHead& keys) {
 
 std::vector<double> kvdiff(const LayerInput& in, std::uint32_t head) {
   RowsOfHead keys = rows_of(in.keys, head);
-  turn_back(in.rope_frequencies, keys);
+  turn_back(in.rope_frequencies, 0, keys);
   std::vector<double> scores = keydiff(keys), norms;
   for (const auto& value : rows_of(in.values, head)) norms.push_back(length(value));
   const double mean =
       std::accumulate(norms.begin(), norms.end(), 0.0) / static_cast<double>(norms.size());
   for (std::size_t t = 0; t < scores.size(); ++t) {
     scores[t] = (1 + scores[t]) * (mean > 1e-12 ? norms[t] / mean : 1);
+  }
+  return scores;
+}
+
+std::vector<double> kvprobe(const LayerInput& in, std::uint32_t head) {
+  const ProbeRows rows{in.keys.head_dim};
+  const auto probe = in.probe.subspan(std::size_t{head} * rows.count(), rows.count());
+  const auto times = [&](const std::vector<double>& x, std::uint32_t first) {
+    double sum = 0;
+    for (std::size_t c = 0; c < x.size(); ++c) sum += x[c] * probe[first + c];
+    return sum;
+  };
+  RowsOfHead keys = rows_of(in.keys, head);
+  turn_back(in.rope_frequencies, in.begin, keys);
+  const RowsOfHead values = rows_of(in.values, head);
+  const std::vector<double> anchor(probe.begin(), probe.begin() + rows.head_dim);
+  std::vector<double> scores;
+  for (std::size_t t = 0; t < keys.size(); ++t) {
+    const double key_norm = std::max(1e-12, length(keys[t]));
+    const double value_norm = std::max(1e-12, length(values[t]));
+    const double cosine =
+        times(keys[t], rows.anchor()) / key_norm / std::max(1e-12, length(anchor));
+    const double difference = std::max(1e-6, 1 - cosine);
+    const double log_score =
+        times(keys[t], rows.key()) + times(values[t], rows.value()) +
+        probe[rows.log_key()] * std::log(key_norm) +
+        probe[rows.log_value()] * std::log(value_norm) + probe[rows.difference()] * difference +
+        probe[rows.log_difference()] * std::log(difference) + probe[rows.constant()];
+    scores.push_back(std::exp(std::clamp(log_score, -80.0, 80.0)));
   }
   return scores;
 }
@@ -174,6 +204,7 @@ std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std:
   switch (recipe.scorer) {
     case Scorer::kKeydiff: return keydiff(rows_of(in.keys, head));
     case Scorer::kKvdiff: return kvdiff(in, head);
+    case Scorer::kKvprobe: return kvprobe(in, head);
     case Scorer::kLagkv:
     case Scorer::kLocalkv: return partitions(recipe, in, head);
     case Scorer::kExpectedAttention: return expected_attention(recipe, in, head);

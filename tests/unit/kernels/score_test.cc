@@ -46,7 +46,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
   Rng rng(seed);
   const Scorer scorer =
       GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff,
-               Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
+               Scorer::kKvprobe, Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   for (const std::uint32_t head_dim : {1u, 7u, 64u, 80u, 128u}) {
     // Unit keys of one channel are 1 and -1; if they cancel, the sign of their mean is noise.
@@ -59,6 +59,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
     shape.begin = pick(rng, 0, 6);
     shape.stride_gap = pick(rng, 0, 2);
     shape.rope_pairs = pick(rng, 0, head_dim / 2);
+    shape.probe = scorer == Scorer::kKvprobe;
     CAPTURE(shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     const auto expected = reference_scores(of(scorer), layer.input);
@@ -74,8 +75,10 @@ TEST_CASE("scores span several work items without a seam", "[kernels][score]") {
   LayerShape shape;
   shape.num_tokens = GENERATE(1023u, 1024u, 1025u, 2100u);
   shape.rope_pairs = 3;
+  shape.probe = true;
   const OwnedLayer layer = make_layer(shape, rng);
-  for (const Scorer scorer : {Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff}) {
+  for (const Scorer scorer :
+       {Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff, Scorer::kKvprobe}) {
     check_scores(scores_of(of(scorer), layer.input), reference_scores(of(scorer), layer.input),
                  1e-5);
   }
@@ -107,6 +110,45 @@ TEST_CASE("kvdiff sees keys as they were before RoPE: where the segment begins i
   turned.input.values.data = turned.values.data();
   const auto scores = scores_of(of(Scorer::kKvdiff), still.input);
   check_scores(scores_of(of(Scorer::kKvdiff), turned.input), {scores.begin(), scores.end()}, 1e-4);
+}
+
+TEST_CASE("a token's kvprobe score is the same whatever segment it is pushed with",
+          "[kernels][score]") {
+  Rng rng(7);
+  LayerShape shape;
+  shape.num_tokens = 300;
+  shape.num_kv_heads = 1;
+  shape.rope_pairs = 4;
+  shape.begin = 1000;
+  shape.probe = true;
+  const OwnedLayer layer = make_layer(shape, rng);
+  const auto whole = scores_of(of(Scorer::kKvprobe), layer.input);
+  const std::uint32_t cut = GENERATE(1, 63, 64, 250);
+  LayerInput rest = layer.input;
+  rest.begin += cut;
+  for (HeadsView* rows : {&rest.keys, &rest.values}) {
+    rows->data = rows->row(0, cut);
+    rows->num_tokens -= cut;
+  }
+  check_scores(scores_of(of(Scorer::kKvprobe), rest), {whole.begin() + cut, whole.end()}, 1e-4);
+}
+
+TEST_CASE("a kvprobe score is finite and above zero whatever the coefficients and rows",
+          "[kernels][score]") {
+  Rng rng(8);
+  LayerShape shape;
+  shape.probe = true;
+  OwnedLayer layer = make_layer(shape, rng);
+  const float factor = GENERATE(0.0f, 1e3f, -1e3f, 1e6f);
+  const int keys = GENERATE(0, 1, 2), values = GENERATE(0, 1, 2);  // as they are, zero, huge
+  for (float& x : layer.probe) x *= factor;
+  for (const auto& [kind, rows] : {std::pair{keys, &layer.keys}, {values, &layer.values}}) {
+    if (kind > 0)
+      std::ranges::fill(*rows, static_cast<std::byte>(kind == 1 ? 0x00 : 0x7e));  // 0x7e7e..: 8e37
+  }
+  for (const float score : scores_of(of(Scorer::kKvprobe), layer.input)) {
+    CHECK((std::isfinite(score) && score > 0));
+  }
 }
 
 TEST_CASE("where all values are zero kvdiff goes by the keys", "[kernels][score]") {

@@ -65,6 +65,7 @@ OwnedLayer long_layer() {
   shape.pushed = 32;
   shape.query_stats = true;
   shape.rope_pairs = 64;
+  shape.probe = true;
   shape.dtype = Dtype::kBf16;
   Rng rng(1);
   OwnedLayer layer = make_layer(shape, rng);
@@ -82,7 +83,7 @@ TEST_CASE("stages need at most a twentieth of K besides their results", "[kernel
   const std::uint64_t entries = std::uint64_t{8} * kTokens / 5;
   const std::size_t allowed = input.keys.size_bytes() / 20;
   const std::size_t tokens = std::size_t{8} * kTokens;
-  for (const char* name : {"knorm", "keydiff", "kvdiff", "lagkv", "snapkv", "ada_snapkv",
+  for (const char* name : {"knorm", "keydiff", "kvdiff", "kvprobe", "lagkv", "snapkv", "ada_snapkv",
                            "pyramidkv", "tova", "h2o_window", "cake", "lava", "vatp",
                            "expected_attention", "criticalkv_ada(value_norm=l2_gram)"}) {
     const Recipe recipe = parse_recipe(name).value();

@@ -26,6 +26,76 @@ TEST_CASE("the largest weight that a profile may have is read as it is written",
   CHECK_FALSE(parse_profile(profile_json(weights(1.001e30f))).ok());
 }
 
+Profile probe(std::uint32_t head_dim) {
+  Profile profile = weights(0);
+  profile.kind = Profile::Kind::kProbe;
+  profile.table.assign(std::size_t{6} * ProbeRows{head_dim}.count(), 0);
+  for (std::size_t i = 0; i < profile.table.size(); ++i) {
+    profile.table[i] = 0.25f * static_cast<float>(i) - 20;
+  }
+  return profile;
+}
+
+TEST_CASE("a probe is read as it is written, if it has a row for each channel", "[unit][schema]") {
+  const Profile whole = probe(8);
+  CHECK(parse_profile(profile_json(whole)).value() == whole);
+  for (const float bad : {1.1e6f, -1.1e6f}) {
+    Profile out_of_range = whole;
+    out_of_range.table[3] = bad;
+    CHECK_THAT(parse_profile(profile_json(out_of_range)).status().message(),
+               Catch::Contains("table[3] must be a number in [-1e6, 1e6]"));
+  }
+  for (const std::size_t size : {std::size_t{0}, std::size_t{6} * 5, whole.table.size() - 1,
+                                 whole.table.size() + 6, 6 * (3 * std::size_t{100'000} + 5)}) {
+    Profile other = whole;
+    other.table.resize(size);
+    CHECK_THAT(parse_profile(profile_json(other)).status().message(),
+               Catch::Contains("[3 * head_dim + 5, num_layers, num_kv_heads]"));
+  }
+}
+
+TEST_CASE("a layer's probe is its columns of the table, head after head", "[unit][schema]") {
+  const Profile profile = probe(8);
+  const std::uint32_t rows = ProbeRows{8}.count();
+  REQUIRE(profile.rows() == rows);
+  const auto layer = probe_of_layer(profile, 1);
+  REQUIRE(layer.size() == 3 * rows);
+  for (std::uint32_t head = 0; head < 3; ++head) {
+    for (std::uint32_t row = 0; row < rows; ++row) {
+      CHECK(layer[head * rows + row] == profile.at(row, 1, head));
+    }
+  }
+}
+
+TEST_CASE("a profile is refused for a model of other layers, heads or channels", "[unit][schema]") {
+  ModelSpec model;
+  model.name = "m";
+  model.num_layers = 2;
+  model.num_kv_heads = 3;
+  model.head_dim = 8;
+  CHECK(check_profile_shape(probe(8), model).ok());
+  CHECK(check_profile_shape(weights(0), model).ok());
+  CHECK_THAT(check_profile_shape(probe(16), model).message(),
+             Catch::Contains("heads with 16 channels, model 'm' has 8"));
+  model.num_kv_heads = 1;
+  CHECK_THAT(check_profile_shape(weights(0), model).message(),
+             Catch::Contains("2 layers with 3 KV heads, model 'm' has 2 layers with 1 KV heads"));
+}
+
+TEST_CASE("a probe fits the recipes of kvprobe, whatever they protect, and no others",
+          "[unit][schema]") {
+  Profile profile = probe(8);
+  profile.scorer = profile_scorer(parse_recipe("kvprobe").value());
+  const auto fits = [&](const char* recipe) {
+    return check_profile(profile, parse_recipe(recipe).value(), profile.model).ok();
+  };
+  CHECK(parse_profile(profile_json(profile)).value() == profile);
+  CHECK(fits("kvprobe"));
+  CHECK(fits("global_kvprobe(min_entries=128, sinks=8, recent=0, alpha=0.1)"));
+  CHECK_FALSE(fits("lukv(kvdiff)"));
+  CHECK_FALSE(fits("headkv"));
+}
+
 TEST_CASE("a profile is an object of plain values and one list of numbers", "[unit][schema]") {
   const auto refusal = [](const std::string& text) {
     const Status status = parse_profile(text).status();

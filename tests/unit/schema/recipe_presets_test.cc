@@ -82,6 +82,8 @@ TEST_CASE("each preset is the scorer, allocators and selector of its row in the 
       {"global_keydiff", S::kKeydiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
       {"kvdiff", S::kKvdiff, 4, 1, H::kUniform, L::kUniform, topk},
       {"global_kvdiff", S::kKvdiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
+      {"kvprobe", S::kKvprobe, 4, 0, H::kUniform, L::kUniform, topk},
+      {"global_kvprobe", S::kKvprobe, 4, 0, H::kAda, L::kGlobalFlat, topk},
       {"tova", S::kTova, 0, 1, H::kUniform, L::kUniform, topk},
       {"snapkv", S::kWindowAttention, 0, 32, H::kUniform, L::kUniform, topk},
       {"pyramidkv", S::kWindowAttention, 0, 32, H::kUniform, L::kPyramid, topk},
@@ -182,6 +184,7 @@ TEST_CASE("a recipe says what must be pushed for it", "[unit][schema]") {
   CHECK(needs("defensivekv") == "queries o_proj ");
   CHECK(needs("expected_attention") == "stats ");
   CHECK(needs("criticalkv(expected_attention)") == "stats o_proj ");
+  CHECK(needs("global_kvprobe") == "profile ");
   CHECK(needs("lukv(external, profile=p)") == "profile scores ");
 }
 

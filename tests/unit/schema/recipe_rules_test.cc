@@ -100,6 +100,12 @@ TEST_CASE("two_stage is refused where value norms count already or no attention 
   }
 }
 
+TEST_CASE("kvprobe is refused with a second table, and a probe as budgets", "[unit][schema]") {
+  CHECK_THAT(refusal("lukv(kvprobe)"), Contains("need a profile each"));
+  CHECK_THAT(refusal("kvprobe(table=curves)"), Contains("needs table=probe"));
+  CHECK_THAT(refusal("lukv(keydiff, table=probe)"), Contains("not budgets"));
+}
+
 TEST_CASE("chunk and threshold are refused where they mean nothing", "[unit][schema]") {
   CHECK_THAT(refusal("snapkv(selector=chunk, chunk=0)"), Contains("chunk is 0, must be in [1, "));
   CHECK_THAT(refusal("ada_snapkv(selector=chunk)"), Contains("heads=ada would give heads"));

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import precis
-from precis import files
 from precis.extras import hint
 from precis.profile import shipped
 
@@ -154,8 +153,7 @@ def _profiles(parser: argparse.ArgumentParser, paths: list[str]) -> dict[str, st
     profiles = {}
     for path in paths:
         try:
-            known = path in shipped.names()
-            text = shipped.text(path) if known else files.read_text(path, files.PROFILE_BYTES_MAX)
+            text = shipped.read(path)
             profiles[str(json.loads(text)["name"])] = text
         except (OSError, ValueError, KeyError, TypeError) as error:
             parser.error(f"--profile {path}: not a profile ({error})")
@@ -183,7 +181,7 @@ def _recipes(
             parser.error(f"--recipes: {error}")
         if profile is not None and profile not in profiles:
             parser.error(
-                f"--recipes: {recipe} takes its budgets from profile {profile or '(unnamed)'!r}; "
+                f"--recipes: {recipe} takes profile {profile or '(unnamed)'!r}; "
                 "name its file with --profile"
             )
     return tuple(recipes)

@@ -25,6 +25,7 @@ from precis import hf
 from precis.demo.service import Precisd, find_precisd
 from precis.demo.view import View, duration, size
 from precis.extras import exit_status
+from precis.profile import shipped
 
 from . import needles, texts
 from .models import SMOLLM2
@@ -218,6 +219,7 @@ def _arguments(arguments: Sequence[str] | None, prog: str) -> argparse.Namespace
     add("--facts", type=int, default=12, help="told in each, 2 to 16 [%(default)s]")
     add("--talks", type=int, default=3, help="number of conversations [%(default)s]")
     add("--recipe", help="[the default of the service]")
+    add("--profile", metavar="FILE", help="a file, or the name of a shipped profile")
     add("--keep", type=_share_or_bytes, default=0.3, help="of a new turn [%(default)s]")
     add("--total", type=_share_or_bytes, default=0.2, help="of all turns [%(default)s]")
     add("--seed", type=int, default=0, help="[%(default)s]")
@@ -245,6 +247,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval.conver
         ):
             spec = hf.model_spec(hf_model, SMOLLM2.name, SMOLLM2.revision())
             model = cache.register_model(spec)
+            if options.profile is not None:
+                cache.add_profile(json.loads(shipped.read(options.profile)))
             for seed in range(options.seed, options.seed + options.talks):
                 seen, told = measure(cache, model, hf_model, encode, options, seed, view)
                 points += seen

@@ -48,7 +48,7 @@ class Recipe:
     @property
     def profile(self) -> str | None:
         """The name of its profile ("" if it names none), or None if it takes no profile."""
-        return self.fields.get("profile", "") if self.fields["heads"] == "table" else None
+        return self.fields.get("profile", "") if "table" in self.fields else None
 
     @property
     def needs_o_proj(self) -> bool:

@@ -33,7 +33,7 @@ class Settings:
         texts: the sources of the documents.
         seed: for all documents; the same seed makes the same documents.
         kvpress: whether to run the presses of kvpress, too.
-        profiles: JSON of profiles by name, for recipes that take head budgets from a profile.
+        profiles: JSON of profiles by name, for recipes that take one.
     """
 
     recipes: tuple[str, ...]

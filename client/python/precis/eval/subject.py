@@ -124,7 +124,7 @@ class Subject(Reading):
     ) -> tuple[Compressed, float]:
         """Compresses by one recipe; also the model's seconds for the scorer's inputs.
 
-        `profile`: JSON of a profile, if the recipe takes head budgets from it.
+        `profile`: JSON of a profile, if the recipe takes one.
         """
         layers, seconds = self.inputs(hf.Needs.of(recipe.canonical))
         options: dict[str, Any] = {"profile": profile}

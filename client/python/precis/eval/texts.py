@@ -49,6 +49,15 @@ def fitting_texts() -> list[Text]:
     return [Text(p.name, _read(p)) for p in licences if p.is_file()] + [reference]
 
 
+def source_text() -> Text:
+    """Program text for fitting: NumPy's sources with their docstrings."""
+    import numpy as np
+
+    folder = Path(np.__file__).parent
+    sources = (_read(path) for path in sorted((folder / "lib").glob("*.py")))
+    return Text("NumPy's sources", "\n".join(sources))
+
+
 def own_texts(paths: list[Path]) -> list[Text]:
     """Files of UTF-8 text.
 

@@ -24,7 +24,7 @@ _CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
 
 def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog, description="Learns budgets per head from what a model looks back at."
+        prog=prog, description="Learns from what a model looks back at: budgets, or a scorer."
     )
     verbs = parser.add_subparsers(dest="verb", required=True)
     build = verbs.add_parser(
@@ -34,7 +34,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add = build.add_argument
     add("--out", type=Path, required=True, metavar="FILE", help="the profile, as JSON")
-    add("--recipe", default="lukv(keydiff)", help="that will use it: lukv(...), headkv, ...")
+    add(
+        "--recipe",
+        default="global_kvprobe",
+        help="that will use it: global_kvprobe for a scorer, lukv(...) or headkv for budgets",
+    )
     add("--model", default="smollm2", help="smollm2, gemma3, or a folder that Transformers loads")
     add("--name", help="that recipes call it by [the file's]")
     add("--contexts", type=int, default=_CONTEXTS, metavar="N", help="to read")
@@ -76,11 +80,14 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
     except precis.InvalidArgument as error:
         parser.error(f"--recipe: {error}")
     if recipe.profile is None:
-        parser.error(f"--recipe {options.recipe} takes no budgets from a profile; lukv(...) does")
+        parser.error(f"--recipe {options.recipe} takes no profile; global_kvprobe and lukv(...) do")
     from precis.eval import texts
 
     from .build import Settings
 
+    is_probe = recipe.fields["table"] == "probe"
+    if is_probe and (options.questions or options.worth != "oracle"):
+        parser.error("--questions and --worth are for budgets; kvprobe learns from repetitions")
     if options.questions and options.worth == "scores":
         parser.error("--questions are asked for the oracle; leave out --worth scores")
     questions = ""
@@ -91,28 +98,38 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
         recipe=recipe,
         contexts=options.contexts,
         tokens=options.tokens,
-        texts=tuple(texts.own_texts(options.text) if options.text else texts.fitting_texts()),
+        texts=tuple(texts.own_texts(options.text) if options.text else _texts(is_probe)),
         questions=tuple(line.strip() for line in questions.splitlines() if line.strip()),
         seed=options.seed,
         worth=options.worth,
     )
 
 
+def _texts(is_probe: bool):
+    from precis.eval import texts
+
+    return [*texts.fitting_texts(), *([texts.source_text()] if is_probe else [])]
+
+
 def _build(options: argparse.Namespace, settings) -> None:
     from precis.eval import models
 
-    from .build import Builder
+    from .build import BudgetBuilder
+    from .probe import ProbeBuilder
 
     parts = options.out.with_name(options.out.name + ".parts")
+    builder = ProbeBuilder if settings.kind == "probe" else BudgetBuilder
     meter = Meter()
     try:
-        profile = Builder(models.load(options.model), settings, parts).build(meter)
+        profile = builder(models.load(options.model), settings, parts).build(meter)
     finally:
         meter.close()
     scratch = options.out.with_name(options.out.name + ".tmp")
     scratch.write_text(json.dumps(profile) + "\n")
     scratch.rename(options.out)
     shutil.rmtree(parts)
+    if (correlation := profile.get("held_out_correlation")) is not None:
+        print(f"correlation with the attention in texts that were not fitted: {correlation:.2f}")
     print(
         f"{options.out}: profile {profile['name']!r} of {settings.contexts} contexts, for "
         f"{settings.recipe.text} with profile={profile['name']}"

@@ -1,10 +1,15 @@
-"""Builds a profile: measures the worth of entries in contexts, solves and averages; resumable."""
+"""Builds a profile; an interrupted build goes on where it was.
+
+Budgets are the mean of what is solved for each context, from the measured worth of its entries.
+probe.py learns kvprobe's coefficients.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +27,7 @@ from precis.eval.texts import Text
 from .oracle import Oracle
 
 VERSION = 1
+Progress = Callable[[int, int, str], None]
 # The share of all entries that is treated as kept, for a table of weights.
 _WEIGHTS_SHARE = 0.2
 # Recipe fields that only allocators and selectors read, and so not part of a profile's scorer.
@@ -65,12 +71,17 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """LU-KV's curves, or HeadKV's weights."""
+        """LU-KV's curves, HeadKV's weights, or kvprobe's coefficients ("probe")."""
         return self.recipe.fields["table"]
 
 
 def scorer_of(recipe: Recipe) -> Recipe:
-    """A recipe with the same scores and protected entries, under uniform budgets."""
+    """A recipe with the same scores and protected entries, under uniform budgets.
+
+    A probe's scores depend on no protected entries, so it has those of its scorer's default.
+    """
+    if recipe.fields["scorer"] == "kvprobe":
+        return Recipe.parse("kvprobe")
     fields = {name: value for name, value in recipe.fields.items() if name not in _NOT_SCORES}
     fields |= {"heads": "uniform", "layers": "uniform", "selector": "topk", "min_entries": 0}
     return Recipe.parse(json.dumps(fields))
@@ -100,7 +111,7 @@ def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: 
     return contexts
 
 
-class Builder:
+class Builder(ABC):
     """One profile in progress. Finished parts are in a folder and are not computed again."""
 
     def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
@@ -111,20 +122,10 @@ class Builder:
         self._contexts = cut_contexts(settings, loaded.encode, loaded.dialogue.begin)
         self._fingerprint = self._judge.spec.fingerprint
 
-    def build(self, progress: Callable[[int, int, str], None]) -> dict[str, Any]:
+    def build(self, progress: Progress) -> dict[str, Any]:
         """Builds the profile; returns it as a dict, the content of its JSON file."""
         self._parts.mkdir(parents=True, exist_ok=True)
-        tables = []
-        for number, tokens in enumerate(self._contexts):
-            progress(number, len(self._contexts), f"context {number + 1}/{len(self._contexts)}")
-            part = self._parts / f"{self._key(tokens)}.npy"
-            if not part.exists():
-                scratch = part.with_suffix(".tmp")
-                with scratch.open("wb") as out:
-                    np.save(out, self._table(tokens))
-                scratch.rename(part)
-            tables.append(np.load(part))
-        progress(len(self._contexts), len(self._contexts), "done")
+        table, more = self._learn(progress)
         spec, fields = self._judge.spec, self._scorer.fields
         return {
             "version": VERSION,
@@ -138,8 +139,47 @@ class Builder:
             "num_kv_heads": spec.num_kv_heads,
             "num_tokens": self._settings.tokens,
             "text_digest": self._digest(),
-            "table": [round(float(share), 6) for share in np.mean(tables, axis=0).ravel()],
+            **more,
+            "table": table,
         }
+
+    @abstractmethod
+    def _learn(self, progress: Progress) -> tuple[list[float], dict[str, Any]]:
+        """The table of the profile, and further fields."""
+
+    def _part(self, key: str, compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array that an earlier run has saved, or that is computed and saved now."""
+        part = self._parts / f"{key}.npy"
+        if not part.exists():
+            scratch = part.with_suffix(".tmp")
+            with scratch.open("wb") as out:
+                np.save(out, compute())
+            scratch.rename(part)
+        return np.load(part)
+
+    def _key(self, *content: object) -> str:
+        """A digest of everything that a part depends on."""
+        settings = self._settings
+        parts = (VERSION, self._fingerprint, self._scorer.canonical, settings.kind, *content)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+    def _digest(self) -> str:
+        """SHA-256 of the fitting text: every context's token ids."""
+        return hashlib.sha256(repr(self._contexts).encode()).hexdigest()
+
+
+class BudgetBuilder(Builder):
+    """Learns budgets per head: the mean of the contexts' tables."""
+
+    def _learn(self, progress: Progress) -> tuple[list[float], dict[str, Any]]:
+        tables, count = [], len(self._contexts)
+        asked = (self._settings.questions, self._settings.worth)
+        for number, tokens in enumerate(self._contexts):
+            progress(number, count, f"context {number + 1}/{count}")
+            key = self._key(tokens, *asked)
+            tables.append(self._part(key, lambda tokens=tokens: self._table(tokens)))
+        progress(count, count, "done")
+        return [round(float(share), 6) for share in np.mean(tables, axis=0).ravel()], {}
 
     def _table(self, tokens: list[int]) -> np.ndarray:
         """The table of one context."""
@@ -171,14 +211,3 @@ class Builder:
         if not self._settings.questions:
             oracle.add_repetition()
         return oracle.worth.cpu().numpy()
-
-    def _key(self, tokens: list[int]) -> str:
-        """A digest of everything that a part's content depends on."""
-        settings = self._settings
-        parts = (VERSION, self._fingerprint, self._scorer.canonical, settings.kind, tokens)
-        asked = (settings.questions, settings.worth)
-        return hashlib.sha256(repr((*parts, *asked)).encode()).hexdigest()[:32]
-
-    def _digest(self) -> str:
-        """SHA-256 of the fitting text: every context's token ids."""
-        return hashlib.sha256(repr(self._contexts).encode()).hexdigest()

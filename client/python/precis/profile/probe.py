@@ -1,0 +1,244 @@
+"""Learns kvprobe's coefficients (docs/design/policies/scores.md, "kvprobe").
+
+The model repeats every context, as for KVzip. For each KV head, a ridge regression predicts the
+logarithm of the attention that an entry gets from the entry itself: its key before RoPE and its
+value, their norms, and how much the key differs from the mean of all keys. Contexts from the last
+fifth of each text are not fitted; they tell how well the prediction holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import precis
+from precis import _core, files
+from precis.eval.models import Loaded
+from precis.eval.subject import Reading
+from precis.eval.texts import Text
+
+from .build import Builder, Progress, Settings, cut_contexts
+
+# The score is exp(EXPONENT x prediction) x kvdiff. Between 0 and 1 it was the best that was tried:
+# docs/notes/kvprobe.md has the figures.
+EXPONENT = 0.5
+_RIDGE = 1.0  # on sums over tokens, so its weight falls as contexts are added
+_HELD_OUT = 4  # one context is held out for this many that are fitted
+_FITTED_SHARE = 0.8  # of each text; held-out contexts are from the rest
+_NUMBER_BYTES = 14  # at most, of a number in the profile
+_FIRST = 4  # tokens at the beginning get attention whatever they hold, so they are not fitted
+_WORTH_MIN, _DIFFERENCE_MIN, _NORM_MIN, _VARIANCE_MIN = 1e-6, 1e-6, 1e-12, 1e-9
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a head's entries are compared with, over all tokens of the contexts.
+
+    Attributes:
+        key: float64 [num_layers, num_kv_heads, head_dim]: the mean of unit keys before RoPE.
+        value_norm: float64 [num_layers, num_kv_heads].
+    """
+
+    key: torch.Tensor
+    value_norm: torch.Tensor
+
+
+def unrotated(spec: precis.ModelSpec, reading: Reading) -> list[torch.Tensor]:
+    """The keys of every layer before RoPE, float64 [num_kv_heads, n, head_dim]."""
+    frequencies = _core.rope_frequencies(spec.to_core())
+    positions = torch.arange(reading.num_tokens, dtype=torch.float64)
+    layers = []
+    for layer, (keys, _, _) in enumerate(reading.layers):
+        rows = keys.cpu().double()
+        angles = positions[:, None] * torch.tensor(frequencies[layer], dtype=torch.float64)
+        pairs, cosine, sine = angles.shape[1], angles.cos(), angles.sin()
+        first, second, still = rows.tensor_split((pairs, 2 * pairs), dim=-1)
+        layers.append(
+            torch.cat([first * cosine + second * sine, second * cosine - first * sine, still], -1)
+        )
+    return layers
+
+
+def features(keys: torch.Tensor, values: torch.Tensor, mean_key: torch.Tensor) -> torch.Tensor:
+    """What a score is predicted from, in the order of a probe's rows after the anchor.
+
+    Args:
+        keys: before RoPE, and values: float64 [num_kv_heads, n, head_dim].
+        mean_key: [num_kv_heads, head_dim].
+
+    Returns:
+        float64 [num_kv_heads, n, 2 * head_dim + 5]: key, value, log |k|, log |v|, the difference
+        1 - cos(k, mean key), its log, 1.
+    """
+    key_norm = keys.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
+    value_norm = values.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
+    anchor = mean_key / mean_key.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
+    apart = 1 - (keys / key_norm) @ anchor[:, :, None]
+    apart = apart.clamp_min(_DIFFERENCE_MIN)
+    ones = torch.ones_like(apart)
+    return torch.cat(
+        [keys, values, key_norm.log(), value_norm.log(), apart, apart.log(), ones], dim=-1
+    )
+
+
+@torch.no_grad()
+def repeated_attention(reading: Reading) -> torch.Tensor:
+    """KVzip's score: the largest share of attention that an entry gets during the repetition.
+
+    Returns:
+        float32 [num_layers, num_kv_heads, n], the mean over the heads of a group.
+    """
+    heads, tokens, dim = reading.layers[0][0].shape
+    worth = torch.zeros(len(reading.layers), heads, tokens)
+    for layer, (keys, _, _) in enumerate(reading.layers):
+        best = None
+        for chunk in reading.repetition()[0]:
+            queries, lse = chunk.queries[layer], chunk.lse[layer]
+            rows = queries.reshape(heads, -1, dim).float()
+            scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
+            shares = (scores - lse.reshape(heads, -1, 1)).exp()
+            most = shares.view(queries.shape[0], -1, tokens).amax(dim=1)
+            best = most if best is None else torch.maximum(best, most)
+        worth[layer] = best.view(heads, -1, tokens).mean(dim=1).cpu()
+    return worth
+
+
+def _split(texts: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
+    """The part of each text to fit, and the rest."""
+    cuts = [(text, int(_FITTED_SHARE * len(text.text))) for text in texts]
+    return (
+        tuple(replace(text, text=text.text[:cut]) for text, cut in cuts),
+        tuple(replace(text, text=text.text[cut:]) for text, cut in cuts),
+    )
+
+
+def correlation(products: np.ndarray, weights: torch.Tensor) -> float:
+    """Of prediction and target within each head of a context, the mean over heads.
+
+    Heads to which nothing attends differently have no correlation and are left out.
+
+    Args:
+        products: as ProbeBuilder computes them.
+        weights: [num_layers, num_kv_heads, features].
+    """
+    sums = torch.from_numpy(products)
+    x, y, count = sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -2, -2]
+    mean_p = (weights * sums[..., :-1, -2]).sum(-1) / count
+    mean_y = sums[..., -2, -1] / count
+    square_p = torch.einsum("lhf,lhfg,lhg->lh", weights, x, weights) / count
+    variance_p = square_p - mean_p**2
+    variance_y = sums[..., -1, -1] / count - mean_y**2
+    both = (weights * y).sum(-1) / count - mean_p * mean_y
+    varies = (variance_p > _VARIANCE_MIN) & (variance_y > _VARIANCE_MIN)
+    return float((both / (variance_p * variance_y).sqrt())[varies].mean())
+
+
+class ProbeBuilder(Builder):
+    """Learns the coefficients of every head. Reads each context twice: for means, and to fit.
+
+    Raises:
+        ValueError: the texts are too short, or the profile would be larger than a service takes.
+    """
+
+    def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
+        fitted, rest = _split(settings.texts)
+        super().__init__(loaded, replace(settings, texts=fitted), parts)
+        spec = self._judge.spec
+        numbers = (3 * spec.head_dim + 5) * spec.num_layers * spec.num_kv_heads
+        if numbers * _NUMBER_BYTES > files.PROFILE_BYTES_MAX:
+            raise ValueError(
+                f"a probe of this model has {numbers} numbers, which may take more than the "
+                f"{files.PROFILE_BYTES_MAX} bytes of a profile"
+            )
+        held_out = replace(settings, texts=rest, contexts=settings.contexts // _HELD_OUT)
+        try:
+            self._held_out = cut_contexts(held_out, loaded.encode, loaded.dialogue.begin)
+        except ValueError:  # the rest of every text is too short
+            self._held_out = []
+
+    def _learn(self, progress: Progress) -> tuple[list[float], dict[str, Any]]:
+        count, rest = len(self._contexts), len(self._held_out)
+        steps = 2 * count + rest
+        sums = 0
+        for number, tokens in enumerate(self._contexts):
+            progress(number, steps, f"means of context {number + 1}/{count}")
+            key = self._key(tokens, "sums")
+            sums = sums + self._part(key, lambda tokens=tokens: self._sums(tokens))
+        means = self._means(sums)
+        products = 0
+        for number, tokens in enumerate(self._contexts):
+            progress(count + number, steps, f"fit of context {number + 1}/{count}")
+            products = products + self._part_of(tokens, means)
+        weights = self._solve(products)
+        found = []
+        for number, tokens in enumerate(self._held_out):
+            progress(2 * count + number, steps, f"held-out context {number + 1}/{rest}")
+            found.append(correlation(self._part_of(tokens, means), weights))
+        progress(steps, steps, "done")
+        more: dict[str, Any] = {"exponent": EXPONENT}
+        if found:
+            more |= {
+                "held_out_contexts": rest,
+                "held_out_correlation": round(float(np.mean(found)), 4),
+            }
+        return self._table(weights, means), more
+
+    def _part_of(self, tokens: list[int], means: Means) -> np.ndarray:
+        key = self._key(self._contexts, tokens, "products")
+        return self._part(key, lambda: self._products(tokens, means))
+
+    def _sums(self, tokens: list[int]) -> np.ndarray:
+        """[num_layers, num_kv_heads, head_dim + 2]: of unit keys, of values' norms, and tokens."""
+        reading = Reading(self._judge, tokens)
+        layers = []
+        for keys, (_, values, _) in zip(
+            unrotated(self._judge.spec, reading), reading.layers, strict=True
+        ):
+            unit = keys / keys.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
+            norms = values.cpu().double().norm(dim=-1).sum(dim=1, keepdim=True)
+            count = torch.full_like(norms, len(tokens))
+            layers.append(torch.cat([unit.sum(dim=1), norms, count], dim=1))
+        return torch.stack(layers).numpy()
+
+    def _means(self, sums: np.ndarray) -> Means:
+        all_sums = torch.from_numpy(sums)
+        count = all_sums[..., -1]
+        return Means(all_sums[..., :-2] / count[..., None], all_sums[..., -2] / count)
+
+    def _products(self, tokens: list[int], means: Means) -> np.ndarray:
+        """The normal equations of one context, with the target y as the last feature.
+
+        [num_layers, num_kv_heads, f, f]: sums over tokens of products of features.
+        """
+        reading = Reading(self._judge, tokens)
+        worth = repeated_attention(reading).double().clamp_min(_WORTH_MIN).log()
+        layers = []
+        for layer, keys in enumerate(unrotated(self._judge.spec, reading)):
+            values = reading.layers[layer][1].cpu().double()
+            x = features(keys, values, means.key[layer])
+            rows = torch.cat([x, worth[layer][..., None]], dim=-1)[:, _FIRST:]
+            layers.append(rows.transpose(1, 2) @ rows)
+        return torch.stack(layers).numpy()
+
+    def _solve(self, products: np.ndarray) -> torch.Tensor:
+        """The ridge regression of every head, float64 [num_layers, num_kv_heads, features]."""
+        sums = torch.from_numpy(products)
+        ridge = _RIDGE * torch.eye(sums.shape[-1] - 1, dtype=torch.float64)
+        return torch.linalg.solve(sums[..., :-1, :-1] + ridge, sums[..., :-1, -1])
+
+    def _table(self, weights: torch.Tensor, means: Means) -> list[float]:
+        """The coefficients of log(exp(EXPONENT x prediction) x kvdiff), by a probe's rows.
+
+        log kvdiff = log difference + log |v| - log mean |v|.
+        """
+        coefficients = EXPONENT * weights
+        log_value, log_difference, constant = -4, -2, -1
+        coefficients[..., log_value] += 1
+        coefficients[..., log_difference] += 1
+        coefficients[..., constant] -= means.value_norm.clamp_min(_NORM_MIN).log()
+        rows = torch.cat([means.key, coefficients], dim=-1).permute(2, 0, 1)
+        return [float(f"{x:.6g}") for x in rows.reshape(-1).tolist()]
