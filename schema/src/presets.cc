@@ -234,13 +234,10 @@ Recipe scorer_defaults(Scorer scorer) {
       attend(32, 5, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kPoolGroupRows);
       break;
     case Scorer::kExpectedAttention: r.sinks = 4; break;
+    case Scorer::kKvprobe: r.table = TableKind::kProbe; [[fallthrough]];
     case Scorer::kKvdiff:
       r.sinks = 4;  // every query attends to them, but their values are close to zero
       r.recent = 1;
-      break;
-    case Scorer::kKvprobe:
-      r.table = TableKind::kProbe;
-      r.sinks = 4;  // as above, and probes are not fitted on them
       break;
     case Scorer::kKvzip:
       attend(0, 1, Pool::kAvg, Rows::kMax, Reduce::kMax, Order::kRowsGroupPool);

@@ -154,7 +154,9 @@ def test_a_probe_is_built_and_scores_as_it_says(tiny_llama, text_file, tmp_path,
     spec = judge.spec
     reading = Reading(judge, [5 + 7 * i % 30 for i in range(150)])
     layers, _ = reading.inputs(hf.Needs())
-    kept = precis.compress(spec, layers, "global_kvprobe(sinks=0)", 0.5, profile=out.read_text())
+    kept = precis.compress(
+        spec, layers, "global_kvprobe(sinks=0, recent=0)", 0.5, profile=out.read_text()
+    )
     table = torch.tensor(profile["table"], dtype=torch.float64)
     table = table.view(-1, spec.num_layers, spec.num_kv_heads).permute(1, 2, 0)
     for layer, keys in enumerate(unrotated(spec, reading)):
