@@ -109,7 +109,7 @@ def test_kvpress_beside_us_answers_as_our_presets_of_the_same_set(
         (["--text", "/nowhere/a.txt"], "no such file"),
         (["--json", "/nowhere/a.json"], "folder does not exist"),
         (["--seed", "-1"], "not be below 0"),
-        (["--recipes", "lukv(keydiff, profile=mine)"], "from profile 'mine'; name its file"),
+        (["--recipes", "lukv(keydiff, profile=mine)"], "takes profile 'mine'; name its file"),
         (["--profile", "/nowhere/p.json"], "/nowhere/p.json: not a profile"),
     ],
 )
