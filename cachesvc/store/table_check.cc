@@ -142,8 +142,10 @@ Status check_tables(const std::string& dir) {
        file.increment(error)) {
     const auto& path = file->path();
     if (path.extension() != ".sst" || Table(path).properties_match()) continue;
-    return Status::corruption("opening the store in " + dir + ": " + path.filename().string() +
-                              " is damaged: its properties do not match their checksum");
+    return Status::corruption(
+        "opening the store in " + dir + ": " + path.filename().string() +
+        " is damaged: its properties do not match their checksum; restore a backup "
+        "(precisctl restore), or begin with an empty directory");
   }
   return {};
 }

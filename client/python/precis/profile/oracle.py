@@ -66,14 +66,25 @@ class Oracle:
     def _look_back(self, layer: int, queries: torch.Tensor, lse: torch.Tensor) -> None:
         """Updates the worth with the attention of queries [num_q_heads, m, head_dim]."""
         keys = self._reading.layers[layer][0]
-        num_q_heads, count, dim = queries.shape
         heads, tokens = keys.shape[:2]
-        rows = queries.reshape(heads, -1, dim).float()
-        scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
-        shares = (scores - lse.reshape(heads, -1, 1)).exp().view(num_q_heads, count, tokens)
-        worth = shares.amax(dim=1) * self._norms[layer]
+        worth = largest_shares(keys, queries, lse) * self._norms[layer]
         best = worth.view(heads, -1, tokens).amax(dim=1)
         torch.maximum(self.worth[layer], best, out=self.worth[layer])
+
+
+def largest_shares(keys: torch.Tensor, queries: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
+    """The largest share of attention that any query gives each token, [num_q_heads, n].
+
+    Args:
+        keys: [num_kv_heads, n, head_dim].
+        queries: [num_q_heads, m, head_dim], and their log-sum-exp [num_q_heads, m].
+    """
+    num_q_heads, count, dim = queries.shape
+    heads, tokens = keys.shape[:2]
+    rows = queries.reshape(heads, -1, dim).float()
+    scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
+    shares = (scores - lse.reshape(heads, -1, 1)).exp()
+    return shares.view(num_q_heads, count, tokens).amax(dim=1)
 
 
 def value_norms(values: torch.Tensor, projection: torch.Tensor) -> torch.Tensor:

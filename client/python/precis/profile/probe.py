@@ -22,9 +22,10 @@ from precis.eval.subject import Reading
 from precis.eval.texts import Text
 
 from .build import Builder, Progress, Settings, cut_contexts
+from .oracle import largest_shares
 
-# The score is exp(EXPONENT x prediction) x kvdiff. Between 0 and 1 it was the best that was tried:
-# docs/notes/kvprobe.md has the figures.
+# The score is exp(EXPONENT x prediction) x kvdiff. From 0.15 to 0.5 it matters little
+# (docs/notes/kvprobe.md).
 EXPONENT = 0.5
 _RIDGE = 1.0  # on sums over tokens, so its weight falls as contexts are added
 _HELD_OUT = 4  # one context is held out for this many that are fitted
@@ -92,19 +93,16 @@ def repeated_attention(reading: Reading) -> torch.Tensor:
     Returns:
         float32 [num_layers, num_kv_heads, n], the mean over the heads of a group.
     """
-    heads, tokens, dim = reading.layers[0][0].shape
-    worth = torch.zeros(len(reading.layers), heads, tokens)
+    layers = []
     for layer, (keys, _, _) in enumerate(reading.layers):
-        best = None
-        for chunk in reading.repetition()[0]:
-            queries, lse = chunk.queries[layer], chunk.lse[layer]
-            rows = queries.reshape(heads, -1, dim).float()
-            scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
-            shares = (scores - lse.reshape(heads, -1, 1)).exp()
-            most = shares.view(queries.shape[0], -1, tokens).amax(dim=1)
-            best = most if best is None else torch.maximum(best, most)
-        worth[layer] = best.view(heads, -1, tokens).mean(dim=1).cpu()
-    return worth
+        heads, tokens = keys.shape[:2]
+        chunks = [
+            largest_shares(keys, chunk.queries[layer], chunk.lse[layer])
+            for chunk in reading.repetition()[0]
+        ]
+        best = torch.stack(chunks).amax(dim=0)
+        layers.append(best.view(heads, -1, tokens).mean(dim=1).cpu())
+    return torch.stack(layers)
 
 
 def _split(texts: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
