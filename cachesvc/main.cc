@@ -302,6 +302,7 @@ int main(int argc, char** argv) {
   if (!flags.restore.from.empty()) {
     flags.restore.into = flags.data_dir;
     const Status restored = precis::run_restore(flags.restore);
+    if (!restored.ok() && flags.restore.json) return kExitFailed;  // it is printed
     return restored.ok() ? 0 : fail(restored, kExitFailed);
   }
   const int signals = own_signals();

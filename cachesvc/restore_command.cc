@@ -35,7 +35,7 @@ Status list_backups(const RestoreOptions& options) {
   }
   std::string text;
   for (const msg::BackupRow& row : rows) text += line_of(row);
-  return print(text.empty() ? "there is no backup in " + options.from + "\n" : text);
+  return print(text.empty() ? no_backup_in(options.from) + "\n" : text);
 }
 
 Status print_restored(const RestoreOptions& options, const Restored& restored) {
@@ -55,9 +55,7 @@ Status print_restored(const RestoreOptions& options, const Restored& restored) {
   return print(text + "\n");
 }
 
-}  // namespace
-
-Status run_restore(const RestoreOptions& options) {
+Status restore(const RestoreOptions& options) {
   if (options.list) return list_backups(options);
   if (!options.dry_run && options.into.empty()) {
     return Status::invalid("--restore needs --data DIR, the new data directory");
@@ -75,6 +73,17 @@ Status run_restore(const RestoreOptions& options) {
       counted(restored.faults, "value") + " of the backup " +
       (restored.faults == 1 ? "is" : "are") + " missing or damaged" +
       (options.dry_run ? "" : "; their segments are out of service, precisctl fsck names them"));
+}
+
+}  // namespace
+
+Status run_restore(const RestoreOptions& options) {
+  Status status = restore(options);
+  if (!status.ok() && options.json) {
+    const Json error{{"code", status_code_name(status.code())}, {"message", status.message()}};
+    std::fputs(message_json::json_text(Json{{"error", error}}).c_str(), stderr);
+  }
+  return status;
 }
 
 }  // namespace precis

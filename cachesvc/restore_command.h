@@ -16,7 +16,8 @@ struct RestoreOptions {
   bool json = false;
 };
 
-// Prints what it did. kCorruption if values are missing or damaged; all others are restored.
+// Prints what it did, and with `json` also an error, to stderr. kCorruption if values are missing
+// or damaged; all others are restored.
 Status run_restore(const RestoreOptions& options);
 
 }  // namespace precis

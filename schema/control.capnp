@@ -366,6 +366,9 @@ struct TrimPrefix {  # -> Trimmed
   durability @2 :Durability = wal;
   dryRun @3 :Bool;
   # Only answer what the trim would do.
+  counts @4 :Data $Is.array("std::uint32_t") $Is.atMost("kMatchCountsMax");
+  # [numLayers, numKvHeads]: the first so many entries of each head, or all that it stores if these
+  # are fewer, instead of the budget. Only with dryRun.
 }
 
 struct SetRetention $Is.checked {  # -> SegmentInfo without its plan
@@ -482,6 +485,9 @@ struct ChangeTenant {  # -> TenantRow
   maxMemoryBytes @4 :UInt64 = 0xffffffffffffffff $Is.optional;
   maxPuts @5 :UInt32 = 0xffffffff $Is.optional;
   maxRequestsPerS @6 :UInt32 = 0xffffffff $Is.optional;
+  belowUse @7 :Bool;
+  # Also accept a maxDiskBytes below what the tenant stores: the service then trims and removes
+  # segments of the tenant. Without it, the answer is conflict and nothing changes.
 }
 
 struct RotateToken {  # -> IssuedToken
@@ -601,6 +607,9 @@ struct ModelRow {
   storedBytes @4 :UInt64;
   originalBytes @5 :UInt64;
   # Sizes of the model's segments: of their records, and of the uncompressed K and V.
+  hits @6 :UInt64;
+  hitTokens @7 :UInt64;
+  # Lookups since the service started that matched at least one token, and the tokens they matched.
 }
 
 struct Models {
@@ -783,6 +792,8 @@ struct BudgetRow {
   setUnixMs @4 :UInt64;
   limit @5 :Types.Budget $Is.optional;
   # Absent: this scope sets none.
+  session @6 :Text;
+  # The name, if the scope is a session's.
 }
 
 struct BudgetRevisions {
@@ -864,6 +875,8 @@ struct Budgets {
   effective @1 :BudgetRow;
   sessions @2 :List(BudgetRow) $Is.atMost("kListPageRowsMax");
   # Only for the tenant's global scope: what sessions set, by name. The first 100.
+  application @3 :UInt64;
+  # The number of the application (BudgetApplication) that a SetBudget began; 0: none.
 }
 
 struct Stat {
@@ -943,6 +956,9 @@ struct TenantRow {
   puts @17 :UInt64;
   memoryBytes @18 :UInt64;
   # Puts in progress, and what they may stage in memory.
+  hits @19 :UInt64;
+  hitTokens @20 :UInt64;
+  # As in ModelRow, of all models.
 }
 
 struct Tenants {
@@ -980,6 +996,8 @@ struct BackupState {
   # Why it failed.
   isFull @13 :Bool;
   # It failed because a disk is full.
+  code @14 :Text;
+  # The name of the error's status; empty without one.
 }
 
 struct BackupRow {

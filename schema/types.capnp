@@ -121,4 +121,6 @@ struct BudgetRevision {
   rollbackTo @4 :UInt64 = 0xffffffffffffffff $Is.optional;
   # The revision that it restored. Absent: it is not a rollback.
   changes @5 :List(BudgetChange) $Is.atMost("kListPageRowsMax");
+  application @6 :UInt64;
+  # Only in an answer: the number of the application (BudgetApplication) that the rollback began.
 }

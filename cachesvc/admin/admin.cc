@@ -181,6 +181,7 @@ Result<std::unique_ptr<Admin>> Admin::start(const Config& config, Runtime& runti
   auto server = HttpServer::listen(
       config.admin, runtime, std::move(tls),
       {[it](const HttpRequest& request) { return it->guard.check(request); },
+       [it](const HttpRequest& request) { return it->guard.is_for_strangers(request); },
        [it](HttpRequest request, Reply reply) { it->handle(std::move(request), std::move(reply)); },
        [it](const std::string& from, const Status& why) { it->note_refused(from, why); }});
   PRECIS_TRY(server.status().with_context("admin"));

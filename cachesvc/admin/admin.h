@@ -18,8 +18,8 @@ Status check_config(const Config& config);
 class Admin {
  public:
   // Listens on config.admin, with TLS if the configuration names files for it; kInvalidArgument if
-  // one of them cannot be used. Until serve(), only /healthz, the description of the API
-  // and the files of the page are answered with success.
+  // one of them cannot be used. Until serve(), only /healthz, the description of the API and the
+  // files of the page are answered with success.
   static Result<std::unique_ptr<Admin>> start(const Config& config, Runtime& runtime);
   // Destroy it before the service and before the runtime.
   ~Admin();

@@ -33,14 +33,18 @@ bool is_probe(const Target& target) {
 
 std::optional<HttpResponse> Guard::check(const HttpRequest& request) {
   if (const Status site = check_site(request); !site.ok()) return error_response(site);
-  const bool is_open = is_probe(request.target) || find_page_file(request.target) != nullptr;
-  if (token_.empty() || (is_open && request.method == Method::kGet)) return {};
+  if (token_.empty() || is_for_strangers(request)) return {};
   const Status status = check_token(request);
   if (status.ok()) return {};
   const bool must_wait = status.retry_after_ms() > 0;
   HttpResponse response = error_response(must_wait ? 429 : 401, status);
   if (!must_wait) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
+}
+
+bool Guard::is_for_strangers(const HttpRequest& request) const {
+  const bool is_open = is_probe(request.target) || find_page_file(request.target) != nullptr;
+  return !token_.empty() && is_open && request.method == Method::kGet;
 }
 
 Status Guard::check_site(const HttpRequest& request) const {

@@ -16,10 +16,13 @@ namespace precis::admin {
 class HttpServer {
  public:
   using Reply = std::function<void(HttpResponse)>;  // any thread; call it once
-  // Both are called on the server's thread.
+  // All are called on the server's thread.
   struct Handlers {
     // Called before the body is read. A response refuses the request and closes the connection.
     std::function<std::optional<HttpResponse>(const HttpRequest&)> check;
+    // Whether a request that check() lets pass is one that strangers may make. After any other, the
+    // connection is an operator's.
+    std::function<bool(const HttpRequest&)> is_for_strangers;
     // A Reply may come at any time, also after the server was destroyed. Then nobody reads it.
     std::function<void(HttpRequest, Reply)> handle;
     // Called when a client is turned away because its TLS handshake was invalid or late.

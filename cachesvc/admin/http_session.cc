@@ -1,7 +1,10 @@
 #include "cachesvc/admin/http_session.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "cachesvc/admin/beast.h"
@@ -22,6 +25,8 @@ using std::chrono::seconds;
 constexpr std::size_t kDrainBytesMax = 1u << 20;
 constexpr seconds kDrainTime{2};
 constexpr seconds kHandshakeTime{10};  // of TLS
+// A client that has not shown the token has this long to read an answer. Such answers are short.
+constexpr seconds kStrangerSendTime{5};
 
 std::string text(boost::string_view view) { return {view.data(), view.size()}; }
 
@@ -62,7 +67,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     ++shared_->connections;
   }
   ~HttpSession() {
-    end_idle();
+    leave_evictable();
     shared_->body_bytes -= body_bytes_;
     --shared_->connections;
   }
@@ -71,11 +76,11 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   void start() {
     if (!link_->is_encrypted()) return read();
-    begin_idle();
+    enter_evictable();
     link_->tcp().expires_after(kHandshakeTime);
     link_->async_handshake([self = shared_from_this()](const error_code& error) {
-      self->end_idle();
       if (!error) return self->read();
+      self->leave_evictable();
       const bool is_late = error == beast::error::timeout;
       if (!is_late && error.category() != asio::error::get_ssl_category()) return;  // it has left
       self->shared_->handlers.refused(
@@ -83,15 +88,17 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
           Status::denied("TLS: " + (is_late ? "the handshake took too long" : error.message())));
     });
   }
-  // Ends the connection of a client that has not sent a request.
+  const std::string& from() const { return from_; }
+  // Ends a connection that is evictable.
   void close() {
-    end_idle();
+    leave_evictable();
+    deadline_.cancel();  // an answer that comes later has nobody to go to
     link_->tcp().close();
   }
 
  private:
   void read() {
-    begin_idle();
+    enter_evictable();
     shared_->body_bytes -= std::exchange(body_bytes_, 0);
     parser_.emplace();
     parser_->header_limit(limits::kAdminHeaderBytesMax);
@@ -102,10 +109,14 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
                               self->on_header(error);
                             });
   }
-  void begin_idle() { idle_ = shared_->idle.insert(shared_->idle.end(), this); }
-  void end_idle() {
-    if (idle_) shared_->idle.erase(*idle_);
-    idle_.reset();
+  // Also moves it behind all others.
+  void enter_evictable() {
+    leave_evictable();
+    evictable_ = shared_->evictable.insert(shared_->evictable.end(), this);
+  }
+  void leave_evictable() {
+    if (evictable_) shared_->evictable.erase(*evictable_);
+    evictable_.reset();
   }
   // True if the connection ended or was too slow: nobody reads an answer.
   static bool is_gone(const error_code& error) {
@@ -117,7 +128,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void on_header(const error_code& error) {
-    end_idle();
+    if (is_known_) leave_evictable();
     if (error && is_gone(error)) return;
     if (error) return refuse(unreadable(error));
     const auto& header = parser_->get();
@@ -125,7 +136,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (!method) {
       return refuse(error_response(405, Status::unsupported("use GET, POST, PUT or DELETE")));
     }
-    if (header.target().size() > limits::kAdminHeaderBytesMax || parser_->chunked()) {
+    if (parser_->chunked()) {
       return refuse(error_response(411, Status::invalid("a body needs a Content-Length")));
     }
     auto target = parse_target({header.target().data(), header.target().size()});
@@ -142,6 +153,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     request_.accept = text(header[http::field::accept]);
     request_.last_event_id = text(header["Last-Event-ID"]);
     if (auto refusal = shared_->handlers.check(request_)) return refuse(std::move(*refusal));
+    is_known_ = is_known_ || !shared_->handlers.is_for_strangers(request_);
+    if (is_known_) leave_evictable();
     // Some GET requests need no token: nothing is kept or waited for on their behalf.
     if (*method == Method::kGet && parser_->content_length().value_or(0) > 0) {
       return refuse(error_response(413, Status::invalid("a GET request has no body")));
@@ -228,7 +241,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     response_.body() = std::move(from.body);
     response_.keep_alive(keep_alive);
     response_.prepare_payload();
-    link_->tcp().expires_after(seconds(limits::kAdminSendSeconds));
+    link_->tcp().expires_after(is_known_ ? seconds(limits::kAdminSendSeconds) : kStrangerSendTime);
     http::async_write(
         *link_, response_,
         [self = shared_from_this(), keep_alive](const error_code& error, std::size_t) {
@@ -263,7 +276,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::unique_ptr<HttpLink> link_;  // null once a stream has it
   asio::steady_timer deadline_;
   const std::shared_ptr<HttpShared> shared_;
-  std::optional<std::list<HttpSession*>::iterator> idle_;  // set while it is in shared_->idle
+  std::optional<std::list<HttpSession*>::iterator> evictable_;  // its place in shared_->evictable
+  bool is_known_ = false;  // a request has been made that only an operator may make
   beast::flat_buffer buffer_{limits::kAdminHeaderBytesMax + (64u << 10)};
   std::optional<http::request_parser<http::string_body>> parser_;
   HttpRequest request_;
@@ -274,11 +288,26 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   std::size_t drained_ = 0;
 };
 
+namespace {
+
+// Closes the longest evictable connection of the address that has most of them. Returns whether
+// there is one.
+bool make_room(HttpShared& shared) {
+  std::map<std::string_view, std::size_t> counts;
+  for (const HttpSession* const each : shared.evictable) ++counts[each->from()];
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& of) { return of.second; });
+  if (most == counts.end()) return false;
+  const auto has_most = [&](const HttpSession* each) {
+    return counts[each->from()] == most->second;  // of several such addresses, the longest of all
+  };
+  (*std::ranges::find_if(shared.evictable, has_most))->close();
+  return true;
+}
+
+}  // namespace
+
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared) {
-  if (shared->connections >= limits::kAdminConnectionsMax) {
-    if (shared->idle.empty()) return;
-    shared->idle.front()->close();
-  }
+  if (shared->connections >= limits::kAdminConnectionsMax && !make_room(*shared)) return;
   std::make_shared<HttpSession>(std::move(socket), std::move(shared))->start();
 }
 

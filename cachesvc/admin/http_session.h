@@ -18,16 +18,17 @@ struct HttpShared {
   HttpServer::Handlers handlers;
   std::shared_ptr<TlsContext> tls;  // of new connections; null: they are not encrypted
   std::uint32_t connections = 0;
-  // Those that wait for a TLS handshake or a request, the longest first.
-  std::list<HttpSession*> idle;
+  // Those that may be closed to make room, the longest first: they wait for a TLS handshake or a
+  // request, or strangers have made their requests, as far as one has come.
+  std::list<HttpSession*> evictable;
   std::size_t body_bytes = 0;  // of bodies being read or handled
 };
 
 struct HttpSocket;  // beast.h
 
 // Serves the connection until it ends. It keeps itself alive. If there are too many connections,
-// the one that has waited longest for a handshake or a request is closed, or this one if none
-// waits.
+// one that may be closed is closed, or this one if there is none: the longest of the address that
+// has most of them, so that one address excludes no other.
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared);
 
 }  // namespace precis::admin

@@ -15,6 +15,7 @@ using boost::system::error_code;
 
 // A client that sends more than this after its request is not one that reads the response.
 constexpr std::size_t kReceivedBytesMax = 64u << 10;
+constexpr std::chrono::seconds kFinishTime{2};
 
 class HttpStream : public std::enable_shared_from_this<HttpStream> {
  public:
@@ -44,7 +45,7 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
     link_->async_read_some(asio::buffer(received_into_),
                            [self = shared_from_this()](const error_code& error, std::size_t size) {
                              if (error || (self->received_ += size) > kReceivedBytesMax)
-                               return self->end();
+                               return self->close();
                              self->watch();
                            });
   }
@@ -54,7 +55,7 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
     link_->tcp().expires_after(std::chrono::seconds(limits::kAdminSendSeconds));
     asio::async_write(*link_, asio::buffer(text_),
                       [self = shared_from_this()](const error_code& error, std::size_t) {
-                        if (error) return self->end();
+                        if (error) return self->close();
                         self->ask();
                       });
   }
@@ -71,7 +72,8 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
   }
 
   void on_part(std::optional<std::string> part) {
-    if (!part || !link_->tcp().socket().is_open()) return end();
+    if (!link_->tcp().socket().is_open()) return close();
+    if (!part) return finish();
     if (!part->empty()) return write(std::move(*part));
     pause_.expires_after(std::chrono::milliseconds(limits::kEventPollMs));
     pause_.async_wait([weak = weak_from_this()](const error_code& error) {
@@ -79,7 +81,19 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
     });
   }
 
-  void end() {
+  // With TLS, the client is told that nothing follows: otherwise it takes the end for a cut. It may
+  // not listen any more, so this has a deadline of its own. Nothing is being written now.
+  void finish() {
+    if (!link_->is_encrypted()) return close();
+    pause_.expires_after(kFinishTime);
+    pause_.async_wait([weak = weak_from_this()](const error_code& error) {
+      if (const auto self = weak.lock(); self && !error) self->close();
+    });
+    link_->tcp().expires_after(kFinishTime);
+    link_->async_finish([self = shared_from_this()](const error_code&) { self->close(); });
+  }
+
+  void close() {
     error_code ignored;
     link_->tcp().socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
     link_->tcp().close();

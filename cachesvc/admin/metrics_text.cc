@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@ using prometheus::MetricType;
 using Labels = std::vector<ClientMetric::Label>;
 
 constexpr std::size_t kFingerprintDigits = 12;  // tell the models of one name apart
+constexpr std::string_view kOfThisTenant = " (of this tenant)";  // here, a label says which
 
 Labels labels_of(const RequestLabels& request) {
   Labels labels;
@@ -99,7 +101,12 @@ std::string metrics_text(const OperatorAccess::Monitored& process,
   }
   for (const OperatorAccess::Stored& stored : tenants) {
     const std::string tenant = printable(stored.tenant);
-    for (const msg::Stat& row : stored.rows) families.add(row, {{"tenant", tenant}});
+    for (msg::Stat row : stored.rows) {
+      if (row.help.ends_with(kOfThisTenant)) {
+        row.help.resize(row.help.size() - kOfThisTenant.size());
+      }
+      families.add(row, {{"tenant", tenant}});
+    }
     for (const msg::ModelRow& model : stored.models) {
       const bool others = model.model.name.empty();
       families.add(

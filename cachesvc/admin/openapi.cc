@@ -23,15 +23,14 @@ Json content(Json schema) { return {{"application/json", {{"schema", std::move(s
 Json operation(const Route& route) {
   Json parameters = Json::array(), properties = Json::object();
   for (Parameter& each : parameters_of(route.request)) {
+    if (std::ranges::find(route.fixed, each.name) != route.fixed.end()) continue;
     const bool in_path = route.pattern.find("{" + each.name + "}") != std::string_view::npos;
     if (in_path || route.method == Method::kGet || route.method == Method::kDelete) {
-      // The fixed parameters of a route are no choice of its caller.
-      if (!in_path && route.pattern.ends_with("/pin")) continue;
       parameters.push_back({{"name", each.name},
                             {"in", in_path ? "path" : "query"},
                             {"required", in_path},
                             {"schema", std::move(each.schema)}});
-    } else if (!route.pattern.ends_with("/pin")) {
+    } else {
       properties[each.name] = std::move(each.schema);
     }
   }

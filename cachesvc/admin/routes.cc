@@ -16,8 +16,8 @@ class Table {
  public:
   template <typename Message>
   void add(Method method, std::string_view pattern, std::string_view summary,
-           const Message& message) {
-    routes_.push_back({method, pattern, summary, message});
+           const Message& message, std::vector<std::string_view> fixed = {}) {
+    routes_.push_back({method, pattern, summary, message, std::move(fixed)});
   }
   std::vector<Route> take() { return std::move(routes_); }
 
@@ -54,9 +54,9 @@ std::vector<Route> make_table() {
   t.add(kDelete, "/api/v1/sessions/{name}", "Remove a session; its prefix stays",
         msg::RemoveSession{});
   t.add(kPut, "/api/v1/sessions/{name}/pin", "Protect the session's prefix from removal",
-        msg::PinSession{.name = {}, .pinned = true});
+        msg::PinSession{.name = {}, .pinned = true}, {"pinned"});
   t.add(kDelete, "/api/v1/sessions/{name}/pin", "Allow its removal again",
-        msg::PinSession{.name = {}, .pinned = false});
+        msg::PinSession{.name = {}, .pinned = false}, {"pinned"});
   t.add(kGet, "/api/v1/budgets", "The defaults of puts, and those in force", msg::ShowBudget{});
   t.add(kPut, "/api/v1/budgets", "Change the defaults of puts", msg::SetBudget{});
   t.add(kGet, "/api/v1/budgets/revisions", "The revisions of the budgets, the newest first",

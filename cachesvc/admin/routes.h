@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cachesvc/admin/http_message.h"
 #include "precis/messages.h"
@@ -16,7 +17,8 @@ struct Route {
   Method method;
   std::string_view pattern;  // "/api/v1/prefixes/{segment}": {..} is a parameter of the request
   std::string_view summary;
-  msg::RequestBody request;  // with the values of parameters that are not given
+  msg::RequestBody request;                  // with the values of parameters that are not given
+  std::vector<std::string_view> fixed = {};  // parameters that the route sets, not its caller
 };
 std::span<const Route> routes();
 

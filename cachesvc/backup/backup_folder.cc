@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -51,6 +52,12 @@ Status BackupFolder::open_to_write() {
     if (name.ends_with(".rows.new")) (void)::unlink((dir_ + "/" + name).c_str());
   }
   return values_.prepare();
+}
+
+Status BackupFolder::check_new(const std::string& name) const {
+  std::error_code error;
+  if (!std::filesystem::exists(rows_path(name), error)) return {};
+  return Status::conflict("there is a backup '" + name + "' already; give another name");
 }
 
 Result<std::vector<msg::BackupRow>> BackupFolder::list() const {

@@ -31,6 +31,8 @@ class BackupFolder {
   ValueFolder& values() { return values_; }
   // The file of the rows of a backup, which exists once it is complete.
   std::string rows_path(const std::string& name) const { return dir_ + "/" + name + ".rows"; }
+  // kConflict if there is a complete backup of this name.
+  Status check_new(const std::string& name) const;
   // The complete backups, the newest first. One whose header is unreadable has `fault` set.
   Result<std::vector<msg::BackupRow>> list() const;
   // Removes all backups but the newest `keep` (0: none), then the values that no backup names. If a

@@ -38,17 +38,13 @@ Status no_folder() {
 
 Result<msg::BackupState> Backups::start(std::string name, std::uint32_t keep) {
   if (parts_.dir.empty()) return no_folder();
+  PRECIS_TRY(take_turn());
   const std::uint64_t now_ms = parts_.clock.unix_ms();
-  if (busy_.exchange(true)) {
-    return Status::conflict("the backup '" + state().name +
-                            "' is being made; wait for its end, or cancel it");
-  }
   auto named = name_of(std::move(name), now_ms);
   if (!named.ok()) {
     busy_ = false;
     return named.status();
   }
-  canceled_ = false;
   {
     const std::lock_guard lock(mutex_);
     state_ = {};
@@ -60,20 +56,29 @@ Result<msg::BackupState> Backups::start(std::string name, std::uint32_t keep) {
   return state();
 }
 
+Status Backups::take_turn() {
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return Status::unavailable("the service is stopping");
+  if (busy_) {
+    return Status::conflict("the backup '" + state_.name +
+                            "' is being made; wait for its end, or cancel it");
+  }
+  canceled_ = false;
+  busy_ = true;
+  return {};
+}
+
 Result<std::string> Backups::name_of(std::string asked, std::uint64_t now_ms) const {
   const BackupFolder folder(parts_.dir);
-  const auto exists = [&folder](const std::string& complete) {
-    std::error_code error;
-    return std::filesystem::exists(folder.rows_path(complete), error);
-  };
   std::string name = asked.empty() ? utc_text(now_ms, "%Y-%m-%dT%H%M%SZ") : asked;
   PRECIS_TRY(check_backup_name(name));
-  if (!exists(name)) return name;
-  if (!asked.empty()) {
-    return Status::conflict("there is a backup '" + name + "' already; give another name");
-  }
+  const Status is_new = folder.check_new(name);
+  if (is_new.ok()) return name;
+  if (!asked.empty()) return is_new;
   for (int i = 2;; ++i) {  // several in a second
-    if (std::string other = name + "-" + std::to_string(i); !exists(other)) return other;
+    if (std::string other = name + "-" + std::to_string(i); folder.check_new(other).ok()) {
+      return other;
+    }
   }
 }
 
@@ -83,8 +88,15 @@ msg::BackupState Backups::state() const {
 }
 
 msg::BackupState Backups::cancel() {
+  const std::lock_guard lock(mutex_);
   if (busy_) canceled_ = true;
-  return state();
+  return state_;
+}
+
+void Backups::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (busy_) canceled_ = true;
 }
 
 Result<msg::Backups> Backups::list() const {
@@ -147,7 +159,10 @@ void Backups::end(const Status& status) {
     const std::lock_guard lock(mutex_);
     state_.state = status.ok() ? "done" : was_canceled ? "canceled" : "failed";
     state_.ended_unix_ms = parts_.clock.unix_ms();
-    if (!status.ok()) state_.error = status.message();
+    if (!status.ok()) {
+      state_.error = status.message();
+      state_.code = status_code_name(status.code());
+    }
     state_.is_full = status.code() == StatusCode::kOutOfSpace;
     ended = state_;
   }

@@ -32,17 +32,22 @@ class Backups {
 
   // [blocking] Starts a backup, and does not wait for it. An empty name stands for the time.
   // `keep`: once it is complete, only so many of the newest stay; 0: all. kUnsupported without a
-  // folder, kConflict while a backup runs or if there is one of that name.
+  // folder, kConflict while a backup runs or if there is one of that name, kUnavailable after
+  // stop().
   Result<msg::BackupState> start(std::string name, std::uint32_t keep);
   // The backup that runs, or ran last since the start of the service.
   msg::BackupState state() const;
   // Ends the backup that runs, soon; its values are used by the next one.
   msg::BackupState cancel();
+  // Ends the backup that runs, and begins no other.
+  void stop();
   // [blocking] Those that can be restored.
   Result<msg::Backups> list() const;
   bool busy() const { return busy_; }
 
  private:
+  // Decides that the caller begins the next backup, or refuses.
+  Status take_turn();
   // Refuses the name of a complete backup. An empty one becomes the time.
   Result<std::string> name_of(std::string asked, std::uint64_t now_ms) const;
   void run(std::uint32_t keep);
@@ -52,8 +57,10 @@ class Backups {
   void end(const Status& status);
 
   Parts parts_;
+  // They become true only under mutex_, so that a cancellation is always of the backup that runs.
   std::atomic<bool> busy_ = false, canceled_ = false;
   mutable std::mutex mutex_;
+  bool stopped_ = false;    // guarded by mutex_
   msg::BackupState state_;  // guarded by mutex_
 };
 

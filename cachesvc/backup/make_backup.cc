@@ -156,10 +156,7 @@ Status make_backup(Store& store, BackupFolder& folder, BackupPlan plan,
   PRECIS_TRY(check_backup_name(plan.name));
   PRECIS_TRY(folder.open_to_write());
   const std::string path = folder.rows_path(plan.name), unfinished = path + ".new";
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) {
-    return Status::conflict("there is a backup '" + plan.name + "' already; choose another name");
-  }
+  PRECIS_TRY(folder.check_new(plan.name));
   // The newest backup has the latest time, also if the clock was set back.
   PRECIS_ASSIGN(const std::vector<msg::BackupRow> earlier, folder.list());
   if (!earlier.empty()) {
@@ -167,6 +164,7 @@ Status make_backup(Store& store, BackupFolder& folder, BackupPlan plan,
   }
   bool folder_is_full = false;
   Status status = copy_all(store, folder, plan, unfinished, told, folder_is_full);
+  std::error_code error;
   if (!status.ok()) std::filesystem::remove(unfinished, error);
   // Another attempt would not fit either, and puts may need the space.
   if (folder_is_full) (void)folder.keep(0);

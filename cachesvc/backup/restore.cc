@@ -99,12 +99,19 @@ Status check_empty(const std::string& dir) {
 
 }  // namespace
 
+std::string no_backup_in(const std::string& backup_dir) {
+  return "there is no backup in " + backup_dir +
+         ": a folder of backups (backup_dir of the service) has a file NAME.rows for each, and the "
+         "folder values";
+}
+
 Result<std::string> newest_backup(const std::string& backup_dir) {
   PRECIS_ASSIGN(const std::vector<msg::BackupRow> rows, BackupFolder(backup_dir).list());
   for (const msg::BackupRow& row : rows) {
     if (row.fault.empty()) return row.name;
   }
-  return Status::not_found("there is no backup in " + backup_dir);
+  if (rows.empty()) return Status::not_found(no_backup_in(backup_dir));
+  return Status::not_found("no backup in " + backup_dir + " can be read: " + rows.front().fault);
 }
 
 Result<Restored> check_backup(const std::string& backup_dir, const std::string& name) {

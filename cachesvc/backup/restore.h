@@ -17,6 +17,9 @@ struct Restored {
 };
 inline constexpr std::size_t kNamedFaultsMax = 100;
 
+// A message for a folder without backups, which says how to recognize one with backups.
+std::string no_backup_in(const std::string& backup_dir);
+
 // The name of the newest backup of the folder that can be read; kNotFound if there is none.
 Result<std::string> newest_backup(const std::string& backup_dir);
 

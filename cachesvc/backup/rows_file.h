@@ -4,9 +4,8 @@
 //   header  256 B: "precisbk", u32 format 1, u32 zero, u64 time, u64 rows, values, bytes,
 //           copied values, copied bytes, damaged, bytes of the frames, the check of the last frame
 //           (32 B), zeros, SHA-256 of the 224 bytes before
-//   frame   u64 size, check (32 B), rows. The check is the SHA-256 of the previous frame's check
-//   and
-//           of the rows; before the first frame it is zero.
+//   frame   u64 size, check (32 B), rows. The check is the SHA-256 of the check of the frame before
+//           and of the rows; before the first frame it is zero.
 //   row     u8 table, u32 size of the key, u32 size of the value, key, value
 //
 // Integers are little-endian. The value of a payload row is the SHA-256 of the payload value and

@@ -1,6 +1,6 @@
 // A fixed-size pool of threads that takes work off the event loop. docs/design/threads.md lists
-// those of the service. thread_executor.h implements it for
-// a machine; tests also run it in simulated time.
+// those of the service. thread_executor.h implements it for a machine; tests also run it in
+// simulated time.
 #pragma once
 
 #include <cstddef>

@@ -63,7 +63,9 @@ std::uint64_t CapacityManager::above_mark(const DiskQuota::Scope& scope) {
 }
 
 void CapacityManager::check() {
-  if (busy_ || stopped_ || parts_.clock.now() < next_) return;
+  if (stopped_) return;
+  parts_.quota.retry();  // clients may have freed space, which nothing else tells of
+  if (busy_ || parts_.clock.now() < next_) return;
   const auto scopes = parts_.quota.scopes();
   if (std::ranges::all_of(scopes, [](const auto& scope) { return to_free(scope) == 0; })) return;
   busy_ = true;

@@ -50,14 +50,21 @@ void take(const std::optional<Budget>& wanted, std::optional<Budget>& value) {
   if (wanted) value = wanted->kind == Budget::Kind::kAll ? std::nullopt : wanted;
 }
 
-Status check_values(const msg::BudgetValues& values) {
-  if (!values.keep || !values.limit || values.keep->kind != values.limit->kind ||
-      values.keep->value <= values.limit->value) {
-    return {};
+// Only what can be compared without a segment. A quality target that names no cap has the limit as
+// its cap.
+bool is_above(const Budget& keep, const Budget& limit) {
+  if (keep.kind == Budget::Kind::kQuality && limit.kind == Budget::Kind::kRatio) {
+    const std::uint64_t cap = keep.quality_cap_ppm();
+    return cap != kPartsPerMillion && cap > limit.value;
   }
-  return Status::invalid("keep " + values.keep->to_string() + " is above the limit " +
-                         values.limit->to_string() +
-                         " of the same scope; raise the limit, or keep less");
+  return keep.kind == limit.kind && keep.value > limit.value;
+}
+
+Status check_values(const msg::BudgetValues& values, bool limit_is_stored) {
+  if (!values.keep || !values.limit || !is_above(*values.keep, *values.limit)) return {};
+  return {limit_is_stored ? StatusCode::kConflict : StatusCode::kInvalidArgument,
+          "keep " + values.keep->to_string() + " is above the limit " + values.limit->to_string() +
+              " of the same scope; raise the limit, or keep less"};
 }
 
 }  // namespace
@@ -207,7 +214,7 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   if (request.recipe) change.after.recipe = *request.recipe;
   take(request.keep, change.after.keep);
   take(request.limit, change.after.limit);
-  PRECIS_TRY(check_values(change.after));
+  if (request.keep || request.limit) PRECIS_TRY(check_values(change.after, !request.limit));
   msg::BudgetRevision revision{0, 0, request.user, request.comment, {}, {}};
   if (change.after != change.before) revision.changes.push_back(std::move(change));
   return planned(tenant, std::move(revision), now_ms);
@@ -225,8 +232,8 @@ Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
                              "; the newest is " + std::to_string(is));
   }
   if (request.revision == is) {
-    return Status::invalid("the budgets are at revision " + std::to_string(is) +
-                           "; roll back to an earlier one");
+    return Status::conflict("the budgets are at revision " + std::to_string(is) +
+                            "; roll back to an earlier one");
   }
   const std::uint64_t later = kept == revisions_.end()
                                   ? 0
@@ -281,19 +288,21 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
                                  std::string_view model_name, const msg::BudgetRow& configured,
                                  const std::string& by_profile, const IsSession& is_session) const {
   const auto row_of = [](std::string name, const StoredBudget& row) {
-    return msg::BudgetRow{std::move(name), row.recipe,      row.keep,
-                          row.version,     row.set_unix_ms, row.limit};
+    return msg::BudgetRow{std::move(name), row.recipe, row.keep,   row.version,
+                          row.set_unix_ms, row.limit,  row.session};
   };
   const auto stored = [&](std::string name, const msg::BudgetScope& layer) {
     const StoredBudget* const row = find(tenant, layer);
-    return row_of(std::move(name), row ? *row : StoredBudget());
+    msg::BudgetRow told = row_of(std::move(name), row ? *row : StoredBudget());
+    told.session = layer.session;
+    return told;
   };
   msg::Budgets budgets;
   budgets.layers.push_back(
-      {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0, {}});
+      {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0, {}, {}});
   budgets.layers.push_back(configured);
   budgets.layers.back().scope = "config";
-  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}});
+  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}, {}});
   budgets.layers.push_back(stored("global", {}));
   if (scope.model) {
     budgets.layers.push_back(stored("model " + std::string(model_name), {scope.model, {}}));
@@ -313,6 +322,7 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
 
   msg::BudgetRow& effective = budgets.effective;
   effective.scope = budgets.layers.back().scope;
+  effective.session = scope.session;
   for (const msg::BudgetRow& layer : budgets.layers) {
     if (!layer.recipe.empty()) effective.recipe = layer.recipe;
     if (layer.keep) effective.keep = layer.keep;

@@ -56,14 +56,16 @@ class BudgetTable {
     std::vector<StoredBudget> rows;
   };
   // Plans the next revision. kInvalidArgument for a recipe that does not parse, a budget that no
-  // segment can have, a keep above the limit of the same scope, or a request that changes nothing;
-  // kConflict if another revision than the one that the request names is the newest; kOutOfSpace
-  // past limits::kSessionBudgetsMax.
+  // segment can have, a keep above the limit of the same request, or a request that names nothing
+  // to change; kConflict for a keep above the stored limit of the same scope, or if another
+  // revision than the one that the request names is the newest; kOutOfSpace past
+  // limits::kSessionBudgetsMax. A quality target is above a limit if its cap is; without a cap it
+  // is above none.
   Result<Planned> changed(std::string_view tenant, const msg::SetBudget& request,
                           std::uint64_t now_ms) const;
   // Plans a revision that sets every scope to what it was after an earlier one, except for sessions
-  // and models that are gone. kNotFound if that one is not kept any more, or not yet there; the
-  // other errors as changed().
+  // and models that are gone. kNotFound if that one is not kept any more, or not yet there;
+  // kConflict if it is the newest, or another one is than the one that the request names.
   using IsScope = std::function<bool(const msg::BudgetScope& scope)>;
   Result<Planned> rolled_back(std::string_view tenant, const msg::RollBackBudget& request,
                               std::uint64_t now_ms, const IsScope& is_scope) const;

@@ -182,8 +182,8 @@ class Catalog : public ModelCatalog, public EventSource {
                                const BudgetDefaults& configured) const = 0;
   virtual std::vector<std::string> sessions_with_budgets(std::string_view tenant) const = 0;
   // Both are [blocking] and make a revision that survives a crash, or change nothing: a revision
-  // without changes is not stored. Errors as BudgetTable's, and kInvalidArgument for a recipe for
-  // all models that needs a profile; kNotFound if a model or its profile is not there.
+  // without changes is not stored. Errors as BudgetTable's; kInvalidArgument if a recipe for all
+  // models needs a profile; kNotFound without model or profile; kOutOfSpace for too many changes.
   virtual Result<msg::BudgetRevision> set_budget(std::string_view tenant,
                                                  const msg::SetBudget&) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,

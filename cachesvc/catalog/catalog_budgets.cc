@@ -1,5 +1,6 @@
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "precis/limits.h"
 
 namespace precis {
 
@@ -89,6 +90,12 @@ Result<msg::BudgetRevision> CatalogBudgets::roll_back_budget(std::string_view te
 Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
                                                   BudgetTable::Planned planned, bool dry_run) {
   msg::BudgetRevision& revision = planned.revision;
+  if (revision.changes.size() > limits::kListPageRowsMax) {
+    return Status::out_of_space(
+        "the rollback changes " + std::to_string(revision.changes.size()) +
+        " scopes, and a revision holds " + std::to_string(limits::kListPageRowsMax) +
+        "; remove the budgets of sessions first, or roll back to a revision in between first");
+  }
   for (const msg::BudgetChange& each : revision.changes) PRECIS_TRY(check_change(tenant, each));
   if (dry_run || revision.changes.empty()) return std::move(revision);
   Change change;

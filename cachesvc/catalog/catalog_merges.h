@@ -4,9 +4,8 @@
 // - no session has its tip at any but the last;
 // - all are in service and on the disk, and none is a part of a split segment;
 // - all have the same model, adapter, recipe and budget, and all were trimmed or none. The budget
-// is
-//   a ratio or all, and their tokens are past the recipe's min_entries. Then a budget in a ratio is
-//   the sum of those of the segments;
+//   is a ratio or all, and their tokens are past the recipe's min_entries. Then a budget in a ratio
+//   is the sum of those of the segments;
 // - all are as faithful (faithful.h) as the first;
 // - if they were trimmed to different budgets, they and all that follows are faithful at every
 //   budget: what follows was computed over no share of them that the merge would change.

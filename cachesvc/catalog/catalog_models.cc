@@ -24,7 +24,7 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
       return Status::rejected("tenant '" + key.first + "' has " +
                               std::to_string(limits::kModelsPerTenantMax) +
-                              " models, which is the limit");
+                              " models, which is the limit; remove one (precisctl model rm)");
     }
     Change change;
     change.put(Table::kModels, model_key(tenant, fingerprint),
@@ -32,7 +32,7 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
     PRECIS_TRY(write(std::move(change), Durability::kWal));
     std::unique_lock lock(state_);
     models_[key].spec = model;
-    tree_.model_added(fingerprint);
+    tree_.model_added(tenant, fingerprint);
     tell(msg::KvEvent::Cause::kAsked);
   }
   return describe(key, models_.at(key));

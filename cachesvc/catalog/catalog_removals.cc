@@ -10,9 +10,10 @@
 namespace precis {
 namespace {
 
-// The most layers that one change removes (or one segment with more), and the pause between two
-// such changes, in which other changes can run.
-constexpr std::size_t kLayersOfRemoval = 4096;
+// The most layers and blocks that one change removes (or one segment with more), and the pause
+// between two such changes, in which other changes can run. Layers are deletes in the store. Blocks
+// leave the index while lookups wait.
+constexpr std::size_t kLayersOfRemoval = 4096, kBlocksOfRemoval = 65'536;
 constexpr std::chrono::milliseconds kBetweenRemovals{1};
 
 }  // namespace
@@ -32,18 +33,20 @@ Status CatalogRemovals::check_unpinned(std::string_view tenant, const SegmentId&
 }
 
 // Takes ids from the end of `left`, which lists parents before children. A taken segment has no
-// children except those taken before it. Together they have at most kLayersOfRemoval layers, or are
-// a single segment. Segments that are removed already are skipped. If a segment has a new child,
-// `left` is cleared.
+// children except those taken before it. Together they have at most kLayersOfRemoval layers and
+// kBlocksOfRemoval blocks, or are a single segment. Segments that are removed already are skipped.
+// If a segment has a new child, `left` is cleared.
 std::vector<SegmentId> CatalogRemovals::last_of(std::vector<SegmentId>& left) const {
   std::vector<SegmentId> some;
   std::unordered_set<SegmentId> going;
-  for (std::size_t layers = 0; !left.empty(); left.pop_back()) {
+  for (std::size_t layers = 0, blocks = 0; !left.empty(); left.pop_back()) {
     const SegmentId& each = left.back();
     const SegmentNode* const node = tree_.find(each);
     if (!node) continue;
     layers += node->row->layer_bytes.size();
-    if (!some.empty() && layers > kLayersOfRemoval) break;
+    blocks += node->row->blocks.size();
+    const bool is_much = layers > kLayersOfRemoval || blocks > kBlocksOfRemoval;
+    if (!some.empty() && is_much) break;
     const auto goes = [&](const SegmentId& child) { return going.contains(child); };
     if (!std::ranges::all_of(tree_.children(each), goes)) {
       left.clear();
@@ -66,13 +69,10 @@ Result<msg::Removed> CatalogRemovals::remove(std::string_view tenant, const Segm
   for (bool first = true; status.ok(); first = false) {
     if (!first) clock_.sleep(kBetweenRemovals);
     std::lock_guard changing(changes_);
+    if (!first && !tree_.find_current(asked)) break;  // another request removed it
+    PRECIS_ASSIGN(const SegmentNode* const node, find_any(tenant, asked));
     // Between two changes, the segment may be consolidated into another one.
-    const SegmentNode* const node = tree_.find_current(asked);
-    const SegmentId id = node ? node->row->id : asked;
-    if (!node && !first) break;  // another request removed it
-    if (!node || node->row->tenant != tenant) {
-      return Status::not_found("segment " + id.hex() + " is not stored");
-    }
+    const SegmentId id = node->row->id;
     if (const auto& children = tree_.children(id); !recursive && !children.empty()) {
       return Status::conflict("segment " + id.hex() + " has " +
                               counted(children.size(), "child", "children") + ", the first is " +

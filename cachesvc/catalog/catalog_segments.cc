@@ -73,10 +73,7 @@ Result<Catalog::Row> CatalogSegments::segment(std::string_view tenant, const Seg
 Result<Catalog::AnySegment> CatalogSegments::stored_segment(std::string_view tenant,
                                                             const SegmentId& id) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const node = tree_.find_current(id);
-  if (!node || node->row->tenant != tenant) {
-    return Status::not_found("segment " + id.hex() + " is not stored");
-  }
+  PRECIS_ASSIGN(const SegmentNode* const node, find_any(tenant, id));
   return AnySegment{node->row, node->quarantined};
 }
 
@@ -155,10 +152,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
 Result<msg::SegmentInfo> CatalogSegments::info(std::string_view tenant, const SegmentId& id,
                                                bool with_plan) const {
   std::shared_lock lock(state_);
-  const SegmentNode* const node = tree_.find_current(id);
-  if (!node || node->row->tenant != tenant) {
-    return Status::not_found("segment " + id.hex() + " is not stored");
-  }
+  PRECIS_ASSIGN(const SegmentNode* const node, find_any(tenant, id));
   return describe(*node, with_plan);
 }
 

@@ -155,12 +155,17 @@ CatalogState::models_of(std::string_view tenant) const {
   return {first, last};
 }
 
+Result<const SegmentNode*> CatalogState::find_any(std::string_view tenant,
+                                                  const SegmentId& id) const {
+  const SegmentNode* const node = tree_.find_current(id);
+  if (node && node->row->tenant == tenant) return node;
+  return Status::not_found("segment " + id.hex() +
+                           " is not stored; look the path up again, or put it");
+}
+
 Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
                                                    const SegmentId& id) const {
-  const SegmentNode* const node = tree_.find_current(id);
-  if (!node || node->row->tenant != tenant) {
-    return Status::not_found("segment " + id.hex() + " is not stored");
-  }
+  PRECIS_ASSIGN(const SegmentNode* const node, find_any(tenant, id));
   if (node->row->id != id) {
     return Status::not_found("segment " + id.hex() + " was consolidated into segment " +
                              node->row->id.hex() + "; look the path up again, or put it again");
@@ -176,7 +181,8 @@ Result<const SegmentNode*> CatalogState::find_node(std::string_view tenant,
 Result<const msg::SessionRow*> CatalogState::find_session(std::string_view tenant,
                                                           std::string_view name) const {
   if (const auto* const row = sessions_.find(tenant, name, clock_.unix_ms())) return row;
-  return Status::not_found("session '" + std::string(name) + "' does not exist");
+  return Status::not_found("session '" + std::string(name) +
+                           "' does not exist; precisctl session ls lists them");
 }
 
 std::optional<Digest> CatalogState::model_of(std::string_view tenant,

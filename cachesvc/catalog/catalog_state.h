@@ -68,6 +68,8 @@ class CatalogState : public Catalog {
   // Returns the range of the tenant's models, ordered by fingerprint.
   std::pair<Models::const_iterator, Models::const_iterator> models_of(
       std::string_view tenant) const;
+  // Returns also a segment that is out of service, or into which this one was consolidated.
+  Result<const SegmentNode*> find_any(std::string_view tenant, const SegmentId& id) const;
   Result<const SegmentNode*> find_node(std::string_view tenant, const SegmentId& id) const;
   Result<const msg::SessionRow*> find_session(std::string_view tenant, std::string_view name) const;
   // The model of the session's tip, if it has one.

@@ -33,7 +33,9 @@ bool PrefixIndex::Candidate::operator<(const Candidate& other) const {
   if (segment->faithful_ppm != other.segment->faithful_ppm) {
     return segment->faithful_ppm > other.segment->faithful_ppm;
   }
-  if (entries != other.entries) return entries > other.entries;
+  const std::uint64_t entries = entries_before(*segment, position);
+  const std::uint64_t others = entries_before(*other.segment, other.position);
+  if (entries != others) return entries > others;
   const SegmentRow &a = *segment->row, &b = *other.segment->row;
   if (a.created_unix_ms != b.created_unix_ms) return a.created_unix_ms > b.created_unix_ms;
   return a.id < b.id;
@@ -45,14 +47,18 @@ void PrefixIndex::change(const SegmentNode& segment, const Change& apply) {
   std::uint32_t position = row.begin / segment.block_tokens * segment.block_tokens;
   for (const Digest& digest : row.blocks) {
     position += segment.block_tokens;
-    apply(boundaries_[digest].covering, Candidate{entries_before(segment, position), &segment});
+    apply(boundaries_[digest].covering, Candidate{position, &segment});
   }
-  apply(boundaries_[segment.boundary].ending[row.tail], Candidate{segment.chain_entries, &segment});
+  apply(boundaries_[segment.boundary].ending[row.tail], Candidate{row.end, &segment});
 }
 
 // A row from disk may name a block twice. Its segment is then one candidate there.
 void PrefixIndex::insert(const SegmentNode& segment) {
-  change(segment, [](Candidates& at, const Candidate& candidate) { at.insert(candidate); });
+  change(segment, [](Candidates& at, const Candidate& candidate) {
+    if (at.size() == 1) at.begin()->segment->has_rivals = true;
+    if (!at.empty()) candidate.segment->has_rivals = true;
+    at.insert(candidate);
+  });
 }
 
 void PrefixIndex::erase(const SegmentNode& segment) {
@@ -69,6 +75,21 @@ void PrefixIndex::erase(const SegmentNode& segment) {
     if (digest != segment.boundary) tidy(digest);
   }
   tidy(segment.boundary);
+  segment.has_rivals = false;
+}
+
+// Only the order among several candidates can change, so only there the segment leaves. The last of
+// several that leave finds itself alone, and stays.
+void PrefixIndex::begin_change(const SegmentNode& segment) {
+  if (!segment.has_rivals) return;
+  segment.has_rivals = false;
+  change(segment, [](Candidates& at, const Candidate& candidate) {
+    if (at.size() > 1 && at.erase(candidate) > 0) candidate.segment->has_rivals = true;
+  });
+}
+
+void PrefixIndex::end_change(const SegmentNode& segment) {
+  if (segment.has_rivals) insert(segment);  // it is still there where it had no rival
 }
 
 // Returns the boundary after `block` whole blocks, or null if no segment covers it or ends within

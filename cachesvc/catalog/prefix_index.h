@@ -22,7 +22,8 @@
 
 namespace precis {
 
-// Not thread-safe. The index borrows its nodes; they must not change while they are in it.
+// Not thread-safe. The index borrows its nodes; they must not change while they are in it, except
+// as begin_change() allows.
 class PrefixIndex {
  public:
   struct Match {
@@ -32,6 +33,12 @@ class PrefixIndex {
 
   void insert(const SegmentNode& segment);
   void erase(const SegmentNode& segment);
+  // A segment's entries, faithfulness and time of creation may change between these two calls, but
+  // not its tokens. If several segments change together, all begin before any of them changes, and
+  // all have changed before the first ends. Searches wait for the last end. Work: none for a
+  // segment that is the only candidate wherever it is one.
+  void begin_change(const SegmentNode& segment);
+  void end_change(const SegmentNode& segment);
 
   // Both functions see only segments that are faithful up to at least `faithful_ppm`.
   //
@@ -45,9 +52,10 @@ class PrefixIndex {
   const SegmentNode* last_whole(const TokenPath& path, std::uint32_t faithful_ppm) const;
 
  private:
-  // Sorted best first: if the first is not faithful enough, none is.
+  // Sorted best first: if the first is not faithful enough, none is. The values that decide are the
+  // segment's present ones. So those of an only candidate may change in place.
   struct Candidate {
-    std::uint64_t entries;
+    std::uint32_t position;  // its entries among the tokens before this one count
     const SegmentNode* segment;
     bool operator<(const Candidate& other) const;
   };

@@ -26,6 +26,8 @@ struct SegmentNode {
   std::uint32_t block_tokens = 0;       // of its model
   Digest boundary;                      // digest of the last whole block on its path, or the root
   std::uint64_t pins = 0;               // pinned sessions at it, and children that have pins
+  // Kept by PrefixIndex: false only if no other segment is a candidate where this one is.
+  mutable bool has_rivals = false;
 
   // Updated under a shared lock. They replace those of the row, which is written with later
   // changes.

@@ -5,70 +5,19 @@
 #include <unordered_set>
 #include <utility>
 
-#include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/faithful.h"
 #include "precis/limits.h"
 
 namespace precis {
-namespace {
-
-Status bad_row(const SegmentRow& row, const std::string& problem) {
-  return Status::invalid("segment " + row.id.hex() + ": " + problem);
-}
-
-std::string expected(std::string_view field, std::uint64_t is, std::uint64_t must_be) {
-  return std::string(field) + " is " + std::to_string(is) + ", must be " + std::to_string(must_be);
-}
-
-// Measured with millions of each: a block's digest in its row and its boundary in the index, a
-// layer's size and its location in the store, and the rest of a segment.
-constexpr std::uint64_t kBlockBytes = 272, kLayerBytes = 160, kSegmentBytes = 2048;
-constexpr std::uint64_t kFormerBytes = 96;  // in the row, and in the map of a node-based table
-
-}  // namespace
-
-std::uint64_t kept_bytes(const SegmentRow& row) {
-  const std::size_t texts =
-      row.tenant.size() + row.adapter.size() + row.recipe.size() + row.preset.size();
-  return kSegmentBytes + texts + row.blocks.size() * kBlockBytes +
-         2 * row.tail.size() * sizeof(TokenId) + row.layer_bytes.size() * kLayerBytes +
-         row.plan.counts.size() * sizeof(std::uint32_t) + row.former.size() * kFormerBytes;
-}
-
-Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const SegmentRow* parent) {
-  if (row.begin >= row.end || row.end > limits::kPathTokensMax) {
-    return bad_row(row, "tokens [" + std::to_string(row.begin) + ", " + std::to_string(row.end) +
-                            ") are empty or end past " + std::to_string(limits::kPathTokensMax));
-  }
-  const std::uint32_t begin = parent ? parent->end : 0;
-  if (row.begin != begin) return bad_row(row, expected("begin", row.begin, begin));
-  if (parent &&
-      (parent->root != row.root || parent->tenant != row.tenant || parent->model != row.model)) {
-    return bad_row(row, "its parent " + parent->id.hex() + " has another root");
-  }
-  const std::uint32_t blocks = row.end / model.block_tokens - row.begin / model.block_tokens;
-  if (row.blocks.size() != blocks) {
-    return bad_row(row, expected("number of block digests", row.blocks.size(), blocks));
-  }
-  if (row.tail.size() != row.end % model.block_tokens) {
-    return bad_row(
-        row, expected("number of tail tokens", row.tail.size(), row.end % model.block_tokens));
-  }
-  if (row.layer_bytes.size() != model.num_layers) {
-    return bad_row(row, expected("number of layers", row.layer_bytes.size(), model.num_layers));
-  }
-  if (row.plan.num_layers != model.num_layers || row.plan.num_kv_heads != model.num_kv_heads ||
-      row.plan.counts.size() != std::size_t{model.num_layers} * model.num_kv_heads) {
-    return bad_row(row, "its plan does not have " + counted(model.num_layers, "layer") + " and " +
-                            counted(model.num_kv_heads, "KV head"));
-  }
-  return {};
-}
 
 void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durability,
                       std::uint64_t commit) {
   const SegmentId id = row->id;
-  const bool known = nodes_.contains(id);
+  const auto present = nodes_.find(id);
+  const bool known = present != nodes_.end();
+  if (known && keeps_place(present->second, *row)) {
+    return replace(present->second, std::move(row), durability, commit);
+  }
   quarantine(id);  // A row must not change while the index holds it.
   SegmentNode& node = nodes_[id];
   if (known) {
@@ -81,6 +30,49 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
     for (const SegmentId& child : children(id)) node.pins += nodes_.at(child).pins > 0 ? 1 : 0;
   }
   if (!row->parent.is_null()) children_[row->parent].push_back(id);
+  take(node, std::move(row), durability, commit);
+  if (node.pins > 0) add_pins(node.row->parent, 1);
+  refresh(id);
+  const SegmentRow& own = *node.row;
+  if (!own.parent.is_null() || node.in_service || find_model_(own.tenant, own.model)) return;
+  waiting_[{own.tenant, own.model}].push_back(id);
+}
+
+// Whether the segment, with this row, stays in service and where it is in the index.
+bool SegmentTree::keeps_place(const SegmentNode& node, const SegmentRow& row) const {
+  const SegmentRow& old = *node.row;
+  const bool is_same = node.in_service && old.tenant == row.tenant && old.model == row.model &&
+                       old.root == row.root && old.parent == row.parent && old.begin == row.begin &&
+                       old.end == row.end && old.blocks == row.blocks && old.tail == row.tail;
+  const ModelSpec* const model = is_same ? find_model_(row.tenant, row.model) : nullptr;
+  const SegmentRow* const parent = node.parent ? node.parent->row.get() : nullptr;
+  return model && check_segment_row(row, *model, parent).ok();
+}
+
+// For a row with which the segment keeps its place. Those values of its descendants follow that
+// depend on their chain. So a trim of a segment with a large subtree does not index all of that
+// again.
+void SegmentTree::replace(SegmentNode& node, std::shared_ptr<const SegmentRow> row,
+                          Durability durability, std::uint64_t commit) {
+  note(node);
+  const ModelSpec& model = *find_model_(row->tenant, row->model);
+  const bool passes_on = node.row->plan.total() != row->plan.total() ||
+                         node.faithful_ppm != faithful_ppm(*row, node.parent, model);
+  std::vector<SegmentNode*> changed{&node};  // parents before children
+  for (std::size_t i = 0; passes_on && i < changed.size(); ++i) {
+    for (const SegmentId& id : children(changed[i]->row->id)) {
+      if (SegmentNode& child = nodes_.at(id); child.in_service) changed.push_back(&child);
+    }
+  }
+  for (const SegmentNode* const each : changed) index_.begin_change(*each);
+  subtract(node);
+  take(node, std::move(row), durability, commit);
+  for (SegmentNode* const each : changed) follow_chain(*each, model);
+  for (const SegmentNode* const each : changed) index_.end_change(*each);
+}
+
+void SegmentTree::take(SegmentNode& node, std::shared_ptr<const SegmentRow> row,
+                       Durability durability, std::uint64_t commit) {
   stored_bytes_ += row->stored_bytes;
   original_bytes_ += row->original_bytes;
   kept_bytes_ += precis::kept_bytes(*row);
@@ -90,13 +82,11 @@ void SegmentTree::put(std::shared_ptr<const SegmentRow> row, Durability durabili
   node.ttl_seconds = row->ttl_seconds;
   node.expected_unix_ms = row->expected_unix_ms;
   node.row = std::move(row);
-  for (const SegmentId& former : node.row->former) former_[former] = id;
+  for (const SegmentId& former : node.row->former) former_[former] = node.row->id;
   tenants_[node.row->tenant].take_in(node);
-  if (node.pins > 0) add_pins(node.row->parent, 1);
   node.quarantined = false;
   node.durability = durability;
   node.commit = commit;
-  refresh(id);
 }
 
 void SegmentTree::quarantine(const SegmentId& id) {
@@ -113,6 +103,8 @@ void SegmentTree::erase(const SegmentId& id) {
   const auto row = at->second.row;
   const bool pinned = at->second.pins > 0;
   subtract(at->second);
+  const auto tenant = tenants_.find(row->tenant);
+  if (tenant->second.totals().segments == 0) tenants_.erase(tenant);
   leave_parent(*row);
   nodes_.erase(at);
   if (pinned) add_pins(row->parent, -1);
@@ -174,9 +166,7 @@ void SegmentTree::subtract(const SegmentNode& node) {
     const auto at = former_.find(former);
     if (at != former_.end() && at->second == node.row->id) former_.erase(at);
   }
-  const auto tenant = tenants_.find(node.row->tenant);
-  tenant->second.take_out(node);
-  if (tenant->second.totals().segments == 0) tenants_.erase(tenant);
+  tenants_.find(node.row->tenant)->second.take_out(node);
 }
 
 const TenantSegments* SegmentTree::of_tenant(std::string_view tenant) const {
@@ -184,9 +174,11 @@ const TenantSegments* SegmentTree::of_tenant(std::string_view tenant) const {
   return at == tenants_.end() ? nullptr : &at->second;
 }
 
-void SegmentTree::model_added(const Digest& model) {
-  for (const auto& [id, node] : nodes_) {
-    if (node.row->parent.is_null() && node.row->model == model) refresh(id);
+void SegmentTree::model_added(std::string_view tenant, const Digest& model) {
+  const auto waiting = waiting_.extract({std::string(tenant), model});
+  if (waiting.empty()) return;
+  for (const SegmentId& id : waiting.mapped()) {
+    if (nodes_.contains(id)) refresh(id);
   }
 }
 
@@ -258,9 +250,8 @@ void SegmentTree::enter_service(SegmentNode& node) {
   const SegmentRow& row = *node.row;
   node.parent = parent_in_service(row);
   node.depth = (node.parent ? node.parent->depth : 0) + 1;
-  node.chain_entries = (node.parent ? node.parent->chain_entries : 0) + row.plan.total();
   const ModelSpec& model = *find_model_(row.tenant, row.model);
-  node.faithful_ppm = faithful_ppm(row, node.parent, model);
+  follow_chain(node, model);
   node.block_tokens = model.block_tokens;
   if (!row.blocks.empty()) {
     node.boundary = row.blocks.back();
@@ -271,6 +262,13 @@ void SegmentTree::enter_service(SegmentNode& node) {
   ++in_service_;
   tenants_.at(row.tenant).entered_service();
   index_.insert(node);
+}
+
+// Sets what depends on the rows of its whole chain.
+void SegmentTree::follow_chain(SegmentNode& node, const ModelSpec& model) {
+  const SegmentRow& row = *node.row;
+  node.chain_entries = (node.parent ? node.parent->chain_entries : 0) + row.plan.total();
+  node.faithful_ppm = faithful_ppm(row, node.parent, model);
 }
 
 void SegmentTree::leave_service(SegmentNode& node) {

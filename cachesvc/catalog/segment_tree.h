@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "cachesvc/catalog/prefix_index.h"
@@ -35,7 +36,8 @@ class SegmentTree {
   explicit SegmentTree(FindModel find_model) : find_model_(std::move(find_model)) {}
 
   // Adds a segment, or replaces the one with the same id. Then puts it and its descendants into
-  // service if they are fit for it.
+  // service if they are fit for it. If a segment in service is put again with the same tokens, as
+  // by a trim, its descendants stay in service throughout.
   void put(std::shared_ptr<const SegmentRow> row, Durability durability, std::uint64_t commit);
   // Takes a segment and its descendants out of service.
   void quarantine(const SegmentId& id);
@@ -44,8 +46,8 @@ class SegmentTree {
   // Counts `by` more pinned sessions with this tip, which may be absent. The stored segments of its
   // chain are pinned.
   void pin(const SegmentId& tip, int by);
-  // Puts the segments into service that waited for this model.
-  void model_added(const Digest& model);
+  // Puts the segments into service that waited for this model of the tenant. Looks at no others.
+  void model_added(std::string_view tenant, const Digest& model);
 
   const SegmentNode* find(const SegmentId& id) const;
   // As find(), or else the segment into which the one with this id was consolidated.
@@ -79,11 +81,18 @@ class SegmentTree {
  private:
   void add_pins(const SegmentId& id, int by);
   void refresh(const SegmentId& id);
+  bool keeps_place(const SegmentNode& node, const SegmentRow& row) const;
+  void replace(SegmentNode& node, std::shared_ptr<const SegmentRow> row, Durability durability,
+               std::uint64_t commit);
+  // Gives the node its row, and adds it to the totals.
+  void take(SegmentNode& node, std::shared_ptr<const SegmentRow> row, Durability durability,
+            std::uint64_t commit);
   void subtract(const SegmentNode& node);  // subtracts it from the totals
   void leave_parent(const SegmentRow& row);
   bool may_serve(const SegmentNode& node) const;
   void enter_service(SegmentNode& node);
   void leave_service(SegmentNode& node);
+  static void follow_chain(SegmentNode& node, const ModelSpec& model);
   void note(const SegmentNode& node);  // before it enters or leaves service
   const SegmentNode* parent_in_service(const SegmentRow& row) const;
 
@@ -93,6 +102,9 @@ class SegmentTree {
   std::map<std::string, TenantSegments, std::less<>> tenants_;
   std::unordered_map<SegmentId, SegmentId> former_;  // from a former id to the segment's id
   std::unordered_map<SegmentId, std::uint64_t> pinned_tips_;  // number of pinned sessions at each
+  // Roots that were put without their model, by tenant and model: rows from disk, if the model's
+  // row is damaged. Those that are erased meanwhile stay listed.
+  std::map<std::pair<std::string, Digest>, std::vector<SegmentId>> waiting_;
   PrefixIndex index_;
   bool recording_ = false;
   std::vector<SegmentId> changed_;

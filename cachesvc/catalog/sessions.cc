@@ -1,5 +1,6 @@
 #include "cachesvc/catalog/sessions.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "precis/limits.h"
@@ -78,7 +79,12 @@ void Sessions::put(std::string_view tenant, msg::SessionRow row) {
   if (row.pinned) pin_(row.tip, 1);  // before the old tip is unpinned: they share ancestors
   erase(key);
   if (row.expires_unix_ms != 0) expiries_.emplace(row.expires_unix_ms, key);
-  ++counts_[key.tenant];
+  {
+    std::lock_guard lock(noticed_mutex_);
+    Counts& counts = counts_[key.tenant];
+    ++counts.rows;
+    if (is_noticed(row)) count_expired(counts, 1);
+  }
   by_tip_.insert(at_tip(*rows_.emplace(std::move(key), std::move(row)).first));
 }
 
@@ -95,8 +101,12 @@ void Sessions::erase(const Key& key) {
   by_tip_.erase(at_tip(*row));
   if (row->second.pinned) pin_(row->second.tip, -1);
   expiries_.erase({row->second.expires_unix_ms, key});
-  const auto count = counts_.find(key.tenant);
-  if (--count->second == 0) counts_.erase(count);
+  {
+    std::lock_guard lock(noticed_mutex_);
+    const auto counts = counts_.find(key.tenant);
+    if (is_noticed(row->second)) count_expired(counts->second, -1);
+    if (--counts->second.rows == 0) counts_.erase(counts);
+  }
   rows_.erase(row);
 }
 
@@ -125,23 +135,32 @@ std::vector<msg::SessionRow> Sessions::page(std::string_view tenant, std::string
 }
 
 std::uint64_t Sessions::count(std::string_view tenant, std::uint64_t now_ms) const {
-  const auto rows = counts_.find(tenant);
-  if (rows == counts_.end()) return 0;
-  std::uint64_t gone = 0;
-  for (const auto& [expires_ms, key] : expiries_) {
-    if (expires_ms > now_ms) break;
-    gone += key.tenant == tenant ? 1 : 0;
-  }
-  return rows->second - gone;
+  std::lock_guard lock(noticed_mutex_);
+  notice(now_ms);
+  const auto counts = counts_.find(tenant);
+  return counts == counts_.end() ? 0 : counts->second.rows - counts->second.expired;
 }
 
 std::uint64_t Sessions::count(std::uint64_t now_ms) const {
-  std::uint64_t gone = 0;
-  for (const auto& expiry : expiries_) {
-    if (expiry.first > now_ms) break;
-    ++gone;
+  std::lock_guard lock(noticed_mutex_);
+  notice(now_ms);
+  return rows_.size() - expired_;
+}
+
+// The clock may also step back. Then sessions that were counted as expired are none again.
+void Sessions::notice(std::uint64_t now_ms) const {
+  const auto after = [this](std::uint64_t ms) { return expiries_.lower_bound({ms + 1, Key()}); };
+  const int by = now_ms >= noticed_ms_ ? 1 : -1;
+  const auto last = after(std::max(now_ms, noticed_ms_));
+  for (auto each = after(std::min(now_ms, noticed_ms_)); each != last; ++each) {
+    count_expired(counts_.find(each->second.tenant)->second, by);
   }
-  return rows_.size() - gone;
+  noticed_ms_ = now_ms;
+}
+
+void Sessions::count_expired(Counts& counts, int by) const {
+  counts.expired += static_cast<std::uint64_t>(by);
+  expired_ += static_cast<std::uint64_t>(by);
 }
 
 std::vector<Sessions::Key> Sessions::expired(std::uint64_t now_ms, std::size_t limit) const {

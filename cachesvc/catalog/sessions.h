@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -69,7 +70,8 @@ class Sessions {
   // number.
   const msg::SessionRow* pinned_at(std::string_view tenant, const SegmentId& tip,
                                    std::uint64_t now_ms) const;
-  // Work of both: the expired sessions that are not yet erased, which are few.
+  // Both leave out expired sessions. Any number of threads may call them while nothing else
+  // changes. Work: a step for each session that has expired since the last call.
   std::uint64_t count(std::string_view tenant, std::uint64_t now_ms) const;
   std::uint64_t count(std::uint64_t now_ms) const;
   // At most `limit` of the expired sessions.
@@ -93,11 +95,23 @@ class Sessions {
     return std::get<0>(at) == tenant && std::get<SegmentId>(at) == tip;
   }
 
+  struct Counts {
+    std::uint64_t rows = 0;
+    std::uint64_t expired = 0;  // of them; guarded by noticed_mutex_
+  };
+  // Callers hold noticed_mutex_ for these three.
+  bool is_noticed(const msg::SessionRow& row) const { return has_expired(row, noticed_ms_); }
+  void notice(std::uint64_t now_ms) const;  // counts what has expired by then, and nothing else
+  void count_expired(Counts& counts, int by) const;
+
   const std::function<void(const SegmentId&, int)> pin_;
   Rows rows_;
-  std::set<AtTip> by_tip_;                                    // all rows
-  std::map<std::string, std::uint64_t, std::less<>> counts_;  // number of rows, by tenant
-  std::set<std::pair<std::uint64_t, Key>> expiries_;          // of the rows that expire
+  std::set<AtTip> by_tip_;                            // all rows
+  std::set<std::pair<std::uint64_t, Key>> expiries_;  // of the rows that expire
+  mutable std::mutex noticed_mutex_;
+  mutable std::map<std::string, Counts, std::less<>> counts_;  // by tenant
+  mutable std::uint64_t noticed_ms_ = 0;                       // expiries up to then are counted
+  mutable std::uint64_t expired_ = 0;                          // of all tenants
 };
 
 }  // namespace precis

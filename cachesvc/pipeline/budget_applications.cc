@@ -11,7 +11,7 @@ namespace precis {
 namespace {
 
 constexpr char kRunning[] = "running";
-constexpr std::chrono::milliseconds kAgain{1000}, kPoll{1};
+constexpr std::chrono::milliseconds kAgain{1000};
 constexpr int kTriesMax = 60;               // of a segment, while the service is busy
 constexpr std::size_t kTurnSegments = 256;  // in one turn of the loop, if they need no work
 
@@ -62,6 +62,7 @@ Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApp
   const Shared earlier = std::exchange(latest, std::make_shared<Application>());
   if (earlier) {
     earlier->canceled = true;
+    wake(*earlier);
     // One that still waits ends at once, and only the one that it waits for can be trimming.
     latest->before = earlier->before ? earlier->before : earlier;
   }
@@ -91,6 +92,7 @@ Result<msg::BudgetApplication> BudgetApplications::cancel(const std::string& ten
                               std::to_string(number));
     }
     found->second->canceled = true;
+    wake(*found->second);
   }
   return state(tenant);
 }
@@ -99,6 +101,7 @@ void BudgetApplications::forget(const std::string& tenant) {
   const auto found = applications_.find(tenant);
   if (found == applications_.end()) return;
   found->second->canceled = true;
+  wake(*found->second);
   applications_.erase(found);
 }
 
@@ -112,9 +115,9 @@ msg::BudgetApplication BudgetApplications::described(const Application& applicat
 }
 
 Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared application) {
-  while (application->before && application->before->state.state == kRunning &&
-         !application->canceled) {
-    co_await pause(kPoll);
+  if (application->before && application->before->state.state == kRunning) {
+    application->before->next = application;
+    co_await completion<bool>([&](auto done) { application->resume = std::move(done); });
   }
   application->before.reset();
   const Status ended = co_await apply(owner, budgets, *application);
@@ -126,6 +129,7 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
     state.error = text_of(ended);
     state.code = status_code_name(ended.code());
   }
+  if (const Shared next = application->next.lock()) wake(*next);
   --running_;
   if (state.dry_run) co_return;
   parts_.log.info("budgets were applied to what is stored", {{"tenant", owner.tenant},
@@ -136,6 +140,11 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
                                                              {"freed_bytes", state.freed_bytes},
                                                              {"refused", state.refused_segments},
                                                              {"error", state.error}});
+}
+
+void BudgetApplications::wake(Application& application) {
+  auto resume = std::exchange(application.resume, nullptr);
+  if (resume) parts_.loop.post([resume = std::move(resume)] { resume(true); });
 }
 
 Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply& budgets,

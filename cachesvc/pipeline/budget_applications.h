@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,11 +54,14 @@ class BudgetApplications {
   struct Application {
     msg::BudgetApplication state;
     Shared before;  // the tenant's earlier one, whose end it waits for; null once it has begun
+    std::weak_ptr<Application> next;         // the last one that waits for its end
+    std::function<void(bool)> resume;        // set while it waits
     std::vector<std::uint64_t> mass_counts;  // [layers], of state.kept_mass, which are sums
     bool canceled = false;
     bool runs() const { return state.ended_unix_ms == 0 && !canceled; }
   };
   Task<void> run(Owner owner, BudgetsToApply budgets, Shared application);
+  void wake(Application& application);  // ends its wait
   Task<Status> apply(const Owner& owner, const BudgetsToApply& budgets, Application& application);
   // Tries again for a while if the service is busy.
   Task<Result<msg::Trimmed>> trim(const Owner& owner, const msg::TrimPrefix& request,

@@ -90,24 +90,34 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
   if (!room.empty()) cold_[layer] = true;
   auto piece = room.begin();
-  for (std::size_t link = 0; link < leases.size();) {
-    if (leases[link]) {
-      ++link;
-      continue;
-    }
+  std::vector<Started<Status>> reads;
+  for (std::size_t link = 0; link < leases.size(); ++link) {
+    if (!leases[link]) reads.emplace_back(read(layer, link, std::move(*piece++), leases[link]));
+  }
+  Status status;
+  for (Started<Status>& started : reads) {
+    const Status read = co_await started;
+    if (status.ok()) status = read;
+  }
+  PRECIS_CO_TRY(status);
+  co_return leases;
+}
+
+Task<Status> ChainLayers::read(std::uint32_t layer, std::size_t link,
+                               PayloadMemory::Pieces::value_type piece, HotTier::Lease& lease) {
+  for (;;) {
     const Catalog::Row row = links_[link];
-    (*piece)->shrink(row->layer_bytes[layer]);  // if the segment was trimmed meanwhile
-    const Status status = co_await parts_.cold.read_into(row, layer, (*piece)->bytes(), owner_);
+    piece->shrink(row->layer_bytes[layer]);  // if the segment was trimmed meanwhile
+    const Status status = co_await parts_.cold.read_into(row, layer, piece->bytes(), owner_);
     if (status.ok()) {
       const auto present = parts_.catalog.segment(row->tenant, row->id);
-      leases[link] = present.ok() && *present == row
-                         ? parts_.hot_tier.insert(row->id, layer, row, std::move(*piece++))
-                         : parts_.hot_tier.lend(std::move(*piece++));  // no longer stored
-    } else if (links_[link] == row && !follow(link)) {
+      lease = present.ok() && *present == row
+                  ? parts_.hot_tier.insert(row->id, layer, row, std::move(piece))
+                  : parts_.hot_tier.lend(std::move(piece));  // no longer stored
       co_return status;
     }
+    if (links_[link] == row && !follow(link)) co_return status;
   }
-  co_return leases;
 }
 
 // Replaces the row of a link that was trimmed or put again meanwhile, if the new row still holds

@@ -56,16 +56,17 @@ Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Scope scope) const
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner, Scope scope) {
-  // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
-  const auto sharing = static_cast<double>(++under_way_);
   Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
+    // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
+    const auto sharing = static_cast<double>(++under_way_);
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
-    PRECIS_TRY(parts_.catalog.peek_layer(*row, layer, into));
+    const Status read = parts_.catalog.peek_layer(*row, layer, into);
     const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
+    --under_way_;
+    PRECIS_TRY(read);
     parts_.rate.read_cold(into.size(), seconds / sharing);
     return check_records(into, *row, layer);
   });
-  --under_way_;
   if (status.code() == StatusCode::kNotFound) {  // a removal may be in progress: wait for it
     status = co_await run_on(parts_.storage, parts_.loop, owner, [&]() -> Status {
       PRECIS_TRY(parts_.catalog.read_layer(*row, layer, into));

@@ -2,6 +2,7 @@
 // thread only.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -70,7 +71,7 @@ class ColdReads {
               const Status& why);
 
   const Parts parts_;
-  std::size_t under_way_ = 0;  // reads in progress
+  std::atomic<std::size_t> under_way_ = 0;  // reads in progress, on the threads of `reads`
 };
 
 }  // namespace precis

@@ -61,7 +61,9 @@ struct Decided {
   InForce before, after;
 };
 
-constexpr std::size_t kPieceRows = 4096;
+// Rows that one piece looks at, and what the look-ups for a session cost beside those of its turns,
+// in rows.
+constexpr std::size_t kPieceRows = 4096, kSessionRows = 32;
 
 class Chooser {
  public:
@@ -71,62 +73,80 @@ class Chooser {
 
   // As the piece of concerned_by().
   bool step(std::optional<Result<ConcernedSegments>>& result) {
-    const Status status = begun_ ? add_some() : begin();
+    const Status status = look_at_some();
     if (!status.ok()) result.emplace(status);
-    if (status.ok() && next_ == uses_.size()) result.emplace(std::move(concerned_));
+    if (status.ok() && stage_ == Stage::kDone) result.emplace(std::move(concerned_));
     return !result.has_value();
   }
 
  private:
-  Status begin() {
-    begun_ = true;
-    PRECIS_TRY(decide_models());
-    decide_sessions();
+  enum class Stage { kModels, kSessions, kUses, kRows, kDone };
+
+  Status look_at_some() {
+    switch (stage_) {
+      case Stage::kModels: return decide_models();
+      case Stage::kSessions: decide_sessions(); break;
+      case Stage::kUses: list_uses(); break;
+      case Stage::kRows: return add_some();
+      case Stage::kDone: break;
+    }
+    return {};
+  }
+
+  // A page of them.
+  Status decide_models() {
+    PRECIS_ASSIGN(const msg::Models page, catalog_.models_page(tenant_, {after_model_}));
+    for (const msg::ModelRow& row : page.rows) {
+      if (auto decided = decide({row.fingerprint, {}}, row.model.name, row.model)) {
+        models_.emplace(row.fingerprint, std::move(*decided));
+      }
+    }
+    after_model_ = page.next;
+    if (!after_model_.empty()) return {};
+    for (std::string& name : catalog_.sessions_with_budgets(tenant_)) {
+      names_.insert(std::move(name));
+    }
+    for (const msg::BudgetChange& change : request_.changes) {
+      if (!change.scope.session.empty()) names_.insert(change.scope.session);
+    }
+    stage_ = Stage::kSessions;
+    return {};
+  }
+
+  void decide_sessions() {
+    for (std::size_t rows = 0; !names_.empty() && rows < kPieceRows; rows += kSessionRows) {
+      rows += decide_session(names_.extract(names_.begin()).value());
+    }
+    if (names_.empty()) stage_ = Stage::kUses;
+  }
+
+  // Returns the number of its turns.
+  std::size_t decide_session(const std::string& name) {
+    const auto path = catalog_.session_turns(tenant_, name);
+    if (!path.ok() || path->turns.empty()) return 0;  // it ended meanwhile, or has no turn yet
+    const Digest& fingerprint = path->turns.back().row->model;
+    const auto model = catalog_.model(tenant_, fingerprint);
+    if (!model.ok()) return path->turns.size();
+    const std::optional<Decided>& decided =
+        sessions_.emplace_back(decide({fingerprint, name}, "session " + name, *model));
+    for (const SessionTurns::Turn& turn : path->turns) {
+      if (!turn.is_shared) owners_.try_emplace(turn.row->id, &decided);
+    }
+    return path->turns.size();
+  }
+
+  void list_uses() {
     uses_ = catalog_.stored_uses(tenant_);
     // A child begins where its parent ends, so this puts parents first.
     std::ranges::stable_sort(uses_, {}, [](const StoredUse& use) { return use.row->begin; });
-    return {};
+    stage_ = Stage::kRows;
   }
 
   Status add_some() {
     const std::size_t end = std::min(next_ + kPieceRows, uses_.size());
     for (; next_ < end; ++next_) PRECIS_TRY(add(*uses_[next_].row));
+    if (next_ == uses_.size()) stage_ = Stage::kDone;
     return {};
-  }
-
-  Status decide_models() {
-    for (std::string after;;) {
-      PRECIS_ASSIGN(const msg::Models page, catalog_.models_page(tenant_, {after}));
-      for (const msg::ModelRow& row : page.rows) {
-        if (auto decided = decide({row.fingerprint, {}}, row.model.name, row.model)) {
-          models_.emplace(row.fingerprint, std::move(*decided));
-        }
-      }
-      if (page.next.empty()) return {};
-      after = page.next;
-    }
-  }
-
-  void decide_sessions() {
-    std::set<std::string> sessions;
-    for (std::string& name : catalog_.sessions_with_budgets(tenant_)) {
-      sessions.insert(std::move(name));
-    }
-    for (const msg::BudgetChange& change : request_.changes) {
-      if (!change.scope.session.empty()) sessions.insert(change.scope.session);
-    }
-    for (const std::string& name : sessions) {
-      const auto path = catalog_.session_turns(tenant_, name);
-      if (!path.ok() || path->turns.empty()) continue;  // it ended meanwhile, or has no turn yet
-      const Digest& fingerprint = path->turns.back().row->model;
-      const auto model = catalog_.model(tenant_, fingerprint);
-      if (!model.ok()) continue;
-      const std::optional<Decided>& decided =
-          sessions_.emplace_back(decide({fingerprint, name}, "session " + name, *model));
-      for (const SessionTurns::Turn& turn : path->turns) {
-        if (!turn.is_shared) owners_.try_emplace(turn.row->id, &decided);
-      }
-    }
   }
 
   // None if the segments of these puts stay as they are.
@@ -207,7 +227,9 @@ class Chooser {
   std::string recipe_text_;
   Recipe recipe_;  // of recipe_text_
   ConcernedSegments concerned_;
-  bool begun_ = false;
+  Stage stage_ = Stage::kModels;
+  std::string after_model_;
+  std::set<std::string> names_;  // of the sessions that are left to decide
   std::vector<StoredUse> uses_;
   std::size_t next_ = 0;  // of uses_
 };

@@ -36,8 +36,8 @@ struct ConcernedSegments {
 };
 
 // Returns a piece of work that looks at some rows whenever it is called, and returns false once it
-// has set `result`. kInvalidArgument for a budget that no segment can have. The arguments must
-// outlive it.
+// has set `result`. One of the calls lists all segments. kInvalidArgument for a budget that no
+// segment can have. The arguments must outlive it.
 std::function<bool()> concerned_by(const Catalog& catalog, std::string_view tenant,
                                    const BudgetDefaults& configured, const BudgetsToApply& request,
                                    std::optional<Result<ConcernedSegments>>& result);

@@ -1,12 +1,12 @@
 #include "cachesvc/pipeline/consolidator.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace precis {
 namespace {
 
-constexpr std::size_t kTipsMax = 1024;     // that wait; later ones wait for their next commit
 constexpr std::size_t kMemoryShare = 16;   // a run and its copy take at most twice this part
 constexpr std::uint64_t kLargerTimes = 2;  // than what follows
 
@@ -25,6 +25,30 @@ std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_
   return count < std::max<std::size_t>(least, 2) ? 0 : count;
 }
 
+void WaitingTips::add(const Owner& owner, const SegmentId& segment) {
+  if (tips_.size() >= kMax) return;
+  std::size_t of_tenant = 0;
+  for (const Tip& each : tips_) {
+    if (each.owner.tenant != owner.tenant) continue;
+    if (each.segment == segment || ++of_tenant >= kOfTenantMax) return;
+  }
+  tips_.push_back({owner, segment});
+}
+
+// Takes the oldest tip of the tenant that follows the last one by name. The first name follows the
+// last.
+WaitingTips::Tip WaitingTips::take_next() {
+  const auto turn = [this](const Tip& tip) {
+    const std::string_view tenant = tip.owner.tenant;
+    return std::pair(tenant <= last_tenant_, tenant);
+  };
+  const auto next = std::ranges::min_element(tips_, {}, turn);
+  Tip taken = std::move(*next);
+  tips_.erase(next);
+  last_tenant_ = taken.owner.tenant;
+  return taken;
+}
+
 Consolidator::Consolidator(Parts parts, Settings settings)
     : parts_(parts),
       settings_(settings),
@@ -32,9 +56,8 @@ Consolidator::Consolidator(Parts parts, Settings settings)
              parts.hot_tier, parts.metrics}) {}
 
 void Consolidator::committed(const Owner& owner, const SegmentId& tip) {
-  if (stopped_ || !settings_.on || tips_.size() >= kTipsMax) return;
-  // Ids are digests of what was put by whom, so no two tenants have the same.
-  if (std::ranges::find(tips_, tip, &Tip::segment) == tips_.end()) tips_.push_back({owner, tip});
+  if (stopped_ || !settings_.on) return;
+  tips_.add(owner, tip);
   if (std::exchange(busy_, true)) return;
   spawn(work());
 }
@@ -50,8 +73,7 @@ bool Consolidator::others_wait() const {
 
 Task<void> Consolidator::work() {
   while (!tips_.empty()) {
-    Tip tip = std::move(tips_.front());
-    tips_.pop_front();
+    const WaitingTips::Tip tip = tips_.take_next();
     if (others_wait()) continue;
     const auto done = co_await consolidate(tip.owner, tip.segment);
     parts_.memory.retry();  // its memory is free now, on errors too

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <string>
 
 #include "cachesvc/base/log.h"
 #include "cachesvc/pipeline/consolidate.h"
@@ -23,6 +24,25 @@ namespace precis {
 inline constexpr std::size_t kConsolidatedMax = 256;
 std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_t least,
                                 std::uint64_t bytes_max);
+
+// The tips of chains that wait. Tenants take turns, whatever the number of their tips.
+class WaitingTips {
+ public:
+  // Tips of all tenants and of one. Further ones wait for their next commit.
+  static constexpr std::size_t kMax = 1024, kOfTenantMax = 128;
+  struct Tip {
+    Owner owner;
+    SegmentId segment;
+  };
+  void add(const Owner& owner, const SegmentId& segment);  // once
+  Tip take_next();                                         // there must be one
+  bool empty() const { return tips_.empty(); }
+  void clear() { tips_.clear(); }
+
+ private:
+  std::deque<Tip> tips_;  // in order of arrival
+  std::string last_tenant_;
+};
 
 class Consolidator {
  public:
@@ -58,17 +78,13 @@ class Consolidator {
   bool others_wait() const;
 
  private:
-  struct Tip {
-    Owner owner;
-    SegmentId segment;
-  };
   Task<void> work();
   Task<Result<bool>> consolidate(Owner owner, SegmentId tip);
 
   const Parts parts_;
   Settings settings_;
   ConsolidatePath path_;
-  std::deque<Tip> tips_;
+  WaitingTips tips_;
   bool busy_ = false, stopped_ = false;
 };
 

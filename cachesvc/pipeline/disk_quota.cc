@@ -53,11 +53,12 @@ bool DiskQuota::must_queue(const std::string& tenant) const {
   });
 }
 
-const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_t bytes) const {
+const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_t bytes,
+                                         const Stored& stored) const {
   for (const std::string* scope : {&tenant, &kAllTenants}) {
     const std::uint64_t limit = limit_of(*scope);
     if (limit == 0) continue;
-    const std::uint64_t before = taken(*scope);
+    const std::uint64_t before = stored(*scope) + promised(*scope);
     if (before > limit || bytes > limit - before) return scope;
   }
   return nullptr;
@@ -90,26 +91,39 @@ Task<Result<std::unique_ptr<DiskQuota::Place>>> DiskQuota::enter(std::string ten
     (*waiter)->bytes = bytes;
     (*waiter)->done = std::move(done);
     (*waiter)->since = loop_.clock().now();
-    (*waiter)->deadline = loop_.after(wait_, [this, waiter] {
-      const Waiter& w = **waiter;
-      const std::string* const scope = full_scope(w.tenant, w.bytes);
-      answer(waiter, Status::rejected(told(scope ? *scope : kAllTenants, w.bytes) +
-                                          " still, after " + std::to_string(wait_.count()) +
-                                          " ms; raise max_disk_bytes or retry later",
-                                      limits::kRetryAfterMemoryMs));
-    });
+    (*waiter)->deadline = loop_.after(wait_, [this, waiter] { give_up(waiter); });
     tell_change();
   });
 }
 
+void DiskQuota::give_up(Waiters::const_iterator waiter) {
+  const Waiter& w = **waiter;
+  const std::string* const full = full_scope(w.tenant, w.bytes);
+  if (full == nullptr) {  // one last try, also ahead of others that wait
+    answer(waiter, std::make_unique<Place>(*this, w.tenant, w.bytes));
+    return;
+  }
+  answer(waiter,
+         Status::rejected(told(*full, w.bytes) + " still, after " + std::to_string(wait_.count()) +
+                              " ms; raise max_disk_bytes or retry later",
+                          limits::kRetryAfterMemoryMs));
+}
+
 std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
   std::vector<Scope> scopes;
+  std::map<std::string, std::uint64_t, std::less<>> known;
+  const Stored stored = [&](const std::string& name) {
+    const auto [at, is_new] = known.try_emplace(name, 0);
+    if (is_new) at->second = stored_(name);
+    return at->second;
+  };
   const auto add = [&](const std::string& name, std::uint64_t limit) {
     if (limit == 0) return;
-    Scope scope{name, limit, stored_(name), promised(name), 0, 0};
-    if (const auto first = first_for(name); first != waiting_.end()) {
+    Scope scope{name, limit, stored(name), promised(name), 0, 0};
+    if (const auto first = first_for(name, stored); first != waiting_.end()) {
       scope.wanted = (*first)->bytes;
-      scope.missing = scope.stored + scope.promised + scope.wanted - limit;
+      const std::uint64_t needed = scope.stored + scope.promised + scope.wanted;
+      scope.missing = needed - std::min(needed, limit);
     }
     scopes.push_back(std::move(scope));
   };
@@ -145,15 +159,16 @@ void DiskQuota::retry() {
   }
 }
 
-DiskQuota::Waiters::const_iterator DiskQuota::first_for(const std::string& scope) const {
+DiskQuota::Waiters::const_iterator DiskQuota::first_for(const std::string& scope,
+                                                        const Stored& stored) const {
   return std::ranges::find_if(waiting_, [&](const auto& waiter) {
-    const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
+    const std::string* const full = full_scope(waiter->tenant, waiter->bytes, stored);
     return full != nullptr && *full == scope;
   });
 }
 
 void DiskQuota::refuse_first(const std::string& scope) {
-  const auto first = first_for(scope);
+  const auto first = first_for(scope, stored_);
   if (first == waiting_.end()) return;
   answer(first, Status::out_of_space(
                     told(scope, (*first)->bytes) +

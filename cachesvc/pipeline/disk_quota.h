@@ -47,8 +47,8 @@ class DiskQuota {
     const std::uint64_t bytes_;
   };
 
-  // Puts are admitted in order of arrival in each scope. kOutOfSpace if a limit is smaller than
-  // `bytes`, or nothing more can be freed for them.
+  // Puts are admitted in order of arrival in each scope; one whose wait ends may overtake others.
+  // kOutOfSpace if a limit is smaller than `bytes`, or nothing more can be freed for them.
   // kRejected if the bytes did not become free within the wait, kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::string tenant, std::uint64_t bytes);
 
@@ -66,7 +66,7 @@ class DiskQuota {
     std::uint64_t missing = 0;  // bytes that must be freed for that put
   };
   std::vector<Scope> scopes() const;
-  void retry();  // admits what fits now; call this after space was freed
+  void retry();  // admits what fits now; call this after space was freed, or may have been
   // Refuses the first put that waits for this scope, because it would not fit even after all that
   // can be freed.
   void refuse_first(const std::string& scope);
@@ -97,9 +97,15 @@ class DiskQuota {
   // Whether a put that waits has the right to what becomes free in a scope of this tenant.
   bool must_queue(const std::string& tenant) const;
   // The scope whose limit these bytes would exceed; null if they fit.
-  const std::string* full_scope(const std::string& tenant, std::uint64_t bytes) const;
+  const std::string* full_scope(const std::string& tenant, std::uint64_t bytes,
+                                const Stored& stored) const;
+  const std::string* full_scope(const std::string& tenant, std::uint64_t bytes) const {
+    return full_scope(tenant, bytes, stored_);
+  }
   std::string told(const std::string& scope, std::uint64_t bytes) const;
-  Waiters::const_iterator first_for(const std::string& scope) const;  // that waits for it
+  // The first put that waits for the scope. Storage threads change what is stored meanwhile.
+  Waiters::const_iterator first_for(const std::string& scope, const Stored& stored) const;
+  void give_up(Waiters::const_iterator waiter);  // at the end of its wait
   void answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Place>> result);
   void tell_change();
 

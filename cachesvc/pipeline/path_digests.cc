@@ -34,14 +34,6 @@ const Digest& PathDigests::digest_of(const Digest& before, std::span<const Token
   return here.digest;
 }
 
-TokenPath PathDigests::hash(const Digest& root, std::span<const TokenId> tokens,
-                            std::uint32_t block_tokens) {
-  TokenPath path{root, tokens, block_tokens, {}};
-  while (!extend(path, tokens.size(), tokens.size())) {
-  }
-  return path;
-}
-
 bool PathDigests::extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max) {
   const std::size_t block_tokens = path.block_tokens;
   const std::size_t all = path.tokens.size() / block_tokens;

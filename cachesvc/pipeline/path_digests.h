@@ -18,11 +18,9 @@ class PathDigests {
  public:
   // `seed` is random and secret, because clients choose the tokens.
   explicit PathDigests(std::uint64_t seed);
-  // As precis::hash_path().
-  TokenPath hash(const Digest& root, std::span<const TokenId> tokens, std::uint32_t block_tokens);
   // Continues to hash where `path.blocks` ends: at least one block, and at most `tokens_max`
   // tokens. Stops after `hashed_max` tokens of blocks that are not cached. Returns whether the
-  // whole path is hashed.
+  // whole path is hashed. Then `path` is as hash_path() returns it.
   bool extend(TokenPath& path, std::size_t tokens_max, std::size_t hashed_max);
   // The number of blocks that were not cached.
   std::uint64_t hashed() const { return hashed_; }

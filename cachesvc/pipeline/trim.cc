@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/cut.h"
 #include "cachesvc/pipeline/read_tries.h"
 #include "precis/kernels.h"
@@ -17,6 +18,8 @@ namespace precis {
 // The trimmed records, layer after layer in one piece of memory.
 struct TrimPath::Cut {
   SegmentRow row;
+  std::uint64_t entries = 0;              // those with the first seats are left
+  std::span<const std::uint32_t> counts;  // if not empty: the first of each head are left instead
   std::unique_ptr<Arena::Buffer> memory;
   std::vector<Catalog::Layer> layers;
   std::vector<float> kept_mass;  // [layers]
@@ -60,6 +63,27 @@ Status take_scores(Bytes records, std::size_t step, std::size_t& next, std::vect
   return {};
 }
 
+// The number of entries that are left.
+Result<std::uint64_t> left_entries(const SegmentRow& row, const ModelSpec& model,
+                                   const msg::TrimPrefix& request) {
+  if (request.counts.empty()) {
+    PRECIS_TRY(cut_entries_at_most(row, model, request.budget).status());
+    const auto entries = cut_entries(row, model, request.budget);
+    if (!entries.ok()) return Status::conflict(entries.status().message());  // it stores less
+    return *entries;
+  }
+  const std::vector<std::uint32_t>& stored = row.plan.counts;
+  if (request.counts.size() != stored.size()) {
+    return Status::invalid("segment " + row.id.hex() + ": " +
+                           counted(request.counts.size(), "count") + " for " +
+                           std::to_string(model.num_layers) + " layers of " +
+                           counted(model.num_kv_heads, "KV head") + "; give one for each head");
+  }
+  std::uint64_t entries = 0;
+  for (std::size_t i = 0; i < stored.size(); ++i) entries += std::min(request.counts[i], stored[i]);
+  return entries;
+}
+
 }  // namespace
 
 Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
@@ -76,6 +100,10 @@ Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
 // Returns none if the row that was read is no longer the stored one.
 Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                                             const msg::TrimPrefix& request) {
+  if (!request.counts.empty() && !request.dry_run) {
+    co_return Status::invalid(
+        "counts only tell what a trim would leave: give a budget, or ask for a dry run");
+  }
   const auto found = parts_.catalog.segment(owner.tenant, request.segment);
   if (!found.ok()) {
     const auto now = parts_.catalog.info(owner.tenant, request.segment, /*with_plan=*/false);
@@ -84,10 +112,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   }
   const Catalog::Row row = *found;
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
-  PRECIS_CO_TRY(cut_entries_at_most(*row, model, request.budget).status());
-  const auto cut_at = cut_entries(*row, model, request.budget);
-  if (!cut_at.ok()) co_return Status::conflict(cut_at.status().message());  // it stores less
-  const std::uint64_t entries = *cut_at;
+  PRECIS_CO_ASSIGN(const std::uint64_t entries, left_entries(*row, model, request));
   if (entries == row->plan.total()) {
     if (!request.dry_run) {
       PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, owner, [&] {
@@ -100,8 +125,11 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
 
   Cut cut;
   cut.row = *row;
+  cut.entries = entries;
+  cut.counts = request.counts;
   cut.row.trimmed = request.budget;
-  if (row->whole_entries != 0) {  // the share of the whole that a part stores stays the same
+  // The share of the whole that a part stores stays the same.
+  if (row->whole_entries != 0 && cut.counts.empty()) {
     PRECIS_CO_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
     PRECIS_CO_ASSIGN(cut.row.whole_entries,
                      budget_entries(recipe, model, row->whole_end - row->whole_begin,
@@ -113,7 +141,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                          {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
   cut.memory = std::move(pieces.front());
-  const Status filled = co_await fill(owner, row, entries, pieces.back()->bytes(), cut);
+  const Status filled = co_await fill(owner, row, pieces.back()->bytes(), cut);
   if (filled.code() == StatusCode::kNotFound &&
       parts_.catalog.segment(owner.tenant, row->id).ok()) {
     co_return std::optional<msg::Trimmed>();
@@ -156,28 +184,30 @@ Task<Result<ScoreCurve>> TrimPath::read_scores(const Owner& owner, const Catalog
 }
 
 // Reads one layer after another into `layer_memory` and writes the cut of each.
-Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
-                            MutableBytes layer_memory, Cut& cut) {
+Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, MutableBytes layer_memory,
+                            Cut& cut) {
   cut.row.plan.counts.clear();
   cut.row.layer_bytes.clear();
   cut.row.stored_bytes = 0;
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
     const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
     PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
-    PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
-                                  [&] { return add_layer(records, entries, cut); }));
+    PRECIS_CO_TRY(
+        co_await run_on(parts_.reads, parts_.loop, owner, [&] { return add_layer(records, cut); }));
   }
   co_return Status();
 }
 
-Status TrimPath::add_layer(Bytes records, std::uint64_t entries, Cut& cut) {
+Status TrimPath::add_layer(Bytes records, Cut& cut) {
   const std::size_t begin = cut.row.stored_bytes;
   std::size_t end = begin;
   std::vector<kernels::RecordView> views;
   while (!records.empty()) {
     std::size_t size = 0;
     PRECIS_ASSIGN(const kernels::RecordView record, kernels::open_record(records, &size));
-    const std::uint32_t count = kernels::count_at(record, entries);
+    const std::size_t head = cut.row.plan.counts.size();  // of all layers
+    const std::uint32_t count = cut.counts.empty() ? kernels::count_at(record, cut.entries)
+                                                   : std::min(record.count, cut.counts[head]);
     const std::size_t cut_size = RecordLayout::of(count, record.head_dim, record.dtype).size;
     PRECIS_TRY(kernels::write_cut(record, count, cut.memory->bytes().subspan(end, cut_size)));
     cut.row.plan.counts.push_back(count);

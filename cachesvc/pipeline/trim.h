@@ -23,6 +23,8 @@ class TrimPath {
   // stored entries is kConflict, naming the limit. A budget of exactly the stored entries only
   // makes the segment as durable as asked. Each layer's kept mass is the share of the sum of its
   // stored scores, above the lowest one, that the trim leaves. Protected entries have no score.
+  // Counts instead of a budget only tell what would be left: kInvalidArgument without dry_run, or
+  // if there is not one for each head of each layer.
   Task<Result<msg::Trimmed>> run(Owner owner, msg::TrimPrefix request);
   // The scores of the segment's entries, by which a trim can be chosen. Reads all of it.
   Task<Result<ScoreCurve>> scores(Owner owner, Catalog::Row row);
@@ -32,9 +34,9 @@ class TrimPath {
   Task<Result<ScoreCurve>> read_scores(const Owner& owner, const Catalog::Row& row);
   Task<Result<std::optional<msg::Trimmed>>> attempt(const Owner& owner,
                                                     const msg::TrimPrefix& request);
-  Task<Status> fill(const Owner& owner, const Catalog::Row& row, std::uint64_t entries,
-                    MutableBytes layer_memory, Cut& cut);
-  static Status add_layer(Bytes records, std::uint64_t entries, Cut& cut);
+  Task<Status> fill(const Owner& owner, const Catalog::Row& row, MutableBytes layer_memory,
+                    Cut& cut);
+  static Status add_layer(Bytes records, Cut& cut);
 
   const RewriteParts parts_;
 };

@@ -17,6 +17,12 @@ namespace {
 
 constexpr std::string_view kTcp = "tcp://";
 constexpr std::int64_t kReceivedBytesMax = 1024;  // a topic and a tenant's name
+constexpr int kTopicsWaitingMax = 16;             // of each subscriber
+// The topics that subscribers have asked for since the socket was opened, with so much for each.
+// The library keeps a topic in about 32 times its size until its subscriber leaves. It can neither
+// refuse one (ZMQ_XPUB_MANUAL only does not match it) nor close one connection, so at this bound
+// all are closed. An honest subscriber connects again, and asks for one or a few short topics.
+constexpr std::size_t kTopicsBytesMax = 1u << 20, kTopicBytes = 64;
 
 Status failure(const std::string& what) {
   return Status::unavailable("kv_events: " + what + ": " + zmq_strerror(zmq_errno()));
@@ -35,34 +41,53 @@ std::array<char, 8> big_endian(std::uint64_t number) {
 
 struct KvPublisher::Impl {
   Impl(const Config& config, Runtime& runtime)
-      : topic(config.kv_events_topic),
-        context(zmq_ctx_new()),
-        socket(zmq_socket(context, ZMQ_PUB)),
-        thread(runtime.make_executor("kv-events", 1)) {}
+      : topic(config.kv_events_topic), thread(runtime.make_executor("kv-events", 1)) {}
   ~Impl() {
     thread.reset();  // it uses the socket
-    if (socket != nullptr) zmq_close(socket);
-    zmq_ctx_term(context);
+    close();
   }
 
-  Status bind(std::string address);
+  // Makes the socket, and binds it.
+  Status open(const std::string& to);
+  Status bind(std::string to);
+  // Afterwards the address is free again.
+  void close();
   void publish(const std::string& tenant, std::uint64_t number, const msg::KvEvent& event);
+  // Counts what subscribers ask for. Past the bound it opens another socket.
+  void take_topics();
 
   const std::string topic;
   std::string address;
-  void* const context;
-  void* const socket;                          // after bind() only used by the thread
+  // After the first open() only used by the thread.
+  void* context = nullptr;
+  void* socket = nullptr;
+  std::size_t topics_bytes = 0;
+  Log* log = nullptr;                          // null until serve()
   std::atomic<std::size_t> waiting_bytes = 0;  // of events that wait for the thread
   std::unique_ptr<Executor> thread;
 };
 
+Status KvPublisher::Impl::open(const std::string& to) {
+  context = zmq_ctx_new();
+  socket = zmq_socket(context, ZMQ_XPUB);
+  const Status status = socket == nullptr ? failure("a socket") : bind(to);
+  if (!status.ok()) close();
+  return status;
+}
+
+void KvPublisher::Impl::close() {
+  if (socket != nullptr) zmq_close(std::exchange(socket, nullptr));
+  if (context != nullptr) zmq_ctx_term(std::exchange(context, nullptr));  // waits for the end
+  topics_bytes = 0;
+}
+
 Status KvPublisher::Impl::bind(std::string to) {
-  if (socket == nullptr) return failure("a socket");
-  const int messages = limits::kKvMessagesMax, linger_ms = 0;
+  const int messages = limits::kKvMessagesMax, linger_ms = 0, tell_all = 1;
   zmq_setsockopt(socket, ZMQ_SNDHWM, &messages, sizeof messages);
+  zmq_setsockopt(socket, ZMQ_RCVHWM, &kTopicsWaitingMax, sizeof kTopicsWaitingMax);
   zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
-  // A subscriber sends the beginnings of topics, which take about 32 times their size in memory.
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kReceivedBytesMax, sizeof kReceivedBytesMax);
+  zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &tell_all, sizeof tell_all);
   const int ipv6 = to.find('[') != to.npos ? 1 : 0;
   zmq_setsockopt(socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
   if (to.ends_with(":0")) to.back() = '*';
@@ -74,6 +99,20 @@ Status KvPublisher::Impl::bind(std::string to) {
   return {};
 }
 
+void KvPublisher::Impl::take_topics() {
+  std::array<char, kReceivedBytesMax> asked{};
+  int size = 0;
+  while (topics_bytes < kTopicsBytesMax &&
+         (size = zmq_recv(socket, asked.data(), asked.size(), ZMQ_DONTWAIT)) >= 0) {
+    topics_bytes += static_cast<std::size_t>(size) + kTopicBytes;
+  }
+  if (topics_bytes < kTopicsBytesMax) return;
+  close();
+  const Status opened = open(address);
+  log->warn("subscribers of KV events have asked for too many topics: all were disconnected",
+            {{"address", address}, {"limit_bytes", kTopicsBytesMax}, {"status", opened.message()}});
+}
+
 // Sending waits for nobody: a subscriber that is too slow misses messages, and sees a gap.
 void KvPublisher::Impl::publish(const std::string& tenant, std::uint64_t number,
                                 const msg::KvEvent& event) {
@@ -81,6 +120,9 @@ void KvPublisher::Impl::publish(const std::string& tenant, std::uint64_t number,
   const std::array<char, 8> numbered = big_endian(number);
   const std::string message = kv_message(event);
   if (message.size() > limits::kKvMessageBytesMax) return;
+  if (socket != nullptr) take_topics();
+  // Another program may have taken the address while it was free.
+  if (socket == nullptr && !open(address).ok()) return;
   zmq_send(socket, name.data(), name.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(socket, numbered.data(), numbered.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(socket, message.data(), message.size(), ZMQ_DONTWAIT);
@@ -104,7 +146,7 @@ Status check_config(const Config& config) {
 Result<std::unique_ptr<KvPublisher>> KvPublisher::start(const Config& config, Runtime& runtime) {
   PRECIS_TRY(check_config(config));
   auto impl = std::make_unique<Impl>(config, runtime);
-  PRECIS_TRY(impl->bind(config.kv_events));
+  PRECIS_TRY(impl->open(config.kv_events));
   return std::unique_ptr<KvPublisher>(new KvPublisher(std::move(impl)));
 }
 
@@ -113,6 +155,7 @@ KvPublisher::~KvPublisher() = default;
 const std::string& KvPublisher::address() const { return impl_->address; }
 
 void KvPublisher::serve(Service& service) {
+  impl_->log = &service.operators().log();
   service.operators().on_event([impl = impl_.get()](const std::string& tenant, std::uint64_t number,
                                                     std::shared_ptr<const msg::KvEvent> event) {
     const std::size_t size = sizeof *event + event->blocks.size() * sizeof(Digest);

@@ -1,6 +1,7 @@
 // Publishes every event of the store over ZeroMQ, for routers that read vLLM's KV events. A message
 // has three frames: the topic (kv_events_topic and the tenant's name), the tenant's number of the
-// event as 8 bytes big endian, and kv_message(). docs/guides/events.md has the whole contract.
+// event as 8 bytes big endian, and kv_message(). Subscribers that ask for too many topics are
+// disconnected, all of them. docs/guides/events.md has the whole contract.
 #pragma once
 
 #include <memory>

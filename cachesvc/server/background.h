@@ -21,7 +21,7 @@ struct Background {
   // Ends soon all that has begun.
   void stop() {
     capacity->stop();
-    (void)backups->cancel();
+    backups->stop();
     consolidator->stop();
     totals->stop();
     applications->stop();

@@ -14,7 +14,7 @@ Task<Answer> BackupRequests::on(msg::StartBackup request) {
 }
 
 Task<Answer> BackupRequests::on(msg::ListBackups) {
-  co_return answer(co_await caller_.listed([this] { return backups_.list(); }));
+  co_return answer(co_await caller_.stored([this] { return backups_.list(); }));
 }
 
 Task<Answer> BackupRequests::on(msg::ShowBackup) { co_return msg::ReplyBody(backups_.state()); }

@@ -3,6 +3,14 @@
 #include "cachesvc/server/change_text.h"
 
 namespace precis {
+namespace {
+
+bool can_trim_to(const msg::SetBudget& request) {
+  const std::optional<Budget>& wanted = request.keep ? request.keep : request.limit;
+  return wanted && wanted->kind != Budget::Kind::kAll && wanted->kind != Budget::Kind::kQuality;
+}
+
+}  // namespace
 
 Status BudgetRequests::check(const msg::BudgetScope& scope) const {
   if (scope.model) PRECIS_TRY(catalog_.model(tenant_, *scope.model).status());
@@ -10,8 +18,7 @@ Status BudgetRequests::check(const msg::BudgetScope& scope) const {
 }
 
 Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
-  const std::optional<Budget>& wanted = request.keep ? request.keep : request.limit;
-  if (!wanted || wanted->kind == Budget::Kind::kAll || wanted->kind == Budget::Kind::kQuality) {
+  if (!can_trim_to(request)) {
     return Status::invalid(
         "what is stored can only be trimmed to a keep or a limit that is a ratio, entries or "
         "bytes: set one, or change the budget without apply_to_stored");
@@ -19,8 +26,9 @@ Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
   return caller_.parts.applications.check_free(tenant_);
 }
 
-Status BudgetRequests::apply(std::string_view request, const msg::BudgetRevision& revision,
-                             BudgetsToApply budgets, bool dry_run) const {
+Result<std::uint64_t> BudgetRequests::apply(std::string_view request,
+                                            const msg::BudgetRevision& revision,
+                                            BudgetsToApply budgets, bool dry_run) const {
   const bool is_made = !dry_run && !revision.changes.empty();
   const auto begun =
       caller_.parts.applications.start(caller_.tenant.owner(nullptr), std::move(budgets),
@@ -35,7 +43,7 @@ Status BudgetRequests::apply(std::string_view request, const msg::BudgetRevision
                   .of = "application " + std::to_string(*begun),
                   .text = "revision " + std::to_string(revision.number)});
   }
-  return {};
+  return *begun;
 }
 
 msg::BudgetValues BudgetRequests::values_of(const msg::BudgetScope& scope) const {
@@ -58,7 +66,9 @@ Task<Answer> BudgetRequests::on(msg::ShowBudget request) {
 
 Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   PRECIS_CO_TRY(check(request.scope));
-  if (request.apply_to_stored) PRECIS_CO_TRY(check_applicable(request));
+  // A dry run of what no trim can take counts nothing: its other effects are told all the same.
+  const bool applies = request.apply_to_stored && (!request.dry_run || can_trim_to(request));
+  if (applies) PRECIS_CO_TRY(check_applicable(request));
   const std::string was = budget_text(request.scope);
   PRECIS_CO_ASSIGN(const msg::BudgetRevision revision,
                    co_await caller_.stored([&] { return catalog_.set_budget(tenant_, request); }));
@@ -66,15 +76,19 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
     caller_.note({"SetBudget", "budget set", scope_text(request.scope), change_text(request), was,
                   budget_text(request.scope)});
   }
-  if (request.apply_to_stored) {
+  std::uint64_t application = 0;
+  if (applies) {
     BudgetsToApply budgets{revision.changes, false, /*to_limit=*/!request.keep};
     if (budgets.changes.empty()) {  // the same budget again: for what an earlier application left
       const msg::BudgetValues own = values_of(request.scope);
       budgets.changes.push_back({request.scope, own, own});
     }
-    PRECIS_CO_TRY(apply("SetBudget", revision, std::move(budgets), request.dry_run));
+    PRECIS_CO_ASSIGN(application,
+                     apply("SetBudget", revision, std::move(budgets), request.dry_run));
   }
-  co_return msg::ReplyBody(catalog_.budgets(tenant_, request.scope, caller_.parts.configured));
+  msg::Budgets told = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
+  told.application = application;
+  co_return msg::ReplyBody(std::move(told));
 }
 
 Task<Answer> BudgetRequests::on(msg::ListBudgetRevisions request) {
@@ -94,8 +108,9 @@ Task<Answer> BudgetRequests::on(msg::RollBackBudget request) {
                   "revision " + std::to_string(revision.number)});
   }
   if (request.apply_to_stored && !revision.changes.empty()) {
-    PRECIS_CO_TRY(apply("RollBackBudget", revision,
-                        {revision.changes, /*smaller_only=*/true, false}, request.dry_run));
+    PRECIS_CO_ASSIGN(revision.application,
+                     apply("RollBackBudget", revision,
+                           {revision.changes, /*smaller_only=*/true, false}, request.dry_run));
   }
   co_return msg::ReplyBody(std::move(revision));
 }

@@ -23,9 +23,9 @@ class BudgetRequests {
   // Returns OK if a trim can take what the request sets, and no trims for another change run.
   Status check_applicable(const msg::SetBudget& request) const;
   // Applies the changes of a revision, which were made unless it is a dry run. `request`: the name
-  // of the request.
-  Status apply(std::string_view request, const msg::BudgetRevision& revision,
-               BudgetsToApply budgets, bool dry_run) const;
+  // of the request. Returns the number of the application.
+  Result<std::uint64_t> apply(std::string_view request, const msg::BudgetRevision& revision,
+                              BudgetsToApply budgets, bool dry_run) const;
   msg::BudgetValues values_of(const msg::BudgetScope& scope) const;
   // The recipe and keep that are set for this scope itself.
   std::string budget_text(const msg::BudgetScope& scope) const;

@@ -1,9 +1,16 @@
 #include "cachesvc/server/model_requests.h"
 
 #include "cachesvc/server/change_text.h"
+#include "cachesvc/server/hit_counts.h"
 #include "precis/block_digest.h"
 
 namespace precis {
+
+void ModelRequests::add_hits(msg::ModelRow& row) const {
+  const HitCounts counts = hits_of(caller_.parts.metrics, tenant_, row.model.name);
+  row.hits = counts.hits;
+  row.hit_tokens = counts.tokens;
+}
 
 Task<Answer> ModelRequests::on(msg::RegisterModel request) {
   PRECIS_CO_TRY(request.model.validate());
@@ -21,11 +28,15 @@ Task<Answer> ModelRequests::on(msg::RegisterModel request) {
                   .text = row.model.name,
                   .is = row.model.name});
   }
+  add_hits(row);
   co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Answer> ModelRequests::on(msg::ListModels request) {
-  co_return answer(co_await caller_.listed([&] { return catalog_.models_page(tenant_, request); }));
+  PRECIS_CO_ASSIGN(auto page,
+                   co_await caller_.listed([&] { return catalog_.models_page(tenant_, request); }));
+  for (msg::ModelRow& row : page.rows) add_hits(row);
+  co_return msg::ReplyBody(std::move(page));
 }
 
 Task<Answer> ModelRequests::on(msg::RemoveModel request) {

@@ -20,6 +20,8 @@ class ModelRequests {
   Task<Answer> on(msg::RemoveProfile request);
 
  private:
+  void add_hits(msg::ModelRow& row) const;
+
   const Caller& caller_;
   Catalog& catalog_;
   const std::string& tenant_;

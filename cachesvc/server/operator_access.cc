@@ -27,8 +27,7 @@ Status OperatorAccess::may_connect(const std::string& tenant) const {
 }
 
 void OperatorAccess::connect(const std::string& tenant, std::unique_ptr<Connection> connection) {
-  parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.handlers.log,
-                                          parts_.tenants.named(tenant), kClient,
+  parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.tenants.named(tenant), kClient,
                                           std::move(connection)));
 }
 

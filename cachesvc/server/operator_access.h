@@ -47,6 +47,7 @@ class OperatorAccess {
   // Calls `added` for every event (EventLog::on_added). Call it before the service runs.
   void on_event(EventLog::Added added) const { parts_.handlers.events.on_added(std::move(added)); }
   Tracer& tracer() const { return parts_.handlers.tracer; }
+  Log& log() const { return parts_.handlers.log; }
   // Calls `use` with the port's TLS settings that a reload has read. Call it before the service
   // runs.
   void on_tls(Reloader::UseTls use) const { parts_.reloader.on_admin_tls(std::move(use)); }

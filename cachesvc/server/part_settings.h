@@ -1,12 +1,22 @@
 // The limits and settings of the parts of a service that a configuration names.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "cachesvc/base/config.h"
 #include "cachesvc/capacity/capacity_manager.h"
 #include "cachesvc/pipeline/consolidator.h"
 #include "cachesvc/pipeline/put_room.h"
 
 namespace precis {
+
+// The limit of a tenant: its own, or else the one for all tenants. 0: none.
+template <typename Limits>
+std::uint64_t limit_of(const Limits& limits, const std::string& tenant) {
+  const auto own = limits.of_tenant.find(tenant);
+  return own == limits.of_tenant.end() ? limits.of_all : own->second;
+}
 
 DiskQuota::Limits disk_limits(const Config& config);
 PutRoom::Limits memory_limits(const Config& config);

@@ -34,10 +34,9 @@ bool is_refusal(StatusCode code) {
 
 }  // namespace
 
-Peer::Peer(const HandlerParts& parts, Log& log, Tenant tenant, std::string client,
+Peer::Peer(const HandlerParts& parts, Tenant tenant, std::string client,
            std::unique_ptr<Connection> connection)
     : parts_(parts),
-      log_(log),
       client_(std::move(client)),
       tenant_(std::move(tenant)),
       connection_(std::move(connection)),
@@ -59,10 +58,10 @@ void Peer::start(std::function<void(const std::shared_ptr<Peer>&)> closed) {
   closed_ = std::move(closed);
   // Debug level, because every precisctl command is a connection. Changes that the client makes,
   // and refused connections, are logged at higher levels.
-  log_.debug("client connected", {{"client", client_},
-                                  {"from", connection_->peer()},
-                                  {"tenant", tenant_.name},
-                                  {"transport", connection_->description()}});
+  parts_.log.debug("client connected", {{"client", client_},
+                                        {"from", connection_->peer()},
+                                        {"tenant", tenant_.name},
+                                        {"transport", connection_->description()}});
   connection_->take_turns([&turns = parts_.turns, owner = owner_](std::function<void()> turn) {
     turns.ask(owner, std::move(turn));
   });
@@ -85,18 +84,18 @@ void Peer::on_closed(const Status& why) {
   switch (why.code()) {
     case StatusCode::kUnavailable:
     case StatusCode::kCanceled:
-    case StatusCode::kTimedOut: log_.debug("client left", fields); break;
+    case StatusCode::kTimedOut: parts_.log.debug("client left", fields); break;
     case StatusCode::kRejected:
       ++parts_.metrics.clients_shed;
-      log_.warn("client shed", fields);
+      parts_.log.warn("client shed", fields);
       break;
     case StatusCode::kInvalidArgument:
     case StatusCode::kCorruption:
     case StatusCode::kVersionMismatch:
-      log_.warn("client broke the protocol", fields);
+      parts_.log.warn("client broke the protocol", fields);
       parts_.audit.write(who(), {.what = "Connection", .outcome = why});
       break;
-    default: log_.warn("client lost", fields);
+    default: parts_.log.warn("client lost", fields);
   }
   handlers_.cancel();
   const auto self = shared_from_this();  // closed_ releases the last other reference
@@ -112,12 +111,12 @@ void Peer::disconnect(const std::string& why) {
 void Peer::free_for_waiters(std::chrono::steady_clock::duration silence) {
   if (!open_) return;
   if (const std::size_t puts = handlers_.give_up_silent_puts(silence); puts > 0) {
-    log_.warn("puts given up",
-              {{"client", client_},
-               {"from", connection_->peer()},
-               {"tenant", tenant_.name},
-               {"puts", puts},
-               {"why", "they received nothing while other requests waited for memory"}});
+    parts_.log.warn("puts given up",
+                    {{"client", client_},
+                     {"from", connection_->peer()},
+                     {"tenant", tenant_.name},
+                     {"puts", puts},
+                     {"why", "they received nothing while other requests waited for memory"}});
   }
   const auto since = connection_->stalled_since();
   if (since && parts_.clock.now() - *since > silence) {
@@ -199,11 +198,11 @@ Task<void> Peer::take_long(std::shared_ptr<Peer> self, std::vector<std::byte> me
 // fill the log.
 void Peer::not_understood(std::uint64_t id, std::size_t size_bytes, const Status& why) {
   if (!std::exchange(told_not_understood_, true)) {
-    log_.warn("request not understood", {{"client", client_},
-                                         {"from", connection_->peer()},
-                                         {"tenant", tenant_.name},
-                                         {"bytes", size_bytes},
-                                         {"status", why.message()}});
+    parts_.log.warn("request not understood", {{"client", client_},
+                                               {"from", connection_->peer()},
+                                               {"tenant", tenant_.name},
+                                               {"bytes", size_bytes},
+                                               {"status", why.message()}});
   }
   reply(id, why, {"unknown"});
 }
@@ -230,8 +229,8 @@ void Peer::note_failed(const RequestKind& request, const std::string& of, const 
     parts_.audit.write(who(), {.what = request.type, .of = of, .outcome = why});
   }
   const bool matters = request.administrative || why.code() == StatusCode::kOutOfSpace;
-  if (matters && parts_.refused.allow()) return log_.info("request refused", fields);
-  log_.debug("request failed", fields);
+  if (matters && parts_.refused.allow()) return parts_.log.info("request refused", fields);
+  parts_.log.debug("request failed", fields);
 }
 
 void Peer::reply(std::uint64_t id, Answer answer, const RequestKind& request,
@@ -260,7 +259,7 @@ Status Peer::send(std::vector<std::byte> message) {
   if (!may.ok()) {
     ++parts_.metrics.requests_failed;
     if (parts_.refused.allow()) {
-      log_.warn("reply too large", {{"client", client_}, {"why", may.message()}});
+      parts_.log.warn("reply too large", {{"client", client_}, {"why", may.message()}});
     }
     return may;
   }

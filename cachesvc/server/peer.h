@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "cachesvc/base/log.h"
 #include "cachesvc/server/handlers.h"
 #include "cachesvc/server/request_subject.h"
 #include "cachesvc/server/unread_answers.h"
@@ -22,7 +21,7 @@ inline constexpr std::size_t kSmallRequestBytes = 256u << 10;
 
 class Peer : public std::enable_shared_from_this<Peer>, public Reader {
  public:
-  Peer(const HandlerParts& parts, Log& log, Tenant tenant, std::string client,
+  Peer(const HandlerParts& parts, Tenant tenant, std::string client,
        std::unique_ptr<Connection> connection);
   ~Peer() override;
 
@@ -64,7 +63,6 @@ class Peer : public std::enable_shared_from_this<Peer>, public Reader {
   void note_failed(const RequestKind& request, const std::string& of, const Status& why);
 
   const HandlerParts& parts_;
-  Log& log_;
   std::string client_;
   const Tenant tenant_;
   std::unique_ptr<Connection> connection_;

@@ -203,7 +203,7 @@ void Service::Impl::wire_requests() {
                      config.backup_dir.empty() ? nullptr : runtime.make_executor("backup", 1)});
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
       config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
-      [this](const std::string& tenant) { operators->end_streams(tenant); }, events});
+      [this](const std::string& tenant) { operators->end_streams(tenant); }, events, metrics});
   reloader = std::make_unique<Reloader>(Reloader::Parts{
       loop, storage, config, log, *in_force, admission, *memory, *put_room, *disk_quota,
       *background.capacity, *background.consolidator, audit, *transport});
@@ -256,7 +256,7 @@ Status Service::Impl::listen() {
       config.listen,
       {[this](const Transport::LoginAttempt& attempt) { return greeter.greet(attempt); },
        [this](std::unique_ptr<Connection> connection, const Hello& hello) {
-         peers.add(std::make_shared<Peer>(*parts, log, greeter.admitted(), hello.client,
+         peers.add(std::make_shared<Peer>(*parts, greeter.admitted(), hello.client,
                                           std::move(connection)));
        },
        [this](const std::string& from, const Status& why) {

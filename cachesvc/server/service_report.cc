@@ -20,15 +20,10 @@ msg::ServerStatus ServiceReport::status(const std::string& tenant) const {
   status.uptime_seconds = static_cast<double>(parts_.clock.monotonic_ns() - started_ns_) * 1e-9;
   status.memory_bytes = parts_.arena.used_bytes();
   status.memory_limit_bytes = parts_.arena.memory().size();
-  add_stored(status, parts_.catalog.totals(tenant), parts_.disk_watch.health(), parts_.loss,
-             parts_.config.tenants.empty());
-  const DiskQuota::Limits limits = disk_limits(parts_.config);
-  const auto own = limits.of_tenant.find(tenant);
-  status.max_disk_bytes = own == limits.of_tenant.end() ? limits.of_all : own->second;
-  const Catalog::PinnedLimits pinned = pinned_limits(parts_.config);
-  const auto own_pinned = pinned.of_tenant.find(tenant);
-  status.max_pinned_bytes =
-      own_pinned == pinned.of_tenant.end() ? pinned.of_all : own_pinned->second;
+  fill_status(status, parts_.catalog.totals(tenant), parts_.disk_watch.health(), parts_.loss,
+              parts_.config.tenants.empty());
+  status.max_disk_bytes = limit_of(disk_limits(parts_.config), tenant);
+  status.max_pinned_bytes = limit_of(pinned_limits(parts_.config), tenant);
   status.exposed = exposed_text(parts_.config, parts_.transport.is_open_to_hosts(),
                                 parts_.transport.is_encrypted(), tenant);
   return status;
@@ -62,8 +57,8 @@ msg::Stats ServiceReport::process_stats() const {
       "Turns of long requests outside the event loop: pieces of long paths, pages of lists");
   add("precis_quarantined_rows", parts_.catalog.totals().quarantined_rows,
       "Damaged catalog rows, which are out of service (of all tenants)");
-  add_stored(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
-             parts_.loss.doubt, parts_.disk_watch.health());
+  add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
+                 parts_.loss.doubt, parts_.disk_watch.health());
   return stats;
 }
 

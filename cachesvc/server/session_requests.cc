@@ -1,19 +1,8 @@
 #include "cachesvc/server/session_requests.h"
 
 #include "cachesvc/server/change_text.h"
-#include "precis/limits.h"
 
 namespace precis {
-namespace {
-
-Status check_name(const char* field, const std::string& name) {
-  if (!name.empty() && name.size() <= limits::kNameBytesMax) return {};
-  return Status::invalid(std::string(field) + " has " + std::to_string(name.size()) +
-                         " bytes, must have 1 to " + std::to_string(limits::kNameBytesMax));
-}
-
-}  // namespace
-
 std::optional<std::string> SessionRequests::tip_of(const std::string& session) const {
   const auto row = catalog_.session(tenant_, session);
   if (!row.ok()) return {};
@@ -26,7 +15,6 @@ void SessionRequests::trim(const msg::SessionRow& row) const {
 }
 
 Task<Answer> SessionRequests::on(msg::OpenSession request) {
-  PRECIS_CO_TRY(check_name("session name", request.name));
   const auto before = catalog_.session(tenant_, request.name);
   PRECIS_CO_ASSIGN(
       auto row, co_await caller_.stored([&] { return catalog_.open_session(tenant_, request); }));
@@ -62,7 +50,6 @@ Task<Answer> SessionRequests::on(msg::PinSession request) {
 }
 
 Task<Answer> SessionRequests::on(msg::ForkSession request) {
-  PRECIS_CO_TRY(check_name("new session name", request.new_name));
   PRECIS_CO_ASSIGN(
       auto row, co_await caller_.stored([&] { return catalog_.fork_session(tenant_, request); }));
   caller_.note({.request = "ForkSession", .of = row.name, .is = "made of " + request.name});

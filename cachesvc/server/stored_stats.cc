@@ -2,9 +2,9 @@
 
 namespace precis {
 
-void add_stored(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
-                const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
-                const StoreHealth& health) {
+void add_store_rows(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
+                    const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
+                    const StoreHealth& health) {
   const auto add = [&](const char* name, std::uint64_t value, const char* help) {
     stats.rows.push_back({name, static_cast<double>(value), help});
   };
@@ -45,8 +45,8 @@ void add_totals(msg::Stats& stats, const Catalog::Totals& totals) {
       "Segments out of service: damaged, or with a damaged ancestor (of this tenant)");
 }
 
-void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
-                const KnownLoss& loss, bool named) {
+void fill_status(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                 const KnownLoss& loss, bool named) {
   status.models = totals.models;
   status.segments = totals.segments;
   status.segments_out_of_service = totals.quarantined_segments;

@@ -21,17 +21,17 @@ struct KnownLoss {
 };
 
 // Appends the rows of the hot tier, the store and its disk, for all tenants together.
-void add_stored(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
-                const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
-                const StoreHealth& health);
+void add_store_rows(msg::Stats& stats, const HotTierStats& hot, std::uint64_t dropped_segments,
+                    const StoreStats& disk, const std::optional<RecoveryDoubt>& doubt,
+                    const StoreHealth& health);
 
 // Appends the rows of a tenant's catalog.
 void add_totals(msg::Stats& stats, const Catalog::Totals& totals);
 
 // Fills in the state of the catalog, the disk and the recovery. `named`: messages may name the
 // store's files, because the status also names their directory.
-void add_stored(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
-                const KnownLoss& loss, bool named);
+void fill_status(msg::ServerStatus& status, const Catalog::Totals& totals, const StoreHealth& disk,
+                 const KnownLoss& loss, bool named);
 
 // [blocking] Logs what the opened store misses, if anything.
 KnownLoss warn_of_loss(Log& log, Store& store);

@@ -54,6 +54,17 @@ Status TenantRequests::check_not_configured(const std::string& name) const {
                           "' is in the configuration: change it there, and reload the service");
 }
 
+Status TenantRequests::check_use(const msg::ChangeTenant& request) const {
+  const std::uint64_t limit = request.max_disk_bytes.value_or(0);
+  const std::uint64_t stored = catalog_.totals(request.name).stored_bytes;
+  if (request.below_use || limit == 0 || limit >= stored) return {};
+  return Status::conflict("tenant '" + request.name + "' stores " + std::to_string(stored) +
+                          " B, more than a max_disk_bytes of " + std::to_string(limit) +
+                          " B: the service would trim and remove its segments until they fit; "
+                          "give a larger limit, or pass below_use to have it done (precisctl "
+                          "tenant set --below-use)");
+}
+
 Result<msg::TenantRow> TenantRequests::row_of(const std::string& name) const {
   const TenantConfig* const known = in_force_.find(name);
   if (known == nullptr) return unknown(name);
@@ -128,6 +139,7 @@ Task<Answer> TenantRequests::on(msg::ChangeTenant request) {
   std::string was, is;
   PRECIS_CO_TRY(co_await change(request.name, [&](std::optional<StoredTenant>& row) -> Status {
     if (!row) return unknown(request.name);
+    PRECIS_TRY(check_use(request));
     was = text_of(*row);
     if (!request.role.empty()) row->role = request.role;
     row->weight = request.weight.value_or(row->weight);

@@ -22,6 +22,9 @@ class TenantRequests {
  private:
   // kConflict if the tenant is one of the configuration.
   Status check_not_configured(const std::string& name) const;
+  // kConflict if the request gives a disk limit below what the tenant stores, and does not say that
+  // this is meant.
+  Status check_use(const msg::ChangeTenant& request) const;
   Result<msg::TenantRow> row_of(const std::string& name) const;
   // Stores a change and has the running service apply it.
   Task<Status> change(std::string name, Catalog::TenantChange change);

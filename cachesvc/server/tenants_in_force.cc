@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cachesvc/server/hit_counts.h"
 #include "cachesvc/server/part_settings.h"
 
 namespace precis {
@@ -113,6 +114,9 @@ msg::TenantRow TenantsInForce::describe(const TenantConfig& tenant, const Stored
   told.connections = parts_.admission.connections.used_by(tenant.name);
   told.puts = parts_.admission.puts.used_by(tenant.name);
   told.memory_bytes = parts_.put_room.taken_by(tenant.name);
+  const HitCounts counts = hits_of(parts_.metrics, tenant.name);
+  told.hits = counts.hits;
+  told.hit_tokens = counts.tokens;
   return told;
 }
 

@@ -36,6 +36,7 @@ class TenantsInForce {
     // Ends the streams of a tenant's events, as its tokens are others or it was removed.
     std::function<void(const std::string& tenant)> end_streams;
     EventLog& events;
+    const Metrics& metrics;
   };
   explicit TenantsInForce(const Parts& parts) : parts_(parts) {}
 

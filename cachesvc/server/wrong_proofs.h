@@ -22,8 +22,8 @@ class WrongProofs {
 
   enum class Proof { kRight, kWrong, kOfUnknownTenant };
 
-  // `tenant`: the configured name, however a client writes it. kRejected with the remaining wait.
-  // Call it before checking a proof, so that an attempt during the wait reveals nothing.
+  // `tenant`: the configured name, however a client writes it. kPermissionDenied with the remaining
+  // wait. Call it before checking a proof, so that an attempt during the wait reveals nothing.
   Status may_try(const std::string& address, const std::string& tenant) const;
   void note(const std::string& address, const std::string& tenant, Proof proof);
   // Ends the waits of a tenant at all addresses: its token has changed.

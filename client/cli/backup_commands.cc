@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/cli/json.h"
+#include "client/cli/outcome.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
@@ -58,8 +59,7 @@ Status outcome_of(const msg::BackupState& state) {
   if (state.state == "canceled") {
     return Status::canceled("the backup was canceled; the next one uses what it has copied");
   }
-  if (state.is_full) return Status::out_of_space(state.error);
-  if (!state.error.empty()) return Status::internal(state.error);
+  if (!state.error.empty()) return failure(state.code, state.error);
   if (state.damaged == 0) return {};
   return Status::corruption(
       fmt::format("{} of the store failed their checks and are not in the backup:\n{}",

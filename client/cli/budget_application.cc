@@ -9,6 +9,7 @@
 #include <string_view>
 #include <thread>
 
+#include "client/cli/outcome.h"
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
@@ -19,10 +20,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollMin{5}, kPollMax{200};
 
-Status gone() {
+// `now`: the number of the service's application instead; 0: it has none.
+Status gone(std::uint64_t number, std::uint64_t now) {
+  const std::string other =
+      now == 0 ? "the service was restarted" : fmt::format("application {} began", now);
   return Status::not_found(
-      "the service was restarted, or another application of budgets began: set the budget again "
-      "for what is left");
+      fmt::format("{} after application {}, whose end is not known: set the budget again for what "
+                  "is left",
+                  other, number));
 }
 
 struct Ended {
@@ -46,7 +51,7 @@ Result<Ended> watch(Client& client, msg::BudgetApplication state) {
                                        std::to_string(number));
     }
     state = std::move(*now);
-    if (state.number != number) return gone();
+    if (state.number != number) return gone(number, state.number);
     if (state.bytes == 0) continue;
     if (!progress) progress.emplace(state.dry_run ? "reading" : "trimming", state.bytes);
     progress->show(state.done_bytes, fmt::format("{} freed", bytes_text(state.freed_bytes)));
@@ -82,28 +87,27 @@ Status outcome_of(const Ended& ended) {
                           : Status::conflict("the application was canceled: " + state.error);
   }
   if (state.state != "failed") return {};
-  for (int code = 1; code <= static_cast<int>(StatusCode::kConflict); ++code) {
-    const auto known = static_cast<StatusCode>(code);
-    if (status_code_name(known) == state.code) return {known, state.error};
-  }
-  return Status::internal(state.error);
+  return failure(state.code, state.error);
 }
 
 }  // namespace
 
-std::string kept_mass_text(const std::vector<double>& layers) {
-  if (layers.empty()) return {};
+std::string kept_mass_words(const std::vector<double>& layers) {
   const auto lowest = std::ranges::min_element(layers);
   const double sum = std::accumulate(layers.begin(), layers.end(), 0.0);
-  return fmt::format("score mass kept: {:.1f}% on average, {:.1f}% in layer {}\n",
+  return fmt::format("score mass kept: {:.1f}% on average, {:.1f}% in layer {}",
                      100 * sum / static_cast<double>(layers.size()), 100 * *lowest,
                      lowest - layers.begin());
 }
 
-Result<AppliedBudgets> wait_for_application(Client& client, bool dry_run) {
+std::string kept_mass_text(const std::vector<double>& layers) {
+  return layers.empty() ? std::string() : kept_mass_words(layers) + "\n";
+}
+
+Result<AppliedBudgets> wait_for_application(Client& client, std::uint64_t number) {
   catch_interrupts();
   PRECIS_ASSIGN(msg::BudgetApplication begun, client.application());
-  if (begun.number == 0 || begun.dry_run != dry_run) return gone();
+  if (begun.number != number) return gone(number, begun.number);
   PRECIS_ASSIGN(const Ended ended, watch(client, std::move(begun)));
   return AppliedBudgets{to_json(ended.state), to_text(ended.state), outcome_of(ended)};
 }

@@ -37,19 +37,30 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
   return apart;
 }
 
+// A change, and the table of layers and heads that it sets.
+struct Wanted {
+  msg::SetBudget request;
+  std::optional<BudgetTable> table;
+  msg::ModelRow model;  // of the table
+};
+
 // Adds the profile of a table to the service, unless the change is a dry run, and names it in the
 // request.
 Status take_table(Client& client, const std::string& model, const BudgetChange& change,
-                  msg::SetBudget& request) {
+                  Wanted& wanted) {
   if (model.empty()) {
     return Status::invalid("a table of layers and heads is for one model: give --model");
   }
-  PRECIS_ASSIGN(const msg::ModelRow row, find_model(client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(row.fingerprint));
+  TableParts parts = table_parts(change.layers, change.heads);
+  if (!change.table.empty()) {
+    PRECIS_ASSIGN(parts, read_table(change.table));
+  }
+  PRECIS_ASSIGN(wanted.model, find_model(client, model));
+  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(wanted.model.fingerprint));
   const std::string recipe = change.recipe.value_or(budgets.effective.recipe);
-  PRECIS_ASSIGN(const BudgetTable table,
-                make_budget_table(row, recipe, change.layers, change.heads));
-  if (!request.keep) request.keep = table.keep;
+  PRECIS_ASSIGN(wanted.table, make_budget_table(wanted.model, recipe, parts));
+  msg::SetBudget& request = wanted.request;
+  if (!request.keep) request.keep = wanted.table->keep;
   // A change that is refused must leave no profile.
   msg::SetBudget tried = request;
   tried.recipe.reset();
@@ -59,8 +70,8 @@ Status take_table(Client& client, const std::string& model, const BudgetChange& 
     request.recipe.reset();
     return {};
   }
-  PRECIS_TRY(client.add_profile(profile_json(table.profile)).status());
-  request.recipe = table.recipe;
+  PRECIS_TRY(client.add_profile(profile_json(wanted.table->profile)).status());
+  request.recipe = canonical_recipe(wanted.table->recipe);
   return {};
 }
 
@@ -92,7 +103,8 @@ Status show_budget(Context context, const std::string& model, const std::string&
     if (context.json) {
       context.out += json_text(changes_json(context.client, changes));
     } else {
-      context.out += changes.empty() ? "nothing was set\n" : changes_text(context.client, changes);
+      context.out += changes.empty() ? "nothing was set\n"
+                                     : changes_text(context.client, changes, context.columns());
     }
     return {};
   }
@@ -104,7 +116,7 @@ Status show_budget(Context context, const std::string& model, const std::string&
     PRECIS_ASSIGN(models, apart(context.client, budgets));
   }
   if (!context.json) {
-    context.out += budgets_text(budgets, models);
+    context.out += budgets_text(budgets, models, context.columns());
     if (scope) {
       PRECIS_ASSIGN(const auto newest, newest_segment(context.client, *scope));
       if (newest) {
@@ -130,14 +142,10 @@ Result<Budget> parse_limit(const std::string& text) {
                          "'128 entries', or bytes of a segment such as '64 MiB'");
 }
 
-bool is_cut(const std::optional<Budget>& budget) {
-  return budget && budget->kind != Budget::Kind::kAll && budget->kind != Budget::Kind::kQuality;
-}
-
 // The change, with the profile of its table of layers and heads.
-Result<msg::SetBudget> request_of(Client& client, const std::string& model,
-                                  const BudgetChange& change) {
-  msg::SetBudget request;
+Result<Wanted> wanted_of(Client& client, const std::string& model, const BudgetChange& change) {
+  Wanted wanted;
+  msg::SetBudget& request = wanted.request;
   request.user = change.user;
   request.comment = change.comment;
   request.if_revision = change.if_revision;
@@ -156,10 +164,10 @@ Result<msg::SetBudget> request_of(Client& client, const std::string& model,
   PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
   request.scope.session = change.session;
   if (!change.session.empty()) PRECIS_TRY(find_session(client, change.session).status());
-  if (!change.layers.empty() || !change.heads.empty()) {
-    PRECIS_TRY(take_table(client, model, change, request));
+  if (!change.layers.empty() || !change.heads.empty() || !change.table.empty()) {
+    PRECIS_TRY(take_table(client, model, change, wanted));
   }
-  return request;
+  return wanted;
 }
 
 // A line for each limit of another scope that lowers the keep of the change: that is no error,
@@ -191,31 +199,120 @@ Result<std::string> limit_notes(Client& client, const msg::SetBudget& request,
   return notes;
 }
 
+bool is_quality(const std::optional<Budget>& budget) {
+  return budget && budget->kind == Budget::Kind::kQuality;
+}
+
+// A recipe without what only decides how many entries each head keeps: of two recipes with the same
+// one, a head keeps its entries in the same order. Empty if this build can't read it.
+std::string order_of(Result<Recipe> recipe) {
+  if (!recipe.ok()) return {};
+  recipe->preset.clear();
+  recipe->heads = HeadAllocator::kUniform;
+  recipe->layers = LayerAllocator::kUniform;
+  recipe->min_entries = 0;
+  return canonical_recipe(*recipe);
+}
+
+// A part of what a dry run tells.
+struct Told {
+  Json json;
+  std::string text;
+};
+
+// Tells what the next put with the table would keep of a segment like the model's newest. `limit`:
+// in force then.
+Result<Told> next_put(Client& client, const Wanted& wanted, const std::optional<Budget>& limit) {
+  if (is_quality(wanted.request.keep)) return Told();
+  PRECIS_ASSIGN(const auto newest, newest_segment(client, wanted.model.fingerprint));
+  if (!newest) {
+    return Told{{}, "the model has no stored segment: only a put can tell what it keeps\n"};
+  }
+  PRECIS_ASSIGN(const auto counts, table_counts(*wanted.table, wanted.model.model, *newest,
+                                                *wanted.request.keep, limit));
+  PRECIS_ASSIGN(const msg::Trimmed kept, client.would_keep(newest->id, counts));
+  const std::uint32_t tokens = newest->end - newest->begin;
+  Told told{{{"segment", newest->id.hex()},
+             {"tokens", tokens},
+             {"stored_bytes", kept.stored_bytes},
+             {"kept_mass", kept.kept_mass}},
+            {}};
+  told.text = fmt::format("the next put like segment {} ({} tokens): {}", newest->id.hex(),
+                          count_text(tokens), bytes_text(kept.stored_bytes));
+  if (!kept.kept_mass.empty()) {
+    told.text += fmt::format(", {}; by the stored scores of recipe {}",
+                             kept_mass_words({kept.kept_mass.begin(), kept.kept_mass.end()}),
+                             printable(recipe_text(*newest)));
+  }
+  told.text += "\n";
+  std::uint64_t lacking = 0;
+  for (std::size_t head = 0; head < std::min(counts.size(), newest->plan->counts.size()); ++head) {
+    if (counts[head] > newest->plan->counts[head]) ++lacking;
+  }
+  if (lacking > 0) {
+    told.text += fmt::format(
+        "of {} the segment stores fewer entries than a put would keep: the put "
+        "takes more bytes\n",
+        counted(lacking, "head"));
+  }
+  if (order_of(parse_recipe(newest->recipe)) != order_of(wanted.table->recipe)) {
+    told.text += "these scores are of the old recipe: only a put can tell those of the new one\n";
+  }
+  return told;
+}
+
+// A line for what no stored score tells of a change without a table; empty if there is no such
+// thing.
+std::string only_a_put_tells(const BudgetChange& change, const Wanted& wanted) {
+  if (change.unset) {
+    return "only a put can tell what it keeps without this setting: nothing stored is counted\n";
+  }
+  if (is_quality(wanted.request.keep)) {
+    return "only a put can tell what a quality target keeps: the scores of the prompt decide\n";
+  }
+  if (!change.recipe || wanted.table) return {};
+  return fmt::format(
+      "only a put can tell what recipe {} keeps: what is stored has the scores of its own recipe\n",
+      printable(*change.recipe));
+}
+
 }  // namespace
 
 Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
-  PRECIS_ASSIGN(msg::SetBudget request, request_of(context.client, model, change));
-  // A dry run also counts, if a trim can take the budget.
-  const bool has_cut = request.keep ? is_cut(request.keep) : is_cut(request.limit);
-  request.apply_to_stored = change.apply_to_stored || (change.dry_run && has_cut);
+  PRECIS_ASSIGN(Wanted wanted, wanted_of(context.client, model, change));
+  msg::SetBudget& request = wanted.request;
+  // A dry run also counts what trims would do. The service counts nothing for a budget that no trim
+  // can take.
+  request.apply_to_stored = change.apply_to_stored || change.dry_run;
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  std::string text = change.dry_run ? "the change is valid\n" : budgets_text(budgets, {});
+  std::string text =
+      change.dry_run ? "the change is valid\n" : budgets_text(budgets, {}, context.columns());
   Json json = change.dry_run ? Json{{"dry_run", true}} : cli::to_json(budgets);
   if (!context.json) {
     const auto notes = limit_notes(context.client, request, budgets);
     if (notes.ok()) text += *notes;  // the change is made already, so an error would mislead
   }
-  Status applied_status;
-  if (request.apply_to_stored) {
-    const auto applied = wait_for_application(context.client, change.dry_run);
-    applied_status = applied.ok() ? applied->status : applied.status();
+  Status status;
+  if (change.dry_run) text += only_a_put_tells(change, wanted);
+  if (change.dry_run && wanted.table) {
+    const auto next =
+        next_put(context.client, wanted, request.limit ? request.limit : budgets.effective.limit);
+    status = next.status();
+    if (next.ok()) {
+      json["next_put"] = next->json;
+      text += next->text;
+    }
+  }
+  if (budgets.application != 0) {
+    const auto applied = wait_for_application(context.client, budgets.application);
+    if (status.ok()) status = applied.ok() ? applied->status : applied.status();
     if (applied.ok()) {
       json["stored"] = applied->json;
       text += applied->text;
     }
   }
   context.out += context.json ? json_text(json) : text;
-  return applied_status;
+  return status;
 }
 
 }  // namespace precis::cli

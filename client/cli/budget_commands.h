@@ -14,8 +14,9 @@ struct BudgetChange {
   std::string session;  // the change is for this session; empty: for a model or for all
   std::optional<std::string> recipe, keep, limit;
   bool unset = false;
-  std::string layers;              // "0-3=0.5,4-31=0.15"; empty for none
-  std::vector<std::string> heads;  // "12.3=0.6": layer 12, KV head 3
+  // The parts of a table (budget_table.h), or the file that has them; empty for none.
+  std::string layers, table;
+  std::vector<std::string> heads;
   std::string user, comment;
   std::optional<std::uint64_t> if_revision;
   bool dry_run = false;          // changes nothing, and tells what the change would do
@@ -23,8 +24,7 @@ struct BudgetChange {
 };
 
 // `session`: what its puts get; then there is no model. With `revision`: what was set after that
-// revision. `png`: a file for the map of the model's
-// newest segment; empty for none.
+// revision. `png`: a file for the map of the model's newest segment; empty for none.
 Status show_budget(Context context, const std::string& model, const std::string& session,
                    std::optional<std::uint64_t> revision, const std::string& png);
 Status set_budget(Context context, const std::string& model, const BudgetChange& change);

@@ -11,6 +11,7 @@
 #include "client/cli/budget_application.h"
 #include "client/cli/budget_commands.h"
 #include "client/cli/find.h"
+#include "client/cli/render.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
 #include "precis/budget_scope.h"
@@ -30,7 +31,7 @@ std::string values_text(const msg::BudgetValues& values) {
   const auto add = [&](const std::string& name, const std::string& value) {
     text += (text.empty() ? "" : ", ") + name + " " + value;
   };
-  if (!values.recipe.empty()) add("recipe", values.recipe);
+  if (!values.recipe.empty()) add("recipe", recipe_words(values.recipe));
   if (values.keep) add("keep", values.keep->to_string());
   if (values.limit) add("limit", values.limit->to_string());
   return text.empty() ? "nothing set" : text;
@@ -44,7 +45,6 @@ Json to_json(const msg::BudgetValues& values) {
 
 // The names of sessions that set a budget of their own, as far as the service lists them.
 Result<std::vector<std::string>> sessions_with_budgets(Client& client) {
-  constexpr std::string_view kOfSession = "session ";
   PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets({}));
   if (budgets.sessions.size() >= kShownSessionBudgetsMax) {
     return Status::unsupported(
@@ -53,7 +53,7 @@ Result<std::vector<std::string>> sessions_with_budgets(Client& client) {
   }
   std::vector<std::string> names;
   for (const msg::BudgetRow& row : budgets.sessions) {
-    if (row.scope.starts_with(kOfSession)) names.push_back(row.scope.substr(kOfSession.size()));
+    if (!row.session.empty()) names.push_back(row.session);
   }
   return names;
 }
@@ -135,14 +135,15 @@ Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t r
   return changes;
 }
 
-std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes) {
+std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes,
+                         std::size_t columns) {
   if (changes.empty()) return "nothing differs\n";
-  Table table({{"SCOPE"}, {"BEFORE"}, {"AFTER"}});
+  Table table({{"SCOPE", false, 0, 12}, {"BEFORE", false, 0, 16}, {"AFTER", false, 0, 16}});
   for (const msg::BudgetChange& change : changes) {
     table.add(
         {scope_name(client, change.scope), values_text(change.before), values_text(change.after)});
   }
-  return table.text();
+  return table.text(columns);
 }
 
 Json changes_json(Client& client, const std::vector<msg::BudgetChange>& changes) {
@@ -179,8 +180,13 @@ Status list_revisions(Context context, std::uint32_t limit) {
     return {};
   }
   if (page.rows.empty()) context.out += "no revisions\n";
-  Table table(
-      {{"REVISION", true}, {"SET"}, {"USER"}, {"SCOPE"}, {"BEFORE"}, {"AFTER"}, {"COMMENT"}});
+  Table table({{"REVISION", true},
+               {"SET", false, 1},
+               {"USER", false, 2, 8},
+               {"SCOPE", false, 0, 12},
+               {"BEFORE", false, 0, 12},
+               {"AFTER", false, 0, 12},
+               {"COMMENT", false, 3, 12}});
   for (const msg::BudgetRevision& row : page.rows) {
     for (const msg::BudgetChange& change : row.changes) {
       table.add({std::to_string(row.number), when_text(row.set_unix_ms), row.user,
@@ -199,26 +205,26 @@ Status diff_revisions(Context context, std::uint64_t from, std::optional<std::ui
   }
   PRECIS_ASSIGN(const auto changes, between(context.client, from, *to));
   context.out += context.json ? json_text(changes_json(context.client, changes))
-                              : changes_text(context.client, changes);
+                              : changes_text(context.client, changes, context.columns());
   return {};
 }
 
 Status roll_back_budget(Context context, std::uint64_t revision, const BudgetChange& how) {
   const std::string comment =
       how.comment.empty() ? "rollback to " + std::to_string(revision) : how.comment;
-  const bool apply = how.dry_run || how.apply_to_stored;
-  const msg::RollBackBudget request{revision,        how.user,    comment,
-                                    how.if_revision, how.dry_run, apply};
+  const msg::RollBackBudget request{
+      revision,        how.user,    comment,
+      how.if_revision, how.dry_run, /*apply_to_stored=*/how.dry_run || how.apply_to_stored};
   PRECIS_ASSIGN(const msg::BudgetRevision made, context.client.roll_back_budget(request));
   Json json = to_json(context.client, made);
   json["dry_run"] = how.dry_run;
-  std::string text = changes_text(context.client, made.changes);
+  std::string text = changes_text(context.client, made.changes, context.columns());
   if (!how.dry_run && !made.changes.empty()) {
     text += fmt::format("revision {} restores revision {}\n", made.number, revision);
   }
   Status trimmed;
-  if (apply && !made.changes.empty()) {
-    const auto applied = wait_for_application(context.client, how.dry_run);
+  if (made.application != 0) {
+    const auto applied = wait_for_application(context.client, made.application);
     trimmed = applied.ok() ? applied->status : applied.status();
     if (applied.ok()) {
       json["stored"] = applied->json;

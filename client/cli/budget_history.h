@@ -1,6 +1,7 @@
 // The revisions of the budgets, for people and for scripts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@ namespace precis::cli {
 // there, or not all later ones are kept.
 Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t revision);
 
-std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes);
+// `columns`: as in render.h.
+std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes,
+                         std::size_t columns);
 Json changes_json(Client& client, const std::vector<msg::BudgetChange>& changes);
 
 }  // namespace precis::cli

@@ -33,23 +33,29 @@ void add_set(CLI::App& group, Arguments& a) {
                                        "The largest budget that a put gets, whatever it names: a "
                                        "ratio, entries or bytes, as --keep");
   CLI::Option* layers = set->add_option("--layers", change.layers,
-                                        "Shares by layer, such as 0-3=0.5,4-31=0.15; their mean is "
-                                        "the budget unless --keep is given");
-  CLI::Option* heads = set->add_option(
-      "--head", change.heads, "The share of one KV head, LAYER.HEAD=SHARE; may be given again");
-  session->excludes(model)->excludes(layers)->excludes(heads);
+                                        "Shares by layer, such as 0-3=0.5,4-31=0.15, or entries "
+                                        "per head, such as 0-3=512,4-31=128; their mean is the "
+                                        "budget unless --keep is given");
+  CLI::Option* heads =
+      set->add_option("--head", change.heads,
+                      "The share or entries of one KV head, such as 12.3=0.6; may be given again");
+  CLI::Option* table = set->add_option(
+      "--table", change.table,
+      "A file with such parts of --layers and --head, one a line; # begins a comment");
+  table->type_name("FILE")->excludes(layers)->excludes(heads);
+  session->excludes(model)->excludes(layers)->excludes(heads)->excludes(table);
   CLI::Option* unset = set->add_flag("--unset", change.unset,
                                      "Remove what this scope sets: the wider scope applies");
-  unset->excludes(recipe)->excludes(keep)->excludes(limit)->excludes(layers)->excludes(heads);
+  for (CLI::Option* set_by : {recipe, keep, limit, layers, heads, table}) unset->excludes(set_by);
   set->add_flag("--apply-to-stored", change.apply_to_stored,
                 "Then trim the stored segments to the new --keep or --limit; Ctrl-C cancels that");
   add_revision_options(*set, change);
-  set->parse_complete_callback([&change, recipe, keep, limit, layers, heads] {
-    const std::size_t given =
-        recipe->count() + keep->count() + limit->count() + layers->count() + heads->count();
+  set->parse_complete_callback([&change, recipe, keep, limit, layers, heads, table] {
+    const std::size_t given = recipe->count() + keep->count() + limit->count() + layers->count() +
+                              heads->count() + table->count();
     if (given == 0 && !change.unset) {
       throw CLI::ValidationError("budget set",
-                                 "give --recipe, --keep, --limit, --layers or --unset");
+                                 "give --recipe, --keep, --limit, --layers, --table or --unset");
     }
   });
 }

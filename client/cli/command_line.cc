@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <chrono>
-#include <string_view>
-#include <system_error>
+#include <optional>
 #include <utility>
 
 #include "client/cli/command_parts.h"
 #include "client/cli/completion.h"
+#include "client/cli/table.h"
 #include "client/cli/watch.h"
 
 namespace precis::cli {
@@ -123,19 +122,14 @@ void add_profile_commands(CLI::App& app, Arguments& a) {
 
 // "5s", "500ms", or seconds without a unit.
 std::uint32_t parse_timeout_ms(const std::string& text) {
-  const char* const last = text.data() + text.size();
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  const std::string_view unit(end, static_cast<std::size_t>(last - end));
-  const double ms = unit == "ms" ? number : number * 1000;
-  const bool known = unit.empty() || unit == "s" || unit == "ms";
-  if (error != std::errc() || !known || !(ms >= 1 && ms <= 3'600'000)) {
+  const std::optional<double> ms = parse_ms(text, {"", "s", "ms"});
+  if (!ms || !(*ms >= 1 && *ms <= 3'600'000)) {
     throw CLI::ValidationError("--timeout", "'" + text +
                                                 "' must be seconds such as 5 or 5s, or "
                                                 "milliseconds such as 500ms, up to an hour (a bare "
                                                 "number is seconds)");
   }
-  return static_cast<std::uint32_t>(ms);
+  return static_cast<std::uint32_t>(*ms);
 }
 
 void add_options(CLI::App& app, Arguments& a) {

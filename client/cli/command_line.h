@@ -20,7 +20,7 @@ struct Arguments {
   std::string address = "127.0.0.1:7470";
   ConnectOptions options;
   bool json = false;
-  std::string name, model, recipe, keep, file;
+  std::string name, model, keep, file;
   bool repair = false;
   ListOptions list;
   ModelRemoval model_removal;

@@ -58,7 +58,7 @@ Status show_prefix(Context context, const std::string& id) {
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += segment_text(row, models);
+  context.out += segment_text(row, models, context.columns());
   return {};
 }
 

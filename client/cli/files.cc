@@ -5,6 +5,8 @@
 #include <fstream>
 #include <system_error>
 
+#include "precis/read_file.h"
+
 namespace precis::cli {
 namespace {
 
@@ -13,6 +15,12 @@ Status refused(const std::string& path) {
 }
 
 }  // namespace
+
+Result<std::string> read_named(const std::string& path, std::size_t bytes_max) {
+  auto text = read_file(path, bytes_max);
+  if (!text.ok()) return Status::invalid(text.status().message());
+  return text;
+}
 
 Status write_file(const std::string& path, const std::string& text) {
   const std::string scratch = path + ".part";

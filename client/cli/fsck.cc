@@ -53,8 +53,8 @@ Result<Found> check_all(Client& client) {
   for (const msg::SegmentInfo& row : rows) total += row.stored_bytes;
   Progress progress("checking", total);
   Found found;
-  PRECIS_ASSIGN(found.recovery, find_recovery(client));
   PRECIS_ASSIGN(const msg::ServerStatus status, client.status());
+  found.recovery = recovery_of(status);
   found.tenant = status.tenant;
   std::vector<msg::SegmentInfo> whole;
   for (const msg::SegmentInfo& row : rows) {

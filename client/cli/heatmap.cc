@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/cli/png.h"
+#include "client/cli/table.h"
 
 namespace precis::cli {
 namespace {
@@ -72,6 +75,26 @@ std::string heatmap_text(const Plan& plan, std::uint32_t tokens, std::size_t col
   }
   return text +
          "share of a head's tokens:  ·  to 10%   ░░ to 20%   ▒▒ to 40%   ▓▓ to 70%   ██ above\n";
+}
+
+std::string plan_text(const Plan& plan, std::size_t columns) {
+  std::vector<Column> named{{"LAYER", true}};
+  for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
+    named.push_back({"H" + std::to_string(h), true, static_cast<int>(h) + 1});
+  }
+  named.push_back({"ALL", true});
+  Table table(std::move(named));
+  for (std::uint32_t l = 0; l < plan.num_layers; ++l) {
+    std::vector<std::string> cells{std::to_string(l)};
+    std::uint64_t sum = 0;
+    for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
+      cells.push_back(std::to_string(plan.at(l, h)));
+      sum += plan.at(l, h);
+    }
+    cells.push_back(std::to_string(sum));
+    table.add(std::move(cells));
+  }
+  return table.text(columns);
 }
 
 std::string heatmap_png(const Plan& plan, std::uint32_t tokens) {

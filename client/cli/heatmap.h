@@ -1,4 +1,5 @@
-// A plan as a map of layers and heads: the darker, the larger the share of a head's tokens is kept.
+// A plan as a table, and as a map of layers and heads: the darker, the larger the share of a head's
+// tokens is kept.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,10 @@
 #include "precis/types.h"
 
 namespace precis::cli {
+
+// The entries of each head, and of ALL heads of a layer. Heads that do not fit into `columns` are
+// left out, the last ones first. 0: any width.
+std::string plan_text(const Plan& plan, std::size_t columns);
 
 // One row per layer, one character pair per KV head. `tokens`: of the segment. `columns`: the
 // widest line; heads that do not fit are left out, and a line says how many. 0: any.

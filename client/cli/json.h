@@ -1,8 +1,6 @@
 // Replies as JSON (schema/json/message_json.h), and what only precisctl prints.
 #pragma once
 
-#include <vector>
-
 #include "client/cli/render.h"
 #include "schema/json/message_json.h"
 
@@ -13,15 +11,9 @@ using message_json::Json;
 using message_json::json_line;
 using message_json::json_text;
 using message_json::parse_json;
+using message_json::rows_json;
 using message_json::to_json;
 
 Json to_json(const ModelBudgets& of_model);
-
-template <typename Row>
-Json rows_json(const std::vector<Row>& rows) {
-  Json list = Json::array();
-  for (const Row& row : rows) list.push_back(to_json(row));
-  return list;
-}
 
 }  // namespace precis::cli

@@ -88,6 +88,11 @@ int exit_code(const Status& status) {
   return kFailed;
 }
 
+Status failure(const std::string& code, const std::string& message) {
+  const auto known = parse_status_code(code);
+  return {known && *known != StatusCode::kOk ? *known : StatusCode::kInternal, message};
+}
+
 Status write_output(const std::string& text) { return write_text(stdout, text); }
 
 int finish(Status status, const std::string& out, bool json) {

@@ -20,6 +20,10 @@ Status write_output(const std::string& text);
 
 int exit_code(const Status& status);
 
+// The error of work that the service did in the background: `code` is the name of its status, which
+// this build may not know.
+Status failure(const std::string& code, const std::string& message);
+
 // Prints `out` and the error; returns the exit code. A failed write to stdout is an error, so that
 // a script does not take half of `out` for all of it.
 int finish(Status status, const std::string& out, bool json);

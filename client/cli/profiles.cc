@@ -15,17 +15,9 @@
 #include "precis/limits.h"
 #include "precis/printable.h"
 #include "precis/profile.h"
-#include "precis/read_file.h"
 
 namespace precis::cli {
 namespace {
-
-// Every error is kInvalidArgument, because kNotFound would look like an answer of the service.
-Result<std::string> read_named(const std::string& file) {
-  auto text = read_file(file, limits::kProfileBytesMax);
-  if (!text.ok()) return Status::invalid(text.status().message());
-  return text;
-}
 
 // The recipe of puts that name none; empty if that is unknown.
 std::string recipe_in_force(Client& client, const Digest& model) {
@@ -73,7 +65,7 @@ std::string table_text(const std::string& json, std::size_t columns) {
 }  // namespace
 
 Status add_profile(Context context, const std::string& file, const std::string& model) {
-  PRECIS_ASSIGN(std::string json, read_named(file));
+  PRECIS_ASSIGN(std::string json, read_named(file, limits::kProfileBytesMax));
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   Json profile = parse_json(json);
   if (scope) {

@@ -6,21 +6,8 @@
 
 namespace precis::cli {
 
-Result<Recovery> find_recovery(Client& client) {
-  PRECIS_ASSIGN(const msg::Stats stats, client.stats());
-  Recovery recovery;
-  for (const msg::Stat& row : stats.rows) {
-    const auto value = static_cast<std::uint64_t>(row.value);
-    if (row.name == "precis_doubtful_recovery") recovery.doubtful = value != 0;
-    if (row.name == "precis_lost_changes") recovery.lost_changes = value;
-    if (row.name == "precis_unclaimed_bytes") recovery.kept_bytes = value;
-    if (row.name == "precis_kept_log_bytes") recovery.kept_log_bytes = value;
-  }
-  // If the recovery is not doubtful, unclaimed bytes are dead bytes that are not removed yet.
-  return recovery.doubtful ? recovery : Recovery{};
-}
-
 Recovery recovery_of(const msg::ServerStatus& status) {
+  if (!status.doubtful_recovery) return {};
   return {status.doubtful_recovery, status.lost_changes, status.kept_bytes, status.kept_log_bytes};
 }
 

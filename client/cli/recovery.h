@@ -5,7 +5,7 @@
 #include <string>
 
 #include "client/cli/json.h"
-#include "precis/client.h"
+#include "precis/messages.h"
 
 namespace precis::cli {
 
@@ -16,8 +16,6 @@ struct Recovery {
   std::uint64_t kept_log_bytes = 0;  // logs from before the recovery, kept in the data directory
 };
 
-// The state now, read from the service's statistics.
-Result<Recovery> find_recovery(Client& client);
 // The state in the service's status.
 Recovery recovery_of(const msg::ServerStatus& status);
 // For a doubtful recovery: says what is missing, and how to accept the loss.

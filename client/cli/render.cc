@@ -15,6 +15,7 @@ namespace {
 
 // Enough digits of an id to be unambiguous in practice; show and rm take any unambiguous beginning.
 constexpr std::size_t kShortId = 12;
+constexpr std::size_t kDigest = 64;  // the digits of a whole digest
 
 std::string short_id(const SegmentId& id) {
   return id.is_null() ? "-" : id.hex().substr(0, kShortId);
@@ -41,11 +42,11 @@ std::string tip_text(const msg::SessionRow& row, std::size_t digits = std::strin
   return row.turns > 0 ? "removed" : "none yet";
 }
 
-// "damaged": the segment or one of its ancestors is damaged.
 std::string used_text(const msg::SegmentInfo& row) {
   return row.last_used_unix_ms == 0 ? "never" : when_text(row.last_used_unix_ms);
 }
 
+// "damaged": the segment or one of its ancestors is damaged.
 std::string tier_text(const msg::SegmentInfo& row) {
   if (row.out_of_service) return "damaged";
   return row.in_memory ? "memory" : "disk";
@@ -59,11 +60,28 @@ std::string scorer_name(const std::string& recipe) {
   return scorer != parsed.end() && scorer->is_string() ? scorer->get<std::string>() : recipe;
 }
 
-// The recipe as a user would write it; if it matches no preset, its scorer. A profile is named by
-// the first digits of its digest.
+}  // namespace
+
+std::string recipe_words(const std::string& recipe) {
+  const Json parsed = parse_json(recipe);
+  if (!parsed.is_object()) return recipe;
+  const auto text = [&](const char* key) {
+    const auto found = parsed.find(key);
+    return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const std::string scorer = text("scorer"), profile = text("profile");
+  if (text("heads") != "table" || scorer.empty() || profile.empty()) return recipe;
+  if (profile.starts_with("table-")) return scorer + ", " + profile;
+  // A segment has the digest of its profile.
+  return scorer + ", table " + (profile.size() == kDigest ? profile.substr(0, kShortId) : profile);
+}
+
 std::string recipe_text(const msg::SegmentInfo& row) {
   std::string text = recipe_call(row.recipe, row.preset);
-  if (text == row.recipe) return scorer_name(row.recipe);
+  if (text == row.recipe) {
+    const std::string words = recipe_words(row.recipe);
+    return words == row.recipe ? scorer_name(row.recipe) : words;
+  }
   const std::string name = "profile=";
   const std::size_t digest = text.find(name);
   if (digest == std::string::npos) return text;
@@ -71,28 +89,6 @@ std::string recipe_text(const msg::SegmentInfo& row) {
   if (end - begin > kShortId) text.erase(begin + kShortId, end - begin - kShortId);
   return text;
 }
-
-std::string plan_text(const Plan& plan) {
-  std::vector<Column> columns{{"LAYER", true}};
-  for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
-    columns.push_back({"H" + std::to_string(h), true});
-  }
-  columns.push_back({"ALL", true});
-  Table table(std::move(columns));
-  for (std::uint32_t l = 0; l < plan.num_layers; ++l) {
-    std::vector<std::string> cells{std::to_string(l)};
-    std::uint64_t sum = 0;
-    for (std::uint32_t h = 0; h < plan.num_kv_heads; ++h) {
-      cells.push_back(std::to_string(plan.at(l, h)));
-      sum += plan.at(l, h);
-    }
-    cells.push_back(std::to_string(sum));
-    table.add(std::move(cells));
-  }
-  return table.text();
-}
-
-}  // namespace
 
 std::string status_text(const msg::ServerStatus& s) {
   Facts facts;
@@ -148,6 +144,7 @@ std::string models_text(std::span<const msg::ModelRow> rows, std::size_t columns
                {"DTYPE", false, 2},
                {"KV/TOKEN", true, 1},
                {"W_O", false, 7},
+               {"HITS", true, 1},
                {"SEGMENTS", true},
                {"STORED", true}});
   for (const msg::ModelRow& row : rows) {
@@ -156,7 +153,7 @@ std::string models_text(std::span<const msg::ModelRow> rows, std::size_t columns
                std::to_string(m.num_q_heads), std::to_string(m.num_kv_heads),
                std::to_string(m.head_dim), std::string(dtype_name(m.dtype)),
                bytes_text(m.token_bytes()), row.projections == m.num_layers ? "yes" : "no",
-               count_text(row.segments), bytes_text(row.stored_bytes)});
+               count_text(row.hits), count_text(row.segments), bytes_text(row.stored_bytes)});
   }
   return table.text(columns);
 }
@@ -217,7 +214,8 @@ std::string segments_text(std::span<const msg::SegmentInfo> rows,
   return table.text(columns);
 }
 
-std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models) {
+std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::ModelRow> models,
+                         std::size_t columns) {
   Facts facts;
   facts.add("id", row.id.hex());
   facts.add("parent", row.parent.is_null() ? "none, it begins at the root" : row.parent.hex());
@@ -248,8 +246,8 @@ std::string segment_text(const msg::SegmentInfo& row, std::span<const msg::Model
                                        : tier_text(row));
   std::string text = facts.text();
   if (row.plan) {
-    text += "\nentries kept, by layer and head\n" + plan_text(*row.plan) + "\n" +
-            heatmap_text(*row.plan, row.end - row.begin, 0);
+    text += "\nentries kept, by layer and head\n" + plan_text(*row.plan, columns) + "\n" +
+            heatmap_text(*row.plan, row.end - row.begin, columns);
   }
   return text;
 }
@@ -297,13 +295,18 @@ bool is_above(const Budget& keep, const Budget& limit) {
   return keep.kind == limit.kind && keep.value > limit.value;
 }
 
-std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models) {
-  Table table(
-      {{"SCOPE"}, {"RECIPE"}, {"KEEP", true}, {"LIMIT", true}, {"REVISION", true}, {"SET"}});
+std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudgets> models,
+                         std::size_t columns) {
+  Table table({{"SCOPE", false, 0, 16},
+               {"RECIPE", false, 0, 12},
+               {"KEEP", true},
+               {"LIMIT", true},
+               {"REVISION", true, 2},
+               {"SET", false, 1}});
   const auto add = [&](const std::string& scope, const msg::BudgetRow& row,
                        const std::string& keep) {
-    table.add({scope, or_dash(row.recipe), keep, keep_text(row.limit), std::to_string(row.version),
-               when_text(row.set_unix_ms)});
+    table.add({scope, or_dash(recipe_words(row.recipe)), keep, keep_text(row.limit),
+               std::to_string(row.version), when_text(row.set_unix_ms)});
   };
   // A scope's keep may be above the limit of another scope.
   const auto add_in_force = [&](const std::string& scope, const msg::BudgetRow& row) {
@@ -317,7 +320,7 @@ std::string budgets_text(const msg::Budgets& budgets, std::span<const ModelBudge
     add_in_force("in force for " + each.model.model.name, each.budgets.effective);
   }
   for (const msg::BudgetRow& row : budgets.sessions) add(row.scope, row, keep_text(row.keep));
-  return table.text();
+  return table.text(columns);
 }
 
 std::string stats_text(const msg::Stats& stats, std::size_t columns) {

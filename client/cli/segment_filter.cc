@@ -1,9 +1,5 @@
 #include "client/cli/segment_filter.h"
 
-#include <charconv>
-#include <map>
-#include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "client/cli/find.h"
@@ -36,19 +32,13 @@ bool SegmentFilter::accepts(const msg::SegmentInfo& row, std::uint64_t now_ms) c
 }
 
 Result<std::uint64_t> parse_age(const std::string& text, const std::string& option) {
-  static const std::map<std::string_view, double> kSeconds = {
-      {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}, {"w", 7 * 86400}};
-  const char* const last = text.data() + text.size();
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), last, number);
-  const auto unit = kSeconds.find(std::string_view(end, static_cast<std::size_t>(last - end)));
-  const double most = 1e9;  // seconds: 31 years
-  if (error != std::errc() || unit == kSeconds.end() ||
-      !(number >= 0 && number * unit->second <= most)) {
+  constexpr double kMost = 1e12;  // 31 years
+  const std::optional<double> ms = parse_ms(text, {"s", "m", "h", "d", "w"});
+  if (!ms || !(*ms >= 0 && *ms <= kMost)) {
     return Status::invalid(option + " is '" + text +
                            "', must be an age such as 7d, with one of the units s, m, h, d and w");
   }
-  return static_cast<std::uint64_t>(number * unit->second * 1000);
+  return static_cast<std::uint64_t>(*ms);
 }
 
 Result<std::uint64_t> parse_bytes(const std::string& text, const std::string& option) {

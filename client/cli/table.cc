@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
+#include <system_error>
 
 #include "precis/printable.h"
 #include "precis/status.h"
@@ -143,6 +145,19 @@ std::string duration_text(double seconds) {
   if (seconds < 3600) return fmt::format("{:.0f} min", seconds / 60);
   if (seconds < 48 * 3600) return fmt::format("{:.1f} h", seconds / 3600);
   return fmt::format("{:.0f} d", seconds / 86400);
+}
+
+std::optional<double> parse_ms(std::string_view text,
+                               std::initializer_list<std::string_view> units) {
+  static constexpr std::pair<std::string_view, double> kMilliseconds[] = {
+      {"", 1e3}, {"ms", 1}, {"s", 1e3}, {"m", 60e3}, {"h", 36e5}, {"d", 864e5}, {"w", 7 * 864e5}};
+  const char* const last = text.data() + text.size();
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), last, number);
+  const std::string_view unit(end, static_cast<std::size_t>(last - end));
+  const auto known = std::ranges::find(kMilliseconds, unit, [](const auto& u) { return u.first; });
+  if (error != std::errc() || std::ranges::find(units, unit) == units.end()) return std::nullopt;
+  return number * known->second;
 }
 
 std::string percent_text(std::uint64_t part, std::uint64_t whole) {

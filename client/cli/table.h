@@ -1,8 +1,10 @@
-// Tables with aligned columns, and numbers with units, for people.
+// Tables with aligned columns, and numbers with units, as people write and read them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +50,10 @@ std::string bytes_text(std::uint64_t bytes);  // "1.25 MiB"
 std::string count_text(std::uint64_t count);  // "1 234 567", in groups of three digits
 std::string counted(std::uint64_t count, std::string_view noun);  // "1 segment", "2 segments"
 std::string duration_text(double seconds);  // "3.2 ms", "5 min", "2.1 h", "3 d"
+// The milliseconds of a number with one of these units: "ms", "s", "m", "h", "d", "w", and "",
+// which is seconds. None for any other text.
+std::optional<double> parse_ms(std::string_view text,
+                               std::initializer_list<std::string_view> units);
 std::string percent_text(std::uint64_t part, std::uint64_t whole);  // "29.8%"
 // "5 min ago", "in 2.1 h"; `unix_ms` 0 is "-".
 std::string when_text(std::uint64_t unix_ms);

@@ -29,6 +29,7 @@ std::string tenants_text(const std::vector<msg::TenantRow>& rows, std::size_t co
                {"WEIGHT", true, 2},
                {"SEGMENTS", true},
                {"STORED", true},
+               {"HITS", true, 1},
                {"PUTS", true, 1},
                {"CLIENTS", true, 1}});
   for (const msg::TenantRow& row : rows) {
@@ -36,6 +37,7 @@ std::string tenants_text(const std::vector<msg::TenantRow>& rows, std::size_t co
                std::to_string(row.tokens), std::to_string(row.weight), count_text(row.segments),
                used_text(bytes_text(row.stored_bytes), row.max_disk_bytes,
                          bytes_text(row.max_disk_bytes)),
+               count_text(row.hits),
                used_text(count_text(row.puts), row.max_puts, count_text(row.max_puts)),
                count_text(row.connections)});
   }
@@ -58,6 +60,8 @@ std::string tenant_text(const msg::TenantRow& row) {
   facts.add("sessions", count_text(row.sessions));
   facts.add("stored", fmt::format("{}, {} of originally {}", counted(row.segments, "segment"),
                                   bytes_text(row.stored_bytes), bytes_text(row.original_bytes)));
+  facts.add("hits", fmt::format("{} since the service started, of {}", count_text(row.hits),
+                                counted(row.hit_tokens, "token")));
   facts.add("disk", limit_text(row.max_disk_bytes, "at most " + bytes_text(row.max_disk_bytes)));
   facts.add(
       "memory of puts",
@@ -121,10 +125,11 @@ Status show_tenant(Context context, const std::string& name) {
 }
 
 Status set_tenant(Context context, const TenantChange& change) {
-  PRECIS_ASSIGN(const msg::TenantRow row,
-                context.client.change_tenant({change.name, change.role, change.weight,
-                                              change.max_disk_bytes, change.max_memory_bytes,
-                                              change.max_puts, change.max_requests_per_s}));
+  PRECIS_ASSIGN(
+      const msg::TenantRow row,
+      context.client.change_tenant({change.name, change.role, change.weight, change.max_disk_bytes,
+                                    change.max_memory_bytes, change.max_puts,
+                                    change.max_requests_per_s, change.below_use}));
   return print_row(context, row);
 }
 

@@ -14,6 +14,7 @@ struct TenantChange {
   std::string name, role, salt;
   std::optional<std::uint32_t> weight, max_puts, max_requests_per_s;
   std::optional<std::uint64_t> max_disk_bytes, max_memory_bytes;  // 0: no limit
+  bool below_use = false;  // a max_disk_bytes below what is stored removes segments
   bool drop_old = false, purge = false, yes = false;
 };
 

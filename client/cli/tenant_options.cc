@@ -63,6 +63,9 @@ void add_tenant_commands(CLI::App& app, Arguments& a) {
   CLI::App* set = add_command(group, "set", "Change a tenant, at once", a,
                               [&a](Context c) { return set_tenant(c, a.tenant); });
   add_settings(*set, a.tenant);
+  set->add_flag("--below-use", a.tenant.below_use,
+                "Also accept a --max-disk below what is stored: segments of the tenant are then "
+                "trimmed and removed");
   set->parse_complete_callback([&tenant = a.tenant] {
     const bool given = !tenant.role.empty() || tenant.weight || tenant.max_disk_bytes ||
                        tenant.max_memory_bytes || tenant.max_puts || tenant.max_requests_per_s;

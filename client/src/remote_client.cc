@@ -278,6 +278,11 @@ Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budge
                                                 Durability durability, bool dry_run) {
   return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
 }
+Result<msg::Trimmed> RemoteClient::would_keep(const SegmentId& id,
+                                              const std::vector<std::uint32_t>& counts) {
+  const msg::TrimPrefix request{id, Budget::all(), Durability::kWal, /*dry_run=*/true, counts};
+  return call<msg::Trimmed>(request, Patience::kWhileAlive);
+}
 
 Result<msg::SegmentInfo> RemoteClient::set_retention(const msg::SetRetention& change) {
   return call<msg::SegmentInfo>(change);

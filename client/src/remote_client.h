@@ -67,6 +67,8 @@ class RemoteClient final : public Client {
   Result<msg::Checked> check_segment(const SegmentId& id) override;
   Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep, Durability durability,
                                     bool dry_run) override;
+  Result<msg::Trimmed> would_keep(const SegmentId& id,
+                                  const std::vector<std::uint32_t>& counts) override;
   Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model, const std::string& session) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;

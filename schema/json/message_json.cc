@@ -85,6 +85,7 @@ Json to_json(const ModelSpec& model) {
           {"head_dim", model.head_dim},
           {"dtype", dtype_name(model.dtype)},
           {"rope_theta", model.rope_theta},
+          {"rope_scaling", model.rope_scaling},
           {"block_tokens", model.block_tokens},
           {"token_bytes", model.token_bytes()}};
 }
@@ -117,6 +118,8 @@ Json to_json(const msg::ModelRow& row) {
   json["stored_bytes"] = row.stored_bytes;
   json["original_bytes"] = row.original_bytes;
   json["projections"] = row.projections;
+  json["hits"] = row.hits;
+  json["hit_tokens"] = row.hit_tokens;
   return json;
 }
 
@@ -126,13 +129,15 @@ Json to_json(const msg::BudgetRow& row) {
           {"keep", to_json(row.keep)},
           {"limit", to_json(row.limit)},
           {"version", row.version},
-          {"set_unix_ms", row.set_unix_ms}};
+          {"set_unix_ms", row.set_unix_ms},
+          {"session", row.session.empty() ? Json() : Json(row.session)}};
 }
 
 Json to_json(const msg::Budgets& budgets) {
   return {{"layers", rows_json(budgets.layers)},
           {"effective", to_json(budgets.effective)},
-          {"sessions", rows_json(budgets.sessions)}};
+          {"sessions", rows_json(budgets.sessions)},
+          {"application", budgets.application == 0 ? Json() : Json(budgets.application)}};
 }
 
 Json to_json(const msg::KvEvent& event) {

@@ -25,6 +25,14 @@ std::string_view status_code_name(StatusCode code) {
   return "unknown";
 }
 
+std::optional<StatusCode> parse_status_code(std::string_view name) {
+  for (std::uint8_t value = 0; value <= kStatusCodeMax; ++value) {
+    const auto code = static_cast<StatusCode>(value);
+    if (status_code_name(code) == name) return code;
+  }
+  return std::nullopt;
+}
+
 Status Status::with_context(std::string_view context) const {
   if (ok()) return *this;
   Status status = *this;

@@ -272,6 +272,7 @@ TEST_CASE_METHOD(BackupFixture, "restore names what is damaged or missing, and r
   flip(paths[0], fs::file_size(paths[0]) / 2);
   fs::remove(paths[1]);
   const Ran checked = restore({backups, "--dry-run", "--json"});
+  CHECK_THAT(checked.err, Contains("\"code\"") && Contains("\"corruption\""));
   CHECK(checked.exit_code == 1);
   const json report = json::parse(checked.out);
   CHECK(report["faults"] == 2);

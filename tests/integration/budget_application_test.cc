@@ -35,9 +35,12 @@ class Applications : protected PrecisctlFixture {
 TEST_CASE_METHOD(Applications, "an application goes on without its client", "[integration]") {
   CHECK(client->application()->number == 0);
   const auto stored = put_many(5);
-  REQUIRE(client->set_budget(to(0.3)).ok());
+  const auto set = client->set_budget(to(0.3));
+  REQUIRE(set.ok());
   const msg::BudgetApplication done = ended();
   CHECK(done.state == "done");
+  CHECK(set->application == done.number);  // its client knows which one is its own
+  CHECK(client->budgets({})->application == 0);
   CHECK(done.segments == 5);
   CHECK(done.done_segments == 5);
   CHECK(done.trimmed_segments == 5);
@@ -107,6 +110,14 @@ TEST_CASE_METHOD(Applications, "what no trim can take is refused, and nothing is
   change.keep = Budget::quality(0.9, 0.5).value();
   CHECK(client->set_budget(change).status().code() == StatusCode::kInvalidArgument);
   CHECK(client->budget_revisions({})->newest == 0);
+  // A dry run tells all the rest, and counts nothing.
+  change.dry_run = true;
+  for (const Budget& keep : {Budget::all(), Budget::quality(0.9, 0.5).value()}) {
+    change.keep = keep;
+    const auto told = client->set_budget(change);
+    REQUIRE(told.ok());
+    CHECK(told->application == 0);
+  }
   CHECK(client->application()->number == 0);
 }
 
@@ -125,8 +136,10 @@ TEST_CASE_METHOD(Applications, "segments of a quality target are named, and stay
   msg::RollBackBudget back;
   back.revision = 2;
   back.apply_to_stored = true;
-  REQUIRE(client->roll_back_budget(back).ok());
+  const auto rolled = client->roll_back_budget(back);
+  REQUIRE(rolled.ok());
   const msg::BudgetApplication done = ended();
+  CHECK(rolled->application == done.number);
   CHECK(done.state == "done");
   CHECK(done.quality == model.spec.name);
   CHECK(done.segments == 0);

@@ -2,8 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "precis/recipe.h"
-#include "tests/integration/random_kv.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/stored_fixture.h"
 
 namespace {
 
@@ -78,6 +77,32 @@ TEST_CASE("request over model over global over the configured default, from the 
   CHECK(in_force(*client, model) == global);
   REQUIRE(client->set_budget(change({}, "", Budget::all())).ok());
   CHECK(in_force(*client, model) == configured);
+}
+
+struct RollbackFixture : StoredFixture {
+  RollbackFixture() : StoredFixture(kSeed) {}
+};
+
+TEST_CASE_METHOD(RollbackFixture,
+                 "after a rollback, a put stores the same bits as before the change",
+                 "[integration]") {
+  const auto path = random_tokens(random, 300);
+  const Kv kv = random_kv(random, model.spec, 0, 300);
+  const auto stored = [&] {
+    const msg::SegmentInfo segment = put(path, kv, {});
+    PrefixCopy copy = read(path);
+    REQUIRE(client->remove_segment(segment.id, false).ok());
+    return copy;
+  };
+  REQUIRE(client->set_budget(change({}, "ada_keydiff", Budget::ratio_ppm(300'000))).ok());
+  const PrefixCopy before = stored();
+  REQUIRE(client->set_budget(change({}, "keydiff", Budget::entries(50))).ok());
+  REQUIRE(client->set_budget(change(model.fingerprint, {}, Budget::entries(20))).ok());
+  CHECK_FALSE(stored() == before);
+  msg::RollBackBudget back;
+  back.revision = 1;
+  REQUIRE(client->roll_back_budget(back).ok());
+  CHECK(stored() == before);
 }
 
 TEST_CASE("a budget that cannot be is refused and changes nothing", "[integration]") {

@@ -358,6 +358,37 @@ TEST_CASE_METHOD(CapacityFixture,
   }
 }
 
+TEST_CASE_METHOD(CapacityFixture, "a put that waits enters when a client has removed enough",
+                 "[integration]") {
+  const auto limited = [](std::uint64_t limit) {
+    return "memory_bytes = '64MiB'\nmemory_wait_ms = 600000\nsilent_client_ms = 600000\n"
+           "max_pinned_share = 1\nmax_disk_bytes = " +
+           std::to_string(limit) + "\n";
+  };
+  OperatedService service(dir, limited(0));
+  const auto client = Client::connect(service.address(), patient()).value();
+  const auto other = Client::connect(service.address(), patient()).value();
+  const Model model = client->register_model(tiny_model()).value();
+  const Stored pinned = must_put(*client, model);
+  REQUIRE(client->open_session("talk", std::nullopt).ok());
+  REQUIRE(client->advance_session("talk", pinned.info.id).ok());
+  REQUIRE(client->pin_session("talk", true).ok());
+  // There is room for what is pinned and one put, or for two puts.
+  service.write_config(limited(pinned.info.stored_bytes * 5 / 2));
+  service.reload();
+  const auto first = random_tokens(random, kTokens), second = random_tokens(random, kTokens);
+  auto under_way = client->begin_put(model, first, keep_most());
+  REQUIRE(under_way.ok());
+  Status entered = Status::internal("not asked");
+  std::thread waits([&] { entered = other->begin_put(model, second, keep_most()).status(); });
+  wait_until([&] { return stat(*client, "precis_waiting_requests") == 1; });
+  CHECK(client->remove_session("talk").ok());
+  CHECK(client->remove_segment(pinned.info.id, false).ok());
+  waits.join();
+  INFO(entered.to_string());
+  CHECK(entered.ok());
+}
+
 TEST_CASE_METHOD(CapacityFixture,
                  "a lower limit takes effect without a restart, and the last use "
                  "survives one",

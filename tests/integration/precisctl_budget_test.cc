@@ -53,7 +53,7 @@ TEST_CASE_METHOD(BudgetCommands, "revisions are listed, compared and rolled back
   CHECK(budget({"diff", "9"}).exit_code == kNotFound);
 
   CHECK(budget({"set", "--keep", "0.3", "--if-revision", "2"}).exit_code == kConflict);
-  CHECK(budget({"rollback", "3"}).exit_code == kUsage);
+  CHECK(budget({"rollback", "3"}).exit_code == kConflict);
   CHECK(budget_json({"rollback", "1", "--dry-run"})["changes"].size() == 2);
   CHECK(budget_json({"show"})["effective"]["keep"]["value"] == 0.2);
   CHECK(budget_json({"rollback", "1"})["number"] == 4);
@@ -109,7 +109,7 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   PutOptions floor = keeping(0.9);
   floor.recipe = "keydiff(min_entries=100000)";
   CHECK(store(kTokens, floor).entries == 100u * 8);
-  CHECK(budget({"set", "--keep", "0.3"}).exit_code == kUsage);  // above the limit
+  CHECK(budget({"set", "--keep", "0.3"}).exit_code == kConflict);  // above the stored limit
   for (const std::string wrong : {"quality 0.9", "64"}) {
     const Ran refused = budget({"set", "--limit", wrong});
     CHECK(refused.exit_code == kUsage);
@@ -192,6 +192,84 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
             .exit_code == kConflict);
   CHECK(client->profiles().value().size() == profiles);
   CHECK(budget({"set", "--layers", "0-3=0.5"}).err.find("give --model") != std::string::npos);
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a table may be in entries, and in a file", "[integration]") {
+  const auto with = [](std::initializer_list<std::string> more) {
+    std::vector<std::string> words{"set", "--model", "test/tiny", "--recipe", "keydiff"};
+    words.insert(words.end(), more);
+    return words;
+  };
+  const json entries = budget_json(with({"--layers", "0=320,1-3=80"}))["effective"];
+  CHECK(entries["keep"]["kind"] == "entries");
+  CHECK(entries["keep"]["value"] == 140);
+  CHECK(store(kTokens, {}).plan.value().counts ==
+        std::vector<std::uint32_t>{320, 320, 80, 80, 80, 80, 80, 80});
+  CHECK_THAT(budget({"show", "--model", "test/tiny"}).out, Catch::Contains("  keydiff, table-"));
+
+  const std::string file = dir.path("table.txt");
+  std::ofstream(file) << "# as above\n0 = 320\n1-3=80  # the rest\n";
+  CHECK(budget_json(with({"--table", file}))["effective"]["recipe"] == entries["recipe"]);
+  CHECK(budget(with({"--table", file, "--layers", "0-3=80"})).exit_code == kUsage);
+  CHECK(budget({"set", "--session", "chat", "--table", file}).exit_code == kUsage);
+  std::ofstream(file) << "0-3=80\n1.0=0.5\n";
+  const Ran mixed = budget(with({"--table", file}));
+  CHECK(mixed.exit_code == kUsage);
+  CHECK_THAT(mixed.err,
+             Catch::Contains(file + ":2: '0-3=80' and '1.0=0.5' mix shares and entries"));
+  CHECK_THAT(budget(with({"--table", dir.path("none")})).err, Catch::Contains(dir.path("none")));
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a dry run of a table tells what the next put keeps",
+                 "[integration]") {
+  const auto dry = [](const std::string& recipe, const std::string& layers) {
+    return std::vector<std::string>{"set",      "--dry-run", "--model",  "test/tiny",
+                                    "--recipe", recipe,      "--layers", layers};
+  };
+  const auto table = dry("kvdiff", "0=0.8,1-3=0.2");
+  CHECK(budget_json(table)["next_put"].is_null());
+  CHECK_THAT(budget(table).out,
+             Catch::Contains("the model has no stored segment: only a put can tell"));
+  const auto tokens = random_tokens(random, kTokens);
+  const Kv kv = random_kv(random, model.spec, 0, kTokens);
+  PutOptions how = keeping(1);
+  how.recipe = "kvdiff";
+  const auto whole = put_all(*client, model, tokens, kv, how).value();
+
+  const json next = budget_json(table)["next_put"];
+  CHECK(next["segment"] == whole.id.hex());
+  CHECK(next["tokens"] == kTokens);
+  CHECK(next["kept_mass"].size() == 4);
+  CHECK_THAT(budget(table).out,
+             Catch::Contains("the next put like segment " + whole.id.hex() + " (400 tokens): ") &&
+                 Catch::Contains("; by the stored scores of recipe kvdiff\n") &&
+                 !Catch::Contains("fewer entries") && !Catch::Contains("the old recipe"));
+  CHECK_THAT(budget(dry("keydiff", "0-3=0.2")).out,
+             Catch::Contains("these scores are of the old recipe: only a put can tell"));
+
+  budget_json({"set", "--model", "test/tiny", "--recipe", "kvdiff", "--layers", "0=0.8,1-3=0.2"});
+  const auto put = put_all(*client, model, tokens, kv, {}).value();
+  REQUIRE(put.id != whole.id);
+  CHECK(next["stored_bytes"] == put.stored_bytes);
+  CHECK_THAT(budget(dry("kvdiff", "0-3=0.5")).out,
+             Catch::Contains("of 6 heads the segment stores fewer entries than a put would keep"));
+}
+
+TEST_CASE_METHOD(BudgetCommands, "a dry run says what only a put can tell", "[integration]") {
+  store(kTokens, keeping(0.6));
+  for (const auto& words :
+       {std::vector<std::string>{"--recipe", "knorm"}, {"--keep", "quality 0.9"}, {"--unset"}}) {
+    std::vector<std::string> all{"set", "--dry-run"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Ran told = budget(all);
+    CHECK(told.exit_code == kOk);
+    CHECK_THAT(told.out, Catch::StartsWith("the change is valid\nonly a put can tell what "));
+    CHECK(budget_json(all) == json{{"dry_run", true}});
+  }
+  CHECK_THAT(budget({"set", "--dry-run", "--recipe", "knorm", "--keep", "0.2"}).out,
+             Catch::Contains("only a put can tell what recipe knorm keeps") &&
+                 Catch::Contains("would trim 1 segment"));
+  CHECK_THAT(budget({"set", "--dry-run", "--keep", "0.2"}).out, !Catch::Contains("only a put"));
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to stored segments does",

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <cctype>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -136,44 +137,130 @@ TEST_CASE_METHOD(ShellFixture, "top shows rates, shares, memory, disk and the ne
   }
 }
 
+std::string content(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(PRECIS_SOURCE_DIR "/" + path).rdbuf();
+  return text.str();
+}
+
+json printed(std::vector<std::string> words) {
+  words.emplace_back("--json");
+  const Ran ran = run(words);
+  INFO(ran.err);
+  REQUIRE(ran.exit_code == 0);
+  return json::parse(ran.out);
+}
+
+// Adds the keys of an object, or of the first in a list, with those of the objects `in` it.
+void add_keys(const json& of, const std::set<std::string>& in, std::set<std::string>& keys) {
+  if (of.is_array() && !of.empty()) return add_keys(of.front(), in, keys);
+  for (const auto& [key, value] : of.items()) {
+    if (!of.is_object()) return;
+    keys.insert(key);
+    if (in.contains(key)) add_keys(value, in, keys);
+  }
+}
+
+void check_guide(const std::set<std::string>& keys, const std::string& guide) {
+  for (const std::string& key : keys) CHECK_THAT(guide, Contains("`" + key + "`"));
+}
+
+// For rows that the guide describes by their struct.
+void check_guide_or_schema(const std::set<std::string>& keys, const std::string& guide) {
+  const std::string schema = content("schema/control.capnp") + content("schema/types.capnp");
+  for (const std::string& key : keys) {
+    std::string field;
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      const bool begins_word = key[i] == '_' && i + 1 < key.size();
+      field += begins_word ? static_cast<char>(std::toupper(key[++i])) : key[i];
+    }
+    INFO(key);
+    CHECK_THAT(guide + schema, Contains("`" + key + "`") || Contains("  " + field + " @"));
+  }
+}
+
+constexpr char kGuide[] = "docs/guides/operations.md";
+
 TEST_CASE_METHOD(ShellFixture, "every key that a command adds to its JSON is in the guide",
                  "[integration]") {
   store();
-  std::ostringstream guide;
-  guide << std::ifstream(PRECIS_SOURCE_DIR "/docs/guides/operations.md").rdbuf();
-  std::set<std::string> keys;
-  const auto add_keys = [&](const json& of) {
-    for (const auto& [key, value] : of.items()) keys.insert(key);
+  const std::string id = client->segments().value().front().id.hex();
+  REQUIRE(client->open_session("chat", {}).ok());
+  const std::set<std::string> in{"rates", "listed", "stored", "next_put", "effective"};
+  std::set<std::string> keys, of_rows;
+  using Commands = std::vector<std::vector<std::string>>;
+  const auto add = [&](const Commands& commands) {
+    for (const auto& words : commands) add_keys(printed(command(words)), in, keys);
   };
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"top", "--once", "--interval", "0.1"},
-        {"prefix", "ls"},
-        {"prefix", "trim", "--model", "test/tiny", "--keep", "0.1", "--dry-run"},
-        {"prefix", "rm", "--model", "test/tiny", "--dry-run"},
-        {"session", "ls"},
-        {"profile", "ls"},
-        {"budget", "show"},
-        {"budget", "set", "--keep", "0.2"},
-        {"budget", "log"},
-        {"budget", "rollback", "0"},
-        {"fsck"},
-        {"model", "ls"},
-        {"model", "rm", "test/tiny", "--recursive", "--yes"}}) {
-    auto all = command(words);
-    all.push_back("--json");
-    const Ran ran = run(all);
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == 0);
-    const json printed = json::parse(ran.out);
-    add_keys(printed);
-    for (const char* nested : {"rates", "listed"}) {
-      if (printed.contains(nested)) add_keys(printed[nested]);
-    }
+  add({{"top", "--once", "--interval", "0.1"},
+       {"prefix", "ls"},
+       {"prefix", "set", id, "--priority", "60"},
+       {"prefix", "trim", "--model", "test/tiny", "--keep", "0.1", "--dry-run"},
+       {"prefix", "rm", "--model", "test/tiny", "--dry-run"},
+       {"session", "ls"},
+       {"profile", "ls"},
+       {"budget", "show"},
+       {"budget", "set", "--model", "test/tiny", "--recipe", "kvdiff", "--layers", "0-3=0.2",
+        "--dry-run"},
+       {"budget", "set", "--model", "test/tiny", "--recipe", "kvdiff", "--layers", "0-3=0.2"},
+       {"budget", "set", "--keep", "0.2"},
+       {"budget", "log"},
+       {"budget", "diff", "0"},
+       {"budget", "application"}});
+  const std::string profile = printed(command({"profile", "ls"}))["profiles"][0]["name"];
+  const std::string copy = dir.path("profile.json");
+  for (const auto& words : Commands{{"status"},
+                                    {"model", "ls"},
+                                    {"prefix", "show", id},
+                                    {"session", "show", "chat"},
+                                    {"profile", "show", profile, "--out", copy},
+                                    {"profile", "add", copy}}) {
+    add_keys(printed(command(words)), {"models"}, of_rows);
   }
+  add({{"session", "rm", "chat"},
+       {"budget", "rollback", "0"},
+       {"profile", "rm", profile},
+       {"fsck"},
+       {"model", "rm", "test/tiny", "--recursive", "--yes"}});
   CHECK(keys.size() > 40);
-  for (const std::string& key : keys) {
-    CHECK_THAT(guide.str(), Contains("`" + key + "`"));
+  CHECK(of_rows.size() > 60);
+  check_guide(keys, content(kGuide));
+  check_guide_or_schema(of_rows, content(kGuide));
+
+  const Ran events = run(command({"events", "--json"}));
+  std::set<std::string> of_events;
+  std::istringstream lines(events.out);
+  for (std::string line; std::getline(lines, line);) add_keys(json::parse(line), {}, of_events);
+  CHECK(of_events.contains("blocks"));
+  check_guide(of_events, content("docs/guides/events.md"));
+}
+
+TEST_CASE("every key in the JSON of tenants and backups is in the guide", "[integration]") {
+  const TempDir dir;
+  std::ofstream(dir.path("precisd.toml"))
+      << "backup_dir = '" << dir.path("backups") << "'\n"
+      << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n";
+  const ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
+  std::set<std::string> keys;
+  const std::set<std::string> in{"tenants", "tenant", "backups", "backup"};
+  for (const auto& words : std::vector<std::vector<std::string>>{{"tenant", "add", "red"},
+                                                                 {"tenant", "ls"},
+                                                                 {"tenant", "show", "red"},
+                                                                 {"tenant", "rotate", "red"},
+                                                                 {"tenant", "rm", "red"},
+                                                                 {"backup"},
+                                                                 {"backup", "cancel"},
+                                                                 {"backup", "ls"}}) {
+    std::vector<std::string> all{PRECISCTL_PATH, "--address", service.address(), "--tenant", "ops",
+                                 "--token",      "boss"};
+    all.insert(all.end(), words.begin(), words.end());
+    add_keys(printed(all), in, keys);
   }
+  for (const char* how : {"--list", "--dry-run"}) {
+    add_keys(printed({PRECISCTL_PATH, "restore", dir.path("backups"), how}), in, keys);
+  }
+  CHECK(keys.size() > 30);
+  check_guide(keys, content(kGuide));
 }
 
 }  // namespace

@@ -314,7 +314,6 @@ TEST_CASE("precisctl says what to do when it is used wrongly or nobody answers",
   CHECK(json::parse(as_json.err)["error"]["code"] == "unavailable");
 }
 
-// A port with another program than precisd: answers one connection as an HTTP server would.
 TEST_CASE("a restoration that can't be is refused as other commands are", "[integration]") {
   const TempDir dir;
   const std::string backups = dir.path("backups"), full = dir.path("full");
@@ -344,6 +343,7 @@ TEST_CASE("a restoration that can't be is refused as other commands are", "[inte
   CHECK(run({PRECISCTL_PATH, "restore", backups, "--list"}).exit_code == kOk);
 }
 
+// A port with another program than precisd: answers one connection as an HTTP server would.
 class HttpPort {
  public:
   HttpPort() {

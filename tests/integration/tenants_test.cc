@@ -3,7 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/integration/operated_service.h"
 #include "tests/integration/options.h"
@@ -282,6 +284,59 @@ TEST_CASE_METHOD(TenantsFixture, "a tenant's quotas hold at once, and others do 
   CHECK_THAT(rate.message(), Contains("max_requests_per_s"));
   const auto red = connect("red", "first");
   for (int request = 0; request < 100; ++request) REQUIRE(red->status().ok());
+}
+
+TEST_CASE_METHOD(TenantsFixture, "a disk limit below what is stored is set only if that is meant",
+                 "[integration]") {
+  const auto blue = connect("blue", add("blue"));
+  REQUIRE(put(*blue).ok());
+  const auto ops = connect("ops", "boss");
+  const std::uint64_t stored = ops->tenant("blue")->stored_bytes;
+  msg::ChangeTenant change;
+  change.name = "blue";
+  change.weight = 2;
+  change.max_disk_bytes = stored - 1;
+  const Status refused = ops->change_tenant(change).status();
+  CHECK(refused.code() == StatusCode::kConflict);
+  CHECK_THAT(refused.message(), Contains("stores " + std::to_string(stored) + " B") &&
+                                    Contains("below_use") && Contains("--below-use"));
+  CHECK(ops->tenant("blue")->weight == 1);  // nothing has changed
+  CHECK(blue->segments().value().size() == 1);
+  change.max_disk_bytes = stored;
+  CHECK(ops->change_tenant(change)->max_disk_bytes == stored);
+  change.max_disk_bytes = stored - 1;
+  change.below_use = true;
+  CHECK(ops->change_tenant(change)->max_disk_bytes == stored - 1);
+  while (ops->tenant("blue")->stored_bytes >= stored) std::this_thread::yield();
+}
+
+TEST_CASE_METHOD(TenantsFixture, "the hits of a tenant and of its models are told apart",
+                 "[integration]") {
+  const auto blue = connect("blue", add("blue"));
+  ModelSpec spec = tiny_model();
+  const Model first = blue->register_model(spec).value();
+  spec.name = "second";
+  const Model second = blue->register_model(spec).value();
+  const auto tokens = random_tokens(random, kTokens);
+  for (const Model& model : {first, second}) {
+    const Kv kv = random_kv(random, model.spec, 0, kTokens);
+    REQUIRE(put_all(*blue, model, tokens, kv, keep_most()).ok());
+  }
+  REQUIRE(blue->lookup(first, tokens).ok());
+  REQUIRE(blue->lookup(first, tokens).ok());
+  REQUIRE(blue->lookup(second, tokens).ok());
+  REQUIRE(blue->lookup(second, random_tokens(random, kTokens)).ok());  // a miss
+  std::map<std::string, std::uint64_t> hits;
+  const auto models = blue->models().value();
+  for (const msg::ModelRow& row : models) {
+    hits[row.model.name] = row.hits;
+    CHECK(row.hit_tokens == row.hits * kTokens);
+  }
+  CHECK(hits == std::map<std::string, std::uint64_t>{{first.spec.name, 2}, {"second", 1}});
+  const json row = told({"tenant", "show", "blue"});
+  CHECK(row["hits"] == 3);
+  CHECK(row["hit_tokens"] == 3 * kTokens);
+  CHECK(told({"tenant", "show", "red"})["hits"] == 0);
 }
 
 TEST_CASE_METHOD(TenantsFixture, "a tenant is removed when it has no segments, or with them",

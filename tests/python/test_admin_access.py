@@ -8,7 +8,7 @@ import socket
 import subprocess
 
 import pytest
-from admin_port import Operator, samples
+from admin_port import Operator, guarded, samples
 from kv import put_all, random_layers, toy_spec
 
 import precis
@@ -28,6 +28,19 @@ def test_connections_without_a_request_keep_nobody_out(operator):
             idle.sendall(b"GET /healthz HTTP/1.1\r\n")
         for _ in range(3):
             assert operator.ask("/healthz")[0] == 200
+
+
+def test_strangers_who_do_not_read_their_answers_keep_nobody_out(tmp_path):
+    ask = b"GET /page/page.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with guarded(tmp_path) as port, contextlib.ExitStack() as held:
+        where, number = port.address.rsplit(":", 1)
+        for _ in range(64):  # as many as the port takes at a time
+            link = held.enter_context(socket.socket())
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.connect((where, int(number)))
+            link.sendall(800 * ask)  # more answers than the kernel keeps
+        for _ in range(3):
+            assert port.ask("/api/v1/status?tenant=ops")[0] == 200
 
 
 def test_a_page_of_another_site_gets_no_answer(operator):

@@ -148,6 +148,23 @@ def test_requests_bodies_refusals_and_streams_work_as_without_tls(folder, tmp_pa
         assert get(address, client, "/healthz")[0] == 200
 
 
+def test_a_stream_that_the_service_ends_says_so_over_tls(folder, tmp_path):
+    client = trusting(folder / "ours.ca.pem")
+    settings = SERVER + '[[tenant]]\nname = "red"\ntoken = "one"\n'
+    with serving(folder, tmp_path / "data", settings) as (service, address, config):
+        # A connection that is cut, without the message of TLS, is an error for this client.
+        with client.wrap_socket(
+            raw(address), server_hostname="127.0.0.1", suppress_ragged_eofs=False
+        ) as stream:
+            head = b"GET /api/v1/events?tenant=red HTTP/1.1\r\nHost: localhost"
+            stream.sendall(head + b"\r\nAccept: text/event-stream\r\n\r\n")
+            got = stream.recv(65536)
+            config.write_text(config.read_text().replace('"one"', '"two"'))
+            os.kill(service.pid, signal.SIGHUP)
+            got += rest_of(stream)
+        assert b"event: end" in got
+
+
 def test_a_renewed_certificate_is_taken_up_at_sighup_and_a_wrong_one_is_not(folder, tmp_path):
     authority = Authority(tmp_path, "renewed")
     authority.sign("server")

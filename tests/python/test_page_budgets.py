@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kv import put_all, random_layers, toy_spec
-from page_tab import Shown, has_text
+from page_tab import Shown, answer_with, has_text
 from test_admin import Operator
 
 import precis
@@ -38,11 +38,48 @@ def test_a_change_of_a_budget_is_applied_to_what_is_stored(browser, tmp_path):
             assert tab.locator("#apply-stored").is_disabled()
             tab.click("#apply")
             has_text(tab, "#budget-result", "Applied as revision 2")
+
+            tab.fill("#keep", "all")  # the same: it unsets
+            tab.click("#dry-run")
+            has_text(tab, "#budget-result", "Nothing is changed yet")
+            assert tab.locator("#apply-stored").is_disabled()
+            tab.click("#apply")
+            has_text(tab, "#budget-result", "Applied as revision 3")
             tab.get_by_role("button", name="Roll back to revision 1").click()
             has_text(tab, "#rollback-changes", "would trim 0 segments")
             tab.check("#rollback-stored")
             tab.click("#rollback-apply")
-            has_text(tab, "#budget-result", "Rolled back as revision 3.*trimmed 0 segments")
+            has_text(tab, "#budget-result", "Rolled back as revision 4.*trimmed 0 segments")
             assert cache.segment(segment.id).bytes == trimmed.bytes
             shown.close()
+        service.stop()
+
+
+def test_an_application_that_runs_already_is_shown_and_can_be_canceled(browser, tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data", "--admin", "127.0.0.1:0") as service:
+        operator = Operator(service, tmp_path / "data.log")
+        shown = Shown(browser, operator.address)
+        running = operator.api("budgets/application") | {
+            "number": 7, "state": "running", "revision": 3, "bytes": 2048, "done_bytes": 1024,
+            "trimmed_segments": 2,
+        }  # fmt: skip
+        asked: list[str] = []
+
+        def application(url: str):
+            asked.append(url)
+            canceled = any("number=7" in each for each in asked)
+            return running | ({"state": "canceled"} if canceled else {})
+
+        answer_with(shown, "budgets/application", application)
+        tab = shown.open()
+        has_text(tab, "#running", "Revision 3 is applied to what is stored")
+        bar = tab.get_by_role("meter", name="Progress")
+        tab.wait_for_function(
+            "document.querySelector('#running .track').ariaValueText === '1.00 KiB of 2.00 KiB'"
+        )
+        assert bar.get_attribute("aria-valuenow") == "50"
+        tab.focus("#running button")
+        tab.keyboard.press("Enter")
+        has_text(tab, "#running", "trimmed 2 segments.*It was canceled before its end")
+        shown.close()
         service.stop()

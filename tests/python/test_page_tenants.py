@@ -53,10 +53,16 @@ def manage(tab, tenant: str = "ops") -> None:
     tab.get_by_role("button", name="Manage", exact=True).click()
 
 
+def is_there_and_hidden(tab, selector: str) -> None:
+    """An element that does not exist is hidden, too."""
+    assert tab.locator(selector).count() == 1
+    assert tab.locator(selector).is_hidden()
+
+
 def test_a_tenant_is_added_changed_and_removed(shown, operator):
     tab = shown.tab
     has_text(tab, "#tenants-note", "Choose a tenant with the role admin")
-    assert tab.locator("#add-tenant").is_hidden()
+    is_there_and_hidden(tab, "#add-tenant")
     manage(tab)
     tab.click("#add-tenant")
     tab.fill("#tenant-name", "search")
@@ -75,7 +81,7 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     assert (row["max_disk_bytes"], row["max_puts"]) == (3 << 29, 8)
 
     tab.get_by_role("button", name="Manage search").click()
-    has_text(tab, "#tenant-models", "model of search.*1 segment")
+    has_text(tab, "#tenant-models", "model of search.*1 segment, 1 hit")
     tab.fill("#tenant-puts", "")
     tab.fill("#tenant-requests", "many")
     tab.click("#tenant-save")
@@ -101,6 +107,32 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     assert "search" not in [row["name"] for row in operator.api("tenants?tenant=ops")["tenants"]]
 
 
+def test_a_limit_below_what_is_stored_asks_before_segments_go(shown, operator):
+    added = operator.api("tenants?tenant=ops", "POST", {"name": "search"})
+    fill(operator.service.address, "search", added["token"])
+    stored = operator.api("tenants/search?tenant=ops")["stored_bytes"]
+    tab = shown.tab
+    manage(tab)
+    tab.get_by_role("button", name="Manage search").click()
+    is_there_and_hidden(tab, "#below-use")
+    tab.fill("#tenant-disk", "1 KiB")
+    tab.click("#tenant-save")
+    has_text(tab, "#tenant-error", f"stores {stored} B.*would trim and remove")
+    assert tab.evaluate("document.activeElement.id") == "below-use"
+    assert operator.api("tenants/search?tenant=ops")["max_disk_bytes"] == 0
+    tab.keyboard.press("Space")
+    assert tab.is_checked("#below-use")
+    tab.fill("#tenant-disk", "2 KiB")  # another limit than the one that was confirmed
+    is_there_and_hidden(tab, "#below-use")
+    tab.click("#tenant-save")
+    has_text(tab, "#tenant-error", "2048 B")
+    tab.keyboard.press("Space")
+    tab.click("#tenant-save")
+    has_text(tab, "#tenant-saved", "Saved")
+    is_there_and_hidden(tab, "#below-use")
+    assert operator.api("tenants/search?tenant=ops")["max_disk_bytes"] == 2048
+
+
 def test_a_token_is_rotated_shown_once_and_the_old_one_ended(shown, operator):
     added = operator.api("tenants?tenant=ops", "POST", {"name": "search"})
     tab = shown.tab
@@ -116,6 +148,8 @@ def test_a_token_is_rotated_shown_once_and_the_old_one_ended(shown, operator):
     assert tab.evaluate("navigator.clipboard.readText()") == token != added["token"]
     tab.keyboard.press("Escape")
     tab.locator("#new-token-dialog").wait_for(state="hidden")
+    # A browser tells the page of the end of a dialog a little later.
+    tab.wait_for_function("document.getElementById('new-token').value === ''")
     assert token not in tab.evaluate(KEPT)
     has_text(tab, "#token-state", "^2 tokens valid")
     for valid in (added["token"], token):
@@ -138,7 +172,7 @@ def test_only_an_admin_manages_and_the_configuration_has_its_own(shown):
     has_text(tab, "#tenant-dialog", "in the configuration file, and is changed there")
     assert tab.locator("#tenant-weight").is_disabled()
     for control in ("#tenant-save", "#tenant-rotate", "#tenant-remove"):
-        assert tab.locator(control).is_hidden()
+        is_there_and_hidden(tab, control)
     tab.click("#tenant-close")
     tab.reload()  # the tab remembers on whose behalf
     tab.get_by_role("button", name="Manage red").wait_for()
@@ -220,7 +254,8 @@ def test_a_port_without_a_token_says_why_it_does_not_manage(browser, tmp_path):
         tab = shown.open()
         has_text(tab, "#tenants-note", "no token, so it does not manage tenants: set admin_token")
         has_text(tab, "#tenant-table", "default.*0 B")
-        for control in ("#manage-form", "#add-tenant", "#tenant-table .act"):
-            assert tab.locator(control).is_hidden()
+        for control in ("#manage-form", "#add-tenant"):
+            is_there_and_hidden(tab, control)
+        assert tab.locator("#tenant-table .act").count() == 0
         shown.close()  # it has not asked for what is refused
         service.stop()

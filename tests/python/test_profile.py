@@ -283,6 +283,23 @@ def test_a_profile_s_scorer_says_nothing_of_budgets():
     plain = scorer_of(Recipe.parse("keydiff(sinks=4, recent=1)"))
     assert scorer_of(Recipe.parse("lukv(keydiff, profile=x)")).canonical == plain.canonical
     assert plain.fields["heads"] == "uniform" and "profile" not in plain.fields
+    by_partitions = "lagkv(partition_keep=0.5)"  # selectors have no part in scores either
+    assert scorer_of(Recipe.parse(by_partitions)).canonical == (
+        scorer_of(Recipe.parse("lagkv")).canonical
+    )
+    assert scorer_of(Recipe.parse("global_kvprobe")).canonical == (
+        precis.canonical_recipe("kvprobe")
+    )
+
+
+def test_only_scorers_of_attention_observe_queries():
+    observing = {"cake", "defensivekv", "h2o_window", "lava", "snapkv", "tova", "vatp"}
+    others = {"global_kvdiff", "expected_attention", "keydiff", "kvprobe", "kvzip", "random"}
+    for name in observing | others:
+        needs = hf.Needs.of(precis.canonical_recipe(name))
+        assert (needs.queries != 0) == (name in observing)
+        assert needs.repetition == (name == "kvzip")
+    assert hf.Needs.of(precis.canonical_recipe("observed_mean")).queries is None  # all of them
 
 
 def test_shipped_profiles_are_found_by_name_and_used(tmp_path, monkeypatch):

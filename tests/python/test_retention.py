@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -124,6 +125,34 @@ def test_an_embedded_service_stays_within_its_limit(tmp_path):
                 pinned += 1
         assert pinned > 0 and not session.refresh().pinned
         assert 0 < cache.status().pinned_bytes <= limit // 2
+
+
+def test_many_puts_at_a_time_stay_within_the_limit(tmp_path):
+    limit = 2 << 20
+    most, puts, done = 0, [], threading.Event()
+    with precis.open(tmp_path, memory_bytes=64 << 20, max_disk_bytes=limit) as cache:
+        model = cache.register_model(toy_spec())
+
+        def watch():
+            nonlocal most
+            while not done.is_set():
+                most = max(most, cache.status().stored_bytes)
+
+        def write(writer):
+            sent = 0
+            while sent < limit:
+                sent += put(cache, model, [1000 * writer + sent, *range(1000)]).bytes
+            puts.append(sent)
+
+        watcher = threading.Thread(target=watch)
+        writers = [threading.Thread(target=write, args=(number,)) for number in range(1, 5)]
+        for thread in (watcher, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        done.set()
+        watcher.join()
+    assert len(puts) == 4 and limit // 2 < most <= limit * 1.01
 
 
 def test_a_wrong_limit_of_an_embedded_service_is_refused(tmp_path):

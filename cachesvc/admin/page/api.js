@@ -83,10 +83,10 @@ export async function eventStream(after, signal) {
 
 export const metrics = async () => (await ask("/metrics")).text();
 
-// Whether the port has asked for a token. Only then does it manage tenants.
-export const hasToken = () => sessionStorage.getItem(kToken) !== null;
-// A port with TLS may know its operators by their certificates.
-export const mayManage = () => hasToken() || location.protocol === "https:";
+// Whether the port may manage tenants: it has asked for a token, or with TLS it may know its
+// operators by their certificates.
+export const mayManage = () =>
+  sessionStorage.getItem(kToken) !== null || location.protocol === "https:";
 
 // The rows of at most `pages` pages of a list, and whether these are all.
 export async function list(path, key, pages, { query = {}, onPage = () => {}, as } = {}) {

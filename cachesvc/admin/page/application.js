@@ -1,16 +1,17 @@
 // The application of a change of budgets to what is stored: the service trims segments, or counts
 // what that would do, while the page waits for its end.
-import { call } from "./api.js";
+import { call, tenant } from "./api.js";
 import { el, meter, setMeter } from "./dom.js";
 import { bytes, percent, plural } from "./format.js";
 
 const kPollMs = 150;
 const kPath = "budgets/application";
 
-// Whether a trim can take what the change sets.
-export function canApply({ keep, limit }) {
-  const value = keep === undefined ? limit : keep;
-  return value !== undefined && value !== null && !value.startsWith("quality");
+// The application to what is stored that runs for the tenant, whoever has begun it; null if there
+// is none. A count is not one.
+export async function running() {
+  const state = await call(kPath);
+  return state.state === "running" && !state.dry_run ? state : null;
 }
 
 function effect(state) {
@@ -35,42 +36,41 @@ function effect(state) {
   ].filter((part) => part !== null);
 }
 
-// Follows the tenant's application that has begun, a dry run or not. If another kind is there, an
-// operator has begun it since: then it is neither shown nor canceled.
+// Follows an application of the tenant. `number`: as the answer to the change has it. If another
+// one is there, it has been begun since: then it is neither shown nor canceled.
 export class Application {
-  constructor(dryRun) {
+  constructor(number) {
+    this.number = number;
+    this.as = tenant();
     this.bar = meter("Progress", 0, "");
     this.cancel = el("button", { type: "button", onclick: () => this.stop() }, "Cancel");
     this.node = el("div", { class: "application" }, this.bar, this.cancel);
-    const first = call(kPath).then((state) => {
-      if (state.dry_run !== dryRun) throw new Error("Another change is being applied now.");
-      return state;
-    });
-    this.number = first.then((state) => state.number, () => 0);
-    this.ended = this.#follow(first);
+    this.ended = this.#follow();
   }
 
   // The service ends it before the next segment.
   async stop() {
     if (this.over) return;
     this.cancel.disabled = true;
-    const number = await this.number;
-    if (number > 0) {
-      await call(kPath, { method: "DELETE", query: { number } }).catch(() => {});
-    }
+    const { number, as } = this;
+    await call(kPath, { method: "DELETE", query: { number }, as }).catch(() => {});
     await this.ended;
   }
 
-  async #follow(first) {
+  async #state() {
+    const state = await call(kPath, { as: this.as });
+    if (state.number !== this.number) throw new Error("Another change is being applied now.");
+    return state;
+  }
+
+  async #follow() {
     try {
-      let state = await first;
-      const { number } = state;
+      let state = await this.#state();
       while (state.state === "running") {
         setMeter(this.bar, state.bytes > 0 ? state.done_bytes / state.bytes : 0,
                  `${bytes(state.done_bytes)} of ${bytes(state.bytes)}`);
         await new Promise((resume) => { setTimeout(resume, kPollMs); });
-        state = await call(kPath);
-        if (state.number !== number) throw new Error("Another change is being applied now.");
+        state = await this.#state();
       }
       this.node.replaceChildren(...effect(state));
     } catch (error) {

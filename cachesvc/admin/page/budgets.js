@@ -1,6 +1,6 @@
 // The budgets of puts: what is in force, changes with a dry run first, and revisions.
-import { call } from "./api.js";
-import { Application, canApply } from "./application.js";
+import { call, tenant } from "./api.js";
+import { Application, running } from "./application.js";
 import { $, el, say } from "./dom.js";
 import { budget, recipe, time } from "./format.js";
 
@@ -60,6 +60,23 @@ export class Budgets {
     $("scope").replaceChildren(el("option", { value: "" }, "all models"),
       ...models.map((model) => el("option", { value: model.fingerprint }, model.label)));
     $("scope").value = models.some((model) => model.fingerprint === chosen) ? chosen : "";
+  }
+
+  // Shows the budgets of the page's tenant, and what is being applied already.
+  async open() {
+    const of = tenant();
+    await this.load();
+    const state = await running().catch(() => null);  // the poll of the page says why
+    if (state === null || of !== tenant()) return;
+    $("running").replaceChildren(
+      el("p", {}, `Revision ${state.revision} is applied to what is stored.`),
+      new Application(state.number).node);
+  }
+
+  // Forgets the tenant before.
+  clear() {
+    this.setModels([]);
+    $("running").replaceChildren();
   }
 
   // Clears the form, too.
@@ -175,12 +192,13 @@ export class Budgets {
     $("budget-result").replaceChildren();
   }
 
-  // Asks for a dry run. Returns what shows its effect on what is stored, or null.
-  async #count(ask, canCount) {
+  // Asks for a dry run. Returns its answer, and what shows its effect on what is stored: null if no
+  // trim can take what it sets.
+  async #count(ask) {
     await this.counting?.stop();
-    await ask({ dry_run: true, apply_to_stored: canCount });
-    this.counting = canCount ? new Application(true) : null;
-    return this.counting?.node ?? null;
+    const answer = await ask({ dry_run: true, apply_to_stored: true });
+    this.counting = answer.application > 0 ? new Application(answer.application) : null;
+    return { answer, stored: this.counting?.node ?? null };
   }
 
   async #dryRun() {
@@ -192,7 +210,7 @@ export class Budgets {
     const { tries } = this;
     let stored;
     try {
-      stored = await this.#count(ask, canApply(change));
+      ({ stored } = await this.#count(ask));
     } catch (error) {
       if (tries === this.tries) await this.#refused($("budget-result"), error);
       return;
@@ -215,23 +233,26 @@ export class Budgets {
     const stored = $("apply-stored").checked && !$("apply-stored").disabled;
     const change = { ...this.tried, apply_to_stored: stored };
     this.#untry();
+    let answer;
     try {
       await this.counting?.stop();
-      await call("budgets", { method: "PUT", body: change });
+      answer = await call("budgets", { method: "PUT", body: change });
     } catch (error) {
       return this.#refused($("budget-result"), error);
     }
     $("comment").value = "";
-    await this.#applied("Applied", stored);
+    await this.#applied("Applied", answer.application);
     $("keep").focus();
   }
 
-  async #applied(how, stored) {
+  // `application`: its number; 0: nothing that is stored is trimmed.
+  async #applied(how, application) {
     await this.load();
     $("apply-stored").checked = false;
+    if (application > 0) $("running").replaceChildren();  // that one has ended
     $("budget-result").replaceChildren(
       el("p", { class: "good" }, `${how} as revision ${this.newest}.`),
-      stored ? new Application(false).node : "");
+      application > 0 ? new Application(application).node : "");
   }
 
   // After a conflict, the page shows what others have set, and the form what was typed.
@@ -260,13 +281,11 @@ export class Budgets {
     $("rollback-dialog").showModal();
     $("rollback-stored").checked = false;
     try {
-      let dry;
       const asked = this.rollback;
-      const stored = await this.#count(
-        async (how) => { dry = await this.#sendRollback(how, asked); }, true);
+      const { answer, stored } = await this.#count((how) => this.#sendRollback(how, asked));
       if (this.rollback !== asked) return;
-      const changes = this.#changesOf(dry);
-      $("rollback-changes").replaceChildren(changeTable(changes), changes.length > 0 ? stored : "");
+      const changes = this.#changesOf(answer);
+      $("rollback-changes").replaceChildren(changeTable(changes), stored ?? "");
       $("rollback-apply").disabled = changes.length === 0;
     } catch (error) {
       $("rollback-changes").replaceChildren();
@@ -283,14 +302,15 @@ export class Budgets {
     if ($("rollback-apply").disabled) return;
     $("rollback-apply").disabled = true;
     const stored = $("rollback-stored").checked;
+    let answer;
     try {
       await this.counting?.stop();
-      await this.#sendRollback({ apply_to_stored: stored });
+      answer = await this.#sendRollback({ apply_to_stored: stored });
     } catch (error) {
       return this.#refused($("rollback-error"), error);
     }
     $("rollback-dialog").close();
-    await this.#applied("Rolled back", stored);
+    await this.#applied("Rolled back", answer.application);
     $("revisions").querySelector("button")?.focus();
   }
 }

@@ -19,7 +19,8 @@ const kReloadMs = 15000;  // at most this often, and only after something was st
 
 const ring = new Ring();
 const now = new Now();
-const table = new SegmentTable(choose);
+const table = new SegmentTable({ onSegment: choose, find: async (id) =>
+  named(await api.call(`prefixes/${id}`)) });
 const map = new Treemap(choose);
 const budgets = new Budgets((error) => now.fail("warn", "Up, needs attention", error.message));
 const modelName = (model) => stored.modelName.get(model) ?? model.slice(0, 12);
@@ -58,7 +59,7 @@ async function poll() {
     now.show(status, stats, ring.points);
     if (begunFor !== of) {
       begunFor = of;
-      budgets.load();
+      budgets.open();
       events.start();
     }
     const stamp = [of, stats.precis_segments, stats.precis_stored_bytes, stats.precis_sessions,
@@ -105,6 +106,11 @@ function sessionNames(rows, sessions) {
   };
 }
 
+// The row of a segment, with names for its model and session.
+function named(row, sessionName = "") {
+  return { ...row, modelName: modelName(row.model), sessionName };
+}
+
 async function reload(stamp = loadedFor) {
   if (loading) return;
   loading = true;
@@ -118,11 +124,11 @@ async function reload(stamp = loadedFor) {
     if (of !== api.tenant()) return;
     const labels = modelLabels(models.rows);
     const sessionOf = sessionNames(segments.rows, sessions.rows);
-    stored = { modelName: labels, rows: segments.rows.map((row) => ({ ...row,
-      modelName: labels.get(row.model) ?? row.model.slice(0, 12),
-      sessionName: sessionOf(row.id) })) };
+    stored = { modelName: labels, rows: [] };
+    stored.rows = segments.rows.map((row) => named(row, sessionOf(row.id)));
     table.show(stored.rows, segments.all ? ""
-      : `The newest ${count(segments.rows.length)} segments; the service has more.`);
+      : `The newest ${count(segments.rows.length)} segments; the service has more. ` +
+        "The filter finds any of them by its whole id.");
     showMap();
     budgets.setModels(models.rows.map((model) => ({ fingerprint: model.fingerprint,
                                                     label: modelName(model.fingerprint) })));
@@ -205,11 +211,10 @@ function showTenant(name) {
   loadedFor = "";
   loadedAt = 0;
   begunFor = null;
-  table.show([], "");
-  table.choose(null);
+  table.clear();
   $("segment-body").replaceChildren(el("p", { class: "empty" },
     "Choose a segment in the table or in the map."));
-  budgets.setModels([]);
+  budgets.clear();
   events.clear();
   tenants.load();
   poll();

@@ -101,7 +101,7 @@ export class Now {
     }
   }
 
-  // `state`: "down" or "wait".
+  // `state`: "warn" or "down".
   fail(state, text, why) {
     $("health").dataset.state = state;
     say($("health"), text);

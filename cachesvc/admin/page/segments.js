@@ -3,6 +3,7 @@ import { $, el, rove, say } from "./dom.js";
 import { ago, budget, bytes, count, duration, percent, recipe, time } from "./format.js";
 
 const kRowsPerPage = 50;
+const kId = /^[0-9a-f]{32}$/;
 
 const recipeName = (row) => row.preset || recipe(row.recipe);
 
@@ -35,9 +36,13 @@ const kColumns = [
 ];
 
 export class SegmentTable {
-  constructor(onSegment) {
-    this.onSegment = onSegment;
+  // onSegment: the operator chooses one. find: the row of any stored segment by its id.
+  constructor({ onSegment, find }) {
+    Object.assign(this, { onSegment, find });
     this.rows = [];
+    this.found = null;  // a row that is not among `rows`, and whose id is the filter
+    this.why = "";      // there is none
+    this.finds = 0;     // an answer to an earlier one comes too late
     this.note = "";
     this.filter = "";
     this.sort = { column: kColumns.findIndex(({ name }) => name === "Stored"), down: true };
@@ -49,7 +54,9 @@ export class SegmentTable {
     $("filter").addEventListener("input", () => {
       this.filter = $("filter").value.trim().toLowerCase();
       this.page = 0;
+      this.#forget();
       this.#arrange();
+      if (this.shown.length === 0 && kId.test(this.filter)) this.#find(this.filter);
     });
     const turn = (id, to) => $(id).addEventListener("click", () => this.#turn(to()));
     turn("first-page", () => 0);
@@ -62,6 +69,31 @@ export class SegmentTable {
   show(rows, note) {
     this.rows = rows;
     this.note = note;
+    this.#arrange();
+  }
+
+  // Forgets the tenant before.
+  clear() {
+    this.#forget();
+    this.show([], "");
+    this.choose(null);
+  }
+
+  #forget() {
+    Object.assign(this, { found: null, why: "", finds: this.finds + 1 });
+  }
+
+  // The list has only the newest segments.
+  async #find(id) {
+    const { finds } = this;
+    let found = null, why = "";
+    try {
+      found = await this.find(id);
+    } catch (error) {
+      why = error.message;
+    }
+    if (finds !== this.finds) return;
+    Object.assign(this, { found, why });
     this.#arrange();
   }
 
@@ -90,6 +122,7 @@ export class SegmentTable {
     const has = (text) => text.toLowerCase().includes(this.filter);
     this.shown = this.rows.filter((row) => this.filter === "" || has(row.id) ||
       has(row.modelName) || has(recipeName(row)) || has(row.sessionName));
+    if (this.shown.length === 0 && this.found !== null) this.shown.push(this.found);
     const keys = new Map(this.shown.map((row) => [row, key(row)]));
     const before = (a, b) => (keys.get(a) < keys.get(b) ? -1 : keys.get(a) > keys.get(b) ? 1 : 0);
     this.shown.sort((a, b) => (down ? before(b, a) : before(a, b)) || (a.id < b.id ? -1 : 1));
@@ -110,7 +143,8 @@ export class SegmentTable {
     body.replaceChildren(...part.map((row) => this.#row(row)));
     if (part.length === 0) {
       body.append(el("tr", {}, el("td", { colspan: kColumns.length, class: "empty" },
-        this.rows.length === 0 ? "No segments are stored." : "No segment matches the filter.")));
+        this.why || (this.rows.length === 0 ? "No segments are stored."
+          : "No segment matches the filter."))));
     }
     rove([...body.querySelectorAll("button")], 1);
     if (focused) body.querySelector(`tr[data-id="${CSS.escape(focused)}"] button`)?.focus();

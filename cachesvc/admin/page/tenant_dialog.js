@@ -26,6 +26,7 @@ export class TenantDialog {
       event.preventDefault();
       this.#try($("tenant-error"), () => (this.row === null ? this.#add() : this.#change()));
     });
+    on("tenant-disk", "input", () => this.#mayTrim(false));
     on("tenant-rotate", "click", () => this.#try($("token-said"), () => this.#rotate(false)));
     on("tenant-drop", "click", () => this.#try($("token-said"), () => this.#rotate(true)));
     on("tenant-confirm", "input", () => this.#confirm());
@@ -61,7 +62,8 @@ export class TenantDialog {
       $("tenant-models").replaceChildren(...rows.map((model) => el("li", {},
         el("span", { class: "label", title: model.fingerprint }, model.name),
         el("span", { class: "number" }, bytes(model.stored_bytes)),
-        el("span", { class: "hint" }, plural(model.segments, "segment")))));
+        el("span", { class: "hint" },
+          `${plural(model.segments, "segment")}, ${plural(model.hits, "hit")}`))));
       if (rows.length === 0) $("tenant-models").append(el("li", { class: "hint" }, "None."));
     } catch (error) {
       $("tenant-models").replaceChildren(el("li", { class: "error" }, error.message));
@@ -85,6 +87,7 @@ export class TenantDialog {
     $("tenant-save").hidden = !changes;
     for (const id of ["tenant-error", "token-said", "remove-error", "tenant-saved"]) say($(id), "");
     $("tenant-models").replaceChildren();
+    this.#mayTrim(false);
     if (row === null) return;
     this.#tokens();
     say($("purge-label"), `Also remove its ${plural(row.segments, "segment")}, ` +
@@ -145,9 +148,24 @@ export class TenantDialog {
   async #change() {
     const values = this.#values(this.row);
     if (Object.keys(values).length === 0) return say($("tenant-saved"), "Nothing changes.");
-    const row = await call(this.#path(), { method: "PUT", as: this.admin, body: values });
-    Object.assign(this.row, row);
+    if ($("below-use").checked) values.below_use = true;
+    try {
+      const row = await call(this.#path(), { method: "PUT", as: this.admin, body: values });
+      Object.assign(this.row, row);
+    } catch (error) {
+      // The disk limit is below what the tenant stores; the message says what would happen.
+      if (error.code === "conflict" && error.message.includes("below_use")) this.#mayTrim(true);
+      throw error;
+    }
+    this.#mayTrim(false);
     say($("tenant-saved"), "Saved; it holds from now on.");
+  }
+
+  // Asks whether segments may be trimmed and removed until the disk limit holds, or asks no more.
+  #mayTrim(asks) {
+    $("below-use-label").hidden = !asks;
+    $("below-use").checked = false;
+    if (asks) $("below-use").focus();
   }
 
   async #rotate(dropOld) {

@@ -74,7 +74,7 @@ export class Tenants {
       this.last = { at, found };
       why = await this.#manage();
       this.#shown(why);
-      this.onChange(this.rows);
+      this.onChange();
     } catch (error) {
       say($("tenants-note"), `The tenants could not be read: ${error.message}`);
     }

@@ -37,6 +37,10 @@ class OperatorClient {
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
+  // The effect of a trim to the first counts[layer * num_kv_heads + head] entries of each head, or
+  // to all that it stores if these are fewer. Nothing changes.
+  virtual Result<msg::Trimmed> would_keep(const SegmentId& id,
+                                          const std::vector<std::uint32_t>& counts) = 0;
   // Sets how long a segment is worth keeping (msg::Hints); what is absent stays as it is. A later
   // put or lookup with hints sets it anew. It is as durable as the segment, at most kWal.
   virtual Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) = 0;
@@ -63,6 +67,8 @@ class OperatorClient {
   virtual Result<msg::IssuedToken> add_tenant(const msg::AddTenant& tenant) = 0;
   virtual Result<std::vector<msg::TenantRow>> tenants() = 0;
   virtual Result<msg::TenantRow> tenant(const std::string& name) = 0;
+  // kConflict for a max_disk_bytes below what the tenant stores, unless `below_use`: then segments
+  // of it are trimmed and removed.
   virtual Result<msg::TenantRow> change_tenant(const msg::ChangeTenant& change) = 0;
   // Makes a token; the newest before it stays valid. `drop_old`: makes none, and ends all others.
   virtual Result<msg::IssuedToken> rotate_token(const std::string& name, bool drop_old) = 0;

@@ -6,12 +6,9 @@ import math
 from numbers import Real
 from typing import Any
 
+from . import _core
 from .arrays import count_in
 from .errors import InvalidArgument
-
-PRIORITY_MAX = 100
-SECONDS_MAX = 10 * 365 * 24 * 3600
-PREFILL_SECONDS_MAX = 7 * 24 * 3600
 
 # Priority, TTL, and the time until the next use, as the extension module takes them.
 Hints = tuple[int | None, int | None, int | None]
@@ -20,7 +17,7 @@ Hints = tuple[int | None, int | None, int | None]
 def hints_in(priority: Any, ttl_s: Any, expect_reuse_in_s: Any) -> Hints:
     """Checks hints; None leaves what the segment has. Fractions of a second are rounded up."""
     return (
-        None if priority is None else count_in(priority, "priority", PRIORITY_MAX),
+        None if priority is None else count_in(priority, "priority", _core.PRIORITY_MAX),
         _seconds(ttl_s, "ttl_s"),
         _seconds(expect_reuse_in_s, "expect_reuse_in_s"),
     )
@@ -30,14 +27,14 @@ def prefill_in(prefill_s: Any) -> float:
     """Checks the seconds that a prefill took; None is 0, which says nothing."""
     if prefill_s is None:
         return 0.0
-    _check_seconds(prefill_s, "prefill_s", PREFILL_SECONDS_MAX)
+    _check_seconds(prefill_s, "prefill_s", _core.PREFILL_SECONDS_MAX)
     return float(prefill_s)
 
 
 def _seconds(value: Any, field: str) -> int | None:
     if value is None:
         return None
-    _check_seconds(value, field, SECONDS_MAX)
+    _check_seconds(value, field, _core.HINT_SECONDS_MAX)
     return math.ceil(value)
 
 

@@ -195,6 +195,8 @@ class ModelRow:
 
     Attributes:
         bytes, original_bytes: of its segments: as stored, and of their uncompressed K and V.
+        hits, hit_tokens: lookups since the service started that matched at least one token, and the
+            tokens that they matched.
     """
 
     spec: ModelSpec
@@ -203,6 +205,8 @@ class ModelRow:
     projections: int
     bytes: int
     original_bytes: int
+    hits: int
+    hit_tokens: int
 
     @classmethod
     def from_core(cls, row: Any) -> ModelRow:
@@ -214,6 +218,8 @@ class ModelRow:
             row.projections,
             row.stored_bytes,
             row.original_bytes,
+            row.hits,
+            row.hit_tokens,
         )
 
 
@@ -259,6 +265,8 @@ class BudgetRow:
     """The time of the last change; 0 for the configuration's defaults."""
     limit: Budget | None
     """The largest budget that a put gets."""
+    session: str
+    """The session's name, if the scope is one; else ""."""
 
     @classmethod
     def from_core(cls, row: Any) -> BudgetRow:
@@ -276,13 +284,16 @@ class Budgets:
     sessions: tuple[BudgetRow, ...]
     """What sessions set, by name, at most the first 100; only if neither model nor session is
     asked for."""
+    application: int
+    """The number of the application to stored segments that the change began; 0: none."""
 
     @classmethod
     def from_core(cls, budgets: Any) -> Budgets:
         """Made from the extension module's struct."""
         layers = tuple(BudgetRow.from_core(row) for row in budgets.layers)
         sessions = tuple(BudgetRow.from_core(row) for row in budgets.sessions)
-        return cls(BudgetRow.from_core(budgets.effective), layers, sessions)
+        effective = BudgetRow.from_core(budgets.effective)
+        return cls(effective, layers, sessions, budgets.application)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class TenantRow:
         added_unix_ms: when it was added; 0: it is in the configuration.
         stored_bytes, original_bytes: of its segments: as stored, and of their uncompressed K and V.
         puts, memory_bytes: puts in progress, and the memory that they may use.
+        hits, hit_tokens: lookups since the service started that matched at least one token, and the
+            tokens that they matched.
     """
 
     name: str
@@ -51,6 +53,8 @@ class TenantRow:
     connections: int
     puts: int
     memory_bytes: int
+    hits: int
+    hit_tokens: int
 
     @classmethod
     def from_core(cls, row: Any) -> TenantRow:
@@ -140,10 +144,18 @@ class Tenants:
         max_memory_bytes: int | None = None,
         max_puts: int | None = None,
         max_requests_per_s: int | None = None,
+        below_use: bool = False,
     ) -> TenantRow:
         """Changes what is given, for a tenant that is stored with the data.
 
         Another role closes the tenant's connections.
+
+        Args:
+            below_use: also accept a `max_disk_bytes` below what the tenant stores. The service then
+                trims and removes segments of the tenant.
+
+        Raises:
+            Conflict: the tenant stores more than `max_disk_bytes`, and `below_use` is not given.
         """
         given = (
             _given(weight, "weight", _U32),
@@ -152,7 +164,9 @@ class Tenants:
             _given(max_puts, "max_puts", _U32),
             _given(max_requests_per_s, "max_requests_per_s", _U32),
         )
-        return TenantRow.from_core(_core.change_tenant(self._cache.core, name, role or "", *given))
+        return TenantRow.from_core(
+            _core.change_tenant(self._cache.core, name, role or "", *given, below_use)
+        )
 
     def rotate_token(self, name: str, *, drop_old: bool = False) -> IssuedToken:
         """Makes a token. The newest one before it stays valid, and an older one ends.

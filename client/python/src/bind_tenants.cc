@@ -34,9 +34,10 @@ msg::IssuedToken add(OwnedClient& owned, const std::string& name, const std::str
 
 msg::TenantRow change(OwnedClient& owned, const std::string& name, const std::string& role,
                       SmallCount weight, Count max_disk_bytes, Count max_memory_bytes,
-                      SmallCount max_puts, SmallCount max_requests_per_s) {
+                      SmallCount max_puts, SmallCount max_requests_per_s, bool below_use) {
   const msg::ChangeTenant changed{
-      name, role, weight, max_disk_bytes, max_memory_bytes, max_puts, max_requests_per_s};
+      name,     role, weight, max_disk_bytes, max_memory_bytes, max_puts, max_requests_per_s,
+      below_use};
   return unwrap(without_gil([&, &c = owned.get()] { return c.change_tenant(changed); }));
 }
 
@@ -58,7 +59,7 @@ void bind_tenants(nb::module_& module) {
   module.def("change_tenant", &change, nb::arg("client"), nb::arg("name"), nb::arg("role"),
              nb::arg("weight").none(), nb::arg("max_disk_bytes").none(),
              nb::arg("max_memory_bytes").none(), nb::arg("max_puts").none(),
-             nb::arg("max_requests_per_s").none());
+             nb::arg("max_requests_per_s").none(), nb::arg("below_use"));
   module.def("rotate_token", [](OwnedClient& owned, const std::string& name, bool drop_old) {
     return unwrap(without_gil([&, &c = owned.get()] { return c.rotate_token(name, drop_old); }));
   });

@@ -6,9 +6,13 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
+
 #include "arrays.h"
 #include "errors.h"
 #include "gil.h"
+#include "precis/hint_limits.h"
+#include "precis/profile.h"
 #include "precis/recipe.h"
 #include "waits.h"
 
@@ -34,4 +38,14 @@ NB_MODULE(_core, module) {
   module.def("canonical_recipe", [](std::string_view text) {
     return precis::canonical_recipe(python::unwrap(precis::parse_recipe(text)));
   });
+  module.def("profile_scorer", [](std::string_view text) {
+    return precis::profile_scorer(python::unwrap(precis::parse_recipe(text)));
+  });
+  module.def("needs_queries", [](std::string_view text) {
+    return python::unwrap(precis::parse_recipe(text)).needs_queries();
+  });
+  module.attr("PRIORITY_MAX") = precis::limits::kPriorityMax;
+  module.attr("HINT_SECONDS_MAX") = precis::limits::kHintSecondsMax;
+  module.attr("PREFILL_SECONDS_MAX") =
+      static_cast<std::uint64_t>(precis::limits::kPrefillSecondsMax);
 }

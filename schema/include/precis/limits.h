@@ -62,7 +62,6 @@ static_assert(kMessageBytesMax >= std::size_t{kPathTokensMax} * 4 + (32u << 20))
 
 // Files that a user names. Profiles have kProfileBytesMax instead.
 inline constexpr std::size_t kConfigBytesMax = 1u << 20;
-inline constexpr std::size_t kTextFileBytesMax = 64u << 20;  // a document to measure recipes on
 
 // The audit log: lines that wait to be written, and bytes of one value in a line.
 inline constexpr std::size_t kAuditLinesMax = 8192;

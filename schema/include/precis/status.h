@@ -36,6 +36,8 @@ constexpr bool may_have_retry_after(StatusCode code) {
 
 // The code's name in lower case with underscores, e.g. "invalid_argument".
 std::string_view status_code_name(StatusCode code);
+// The code with that name; none if no code has it, for example because a newer peer sent it.
+std::optional<StatusCode> parse_status_code(std::string_view name);
 
 class [[nodiscard]] Status {
  public:

@@ -56,6 +56,14 @@ TEST_CASE_METHOD(Fixture, "without the token only probes and the page's files ar
   CHECK(refused.size() == 3);  // a request without a token is no wrong token
 }
 
+TEST_CASE_METHOD(Fixture, "a request that needs no token tells nothing about who asks",
+                 "[unit][admin]") {
+  CHECK(guard.is_for_strangers(request("/healthz")));
+  CHECK(guard.is_for_strangers(request("/page/main.js", "Bearer secret")));
+  CHECK_FALSE(guard.is_for_strangers(request("/metrics", "Bearer secret")));
+  CHECK_FALSE(open.is_for_strangers(request("/healthz")));  // all who reach the port are operators
+}
+
 TEST_CASE_METHOD(Fixture, "after a few wrong tokens an address must wait, also with the right one",
                  "[unit][admin]") {
   for (std::uint32_t t = 0; t < limits::kWrongProofsFree; ++t) {

@@ -18,17 +18,18 @@ TEST_CASE("metrics have their kind, their help and the labels of their tenant", 
   Labeled<Histogram> waits;
   waits.at({"red", "", "", ""}).observe(1);
   process.waits = {{"memory", waits.rows()}, {"put room", {}}};
-  OperatorAccess::Stored red{"red", {{"precis_segments", 5, "Segments"}}, {}};
+  OperatorAccess::Stored red{"red", {{"precis_segments", 5, "Segments (of this tenant)"}}, {}};
   red.models.resize(2);
   red.models[0].model.name = "a \"model\"\n";
   red.models[0].segments = 4;
   red.models[1].segments = 1;
-  const OperatorAccess::Stored tenants[] = {red,
-                                            {"blue", {{"precis_segments", 6, "Segments"}}, {}}};
+  const OperatorAccess::Stored tenants[] = {
+      red, {"blue", {{"precis_segments", 6, "Segments (of this tenant)"}}, {}}};
   const std::string text = metrics_text(process, tenants);
   CHECK_THAT(text, Contains("# TYPE precis_gets_total counter\nprecis_gets_total 3\n"));
   CHECK_THAT(text, Contains("# TYPE precis_open_gets gauge\nprecis_open_gets 2\n"));
   CHECK_THAT(text, Contains("# HELP precis_gets_total Gets begun\n"));
+  CHECK_THAT(text, Contains("# HELP precis_segments Segments\n"));  // of each tenant
   CHECK_THAT(text, Contains("precis_segments{tenant=\"red\"} 5\n"
                             "precis_segments{tenant=\"blue\"} 6\n"));
   const std::string labels = "tenant=\"red\",model=\"toy\",tier=\"disk\",transport=\"shm\"";

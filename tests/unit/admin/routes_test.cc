@@ -53,6 +53,12 @@ TEST_CASE("parameters come from the path, the query and the body", "[unit][admin
         msg::RequestBody(msg::PinSession{"a b/c", true}));
   CHECK(read(Method::kDelete, "/api/v1/sessions/x/pin").value() ==
         msg::RequestBody(msg::PinSession{"x", false}));
+  msg::ChangeTenant smaller;
+  smaller.name = "red";
+  smaller.max_disk_bytes = 4096;
+  smaller.below_use = true;
+  CHECK(read(Method::kPut, "/api/v1/tenants/red", R"({"max_disk_bytes": 4096, "below_use": true})")
+            .value() == msg::RequestBody(smaller));
 }
 
 TEST_CASE("a budget is set as a number, a text or an object, and unset by null", "[unit][admin]") {
@@ -160,6 +166,9 @@ TEST_CASE("every route is described once, with its path's parameters", "[unit][a
   std::size_t described = 0;
   for (const auto& [path, methods] : api["paths"].items()) described += methods.size();
   CHECK(described == routes().size());
+  const auto& pin = api["paths"]["/api/v1/sessions/{name}/pin"];
+  CHECK(pin.dump().find("pinned") == std::string::npos);  // the method says it
+  CHECK(pin["put"]["parameters"].size() == 2);            // the name, and the tenant
   for (const Route& route : routes()) {
     CAPTURE(route.pattern);
     std::set<std::string> known;

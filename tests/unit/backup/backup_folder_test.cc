@@ -7,8 +7,14 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <thread>
 
+#include "cachesvc/backup/backups.h"
+#include "cachesvc/backup/restore.h"
 #include "cachesvc/backup/rows_file.h"
+#include "cachesvc/base/runtime.h"
+#include "cachesvc/store/extent_store.h"
 #include "precis/block_digest.h"
 #include "tests/unit/store/test_dir.h"
 
@@ -37,7 +43,50 @@ void store_backup(BackupFolder& folder, const std::string& name, std::uint64_t t
   REQUIRE(rows->finish({.created_unix_ms = time}).ok());
 }
 
+// The backups of a service with an empty store.
+struct BackupsFixture {
+  TestDir dir;
+  const std::string folder = dir.path() + "/backups";
+  MachineRuntime runtime;
+  Log log{Log::Level::kOff};
+  std::unique_ptr<Store> store = open_disk_store(dir.path() + "/data").value();
+  Backups backups{{*store, runtime.clock(), log, folder, dir.path() + "/data",
+                   runtime.make_executor("backup", 1)}};
+
+  msg::BackupState ended() const {
+    while (backups.busy()) std::this_thread::yield();
+    return backups.state();
+  }
+};
+
 }  // namespace
+
+TEST_CASE_METHOD(BackupsFixture, "a backup that fails has the code of its error",
+                 "[unit][backup]") {
+  std::optional<BackupFolder> held(folder);
+  REQUIRE(held->open_to_write().ok());
+  REQUIRE(backups.start("a", 0).ok());
+  CHECK(ended().state == "failed");
+  CHECK(ended().code == "conflict");
+  held.reset();
+  REQUIRE(backups.start("a", 0).ok());
+  CHECK(ended().state == "done");
+  CHECK(ended().code.empty());
+  const Status again = backups.start("a", 0).status();
+  CHECK(again.code() == StatusCode::kConflict);
+  CHECK(again == BackupFolder(folder).check_new("a"));
+  CHECK_FALSE(backups.busy());
+  CHECK(newest_backup(folder).value() == "a");
+}
+
+TEST_CASE_METHOD(BackupsFixture, "a backup that is asked for after the stop does not begin",
+                 "[unit][backup]") {
+  backups.stop();
+  CHECK(backups.start("a", 0).status().code() == StatusCode::kUnavailable);
+  CHECK_FALSE(backups.busy());
+  CHECK_FALSE(fs::exists(folder));
+  CHECK_THAT(newest_backup(folder).status().message(), Contains(folder) && Contains("NAME.rows"));
+}
 
 TEST_CASE("the name of a backup is a plain file name", "[unit][backup]") {
   for (const char* name : {"a", "2026-11-27T012300Z", "nightly_1.b", "0"}) {

@@ -113,6 +113,41 @@ TEST_CASE("a put that can never fit is refused at once, one that waits in vain l
   CHECK_THAT(refused->status().message(), Catch::Contains("unpin"));
 }
 
+TEST_CASE("space that clients freed without a word goes to a put at the end of its wait",
+          "[unit][capacity]") {
+  Quota q({100, {}}, std::chrono::milliseconds(1));
+  q.stored[""] = 100;
+  std::optional<Quota::Answer> late;
+  spawn(q.enter("a", 10, late, /*then_stop=*/true));
+  CHECK_FALSE(late);
+  q.stored[""] = 50;
+  q.loop.run();
+  CHECK((late && late->ok()));
+}
+
+TEST_CASE("what is stored is read once for all numbers of a scope", "[unit][capacity]") {
+  AsioLoop loop;
+  bool changes = false;
+  std::uint64_t reads = 0;
+  const auto stored = [&](const std::string&) -> std::uint64_t {
+    if (!changes) return 100;
+    return ++reads % 2 == 0 ? 100 : 0;  // a segment is put and removed again and again
+  };
+  DiskQuota quota(loop, stored, {100, {}}, std::chrono::hours(1));
+  std::optional<Quota::Answer> answer;
+  const auto enter = [&]() -> Task<void> { answer.emplace(co_await quota.enter("a", 10)); };
+  spawn(enter());
+  CHECK_FALSE(answer);
+  changes = true;
+  for (const std::uint64_t missing : {0u, 10u}) {
+    const auto scopes = quota.scopes();
+    REQUIRE(scopes.size() == 1);
+    CHECK(scopes[0].missing == missing);
+  }
+  CHECK(reads == 2);
+  quota.stop();
+}
+
 TEST_CASE("new limits hold at once, and a stop ends all waits", "[unit][capacity]") {
   Quota q({100, {}});
   q.stored[""] = 100;

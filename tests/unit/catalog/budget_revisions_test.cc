@@ -160,9 +160,9 @@ TEST_CASE_METHOD(RevisionsFixture, "a rollback leaves out a model that is gone",
 
 TEST_CASE_METHOD(RevisionsFixture, "a rollback that can't be done changes nothing",
                  "[unit][catalog]") {
-  CHECK(catalog->roll_back_budget(tenant, to(0)).status().code() == StatusCode::kInvalidArgument);
+  CHECK(catalog->roll_back_budget(tenant, to(0)).status().code() == StatusCode::kConflict);
   set(keep(5));
-  CHECK(catalog->roll_back_budget(tenant, to(1)).status().code() == StatusCode::kInvalidArgument);
+  CHECK(catalog->roll_back_budget(tenant, to(1)).status().code() == StatusCode::kConflict);
   CHECK(catalog->roll_back_budget(tenant, to(9)).status().code() == StatusCode::kNotFound);
   // It would bring back a recipe whose profile is gone.
   REQUIRE(catalog->add_profile(tenant, profile_json(profile("learnt"))).ok());
@@ -228,8 +228,11 @@ TEST_CASE_METHOD(RevisionsFixture, "a limit is set per scope, and no keep of a s
   set(limit(4));
   CHECK(now().effective.limit == Budget::ratio_ppm(4 * kTenth));
   const auto above = catalog->set_budget(tenant, keep(5)).status();
-  CHECK(above.code() == StatusCode::kInvalidArgument);
+  CHECK(above.code() == StatusCode::kConflict);
   CHECK_THAT(above.message(), Catch::Contains("keep 0.5 is above the limit 0.4"));
+  msg::SetBudget both = keep(5);
+  both.limit = Budget::ratio_ppm(4 * kTenth);
+  CHECK(catalog->set_budget(tenant, both).status().code() == StatusCode::kInvalidArgument);
   msg::SetBudget quality;
   quality.limit = Budget::quality(0.9).value();
   CHECK(catalog->set_budget(tenant, quality).status().code() == StatusCode::kInvalidArgument);
@@ -239,4 +242,27 @@ TEST_CASE_METHOD(RevisionsFixture, "a limit is set per scope, and no keep of a s
   set(unset);
   CHECK_FALSE(now().effective.limit);
   CHECK(log().newest == 3);
+}
+
+TEST_CASE_METHOD(RevisionsFixture, "a quality target is above a limit of its scope if its cap is",
+                 "[unit][catalog]") {
+  const auto target = [](double cap) {
+    msg::SetBudget request;
+    request.keep = Budget::quality(0.9, cap).value();
+    request.dry_run = true;
+    return request;
+  };
+  msg::SetBudget both = target(0.8);
+  both.limit = Budget::ratio_ppm(5 * kTenth);
+  const Status above = catalog->set_budget(tenant, both).status();
+  CHECK(above.code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(above.message(), Catch::Contains("quality 0.9 up to 0.8 is above the limit 0.5"));
+  set(limit(5));
+  CHECK(catalog->set_budget(tenant, target(0.8)).status().code() == StatusCode::kConflict);
+  CHECK(catalog->set_budget(tenant, target(0.5)).ok());
+  CHECK(catalog->set_budget(tenant, target(1.0)).ok());  // it names no cap
+  msg::SetBudget entries;
+  entries.limit = Budget::entries(10);
+  set(entries);
+  CHECK(catalog->set_budget(tenant, target(0.8)).ok());  // can't be compared
 }

@@ -1,6 +1,8 @@
 #include <catch2/catch.hpp>
+#include <memory>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/segment_tree.h"
 #include "precis/block_digest.h"
 #include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
@@ -56,6 +58,38 @@ TEST_CASE("a spec whose RoPE scaling nobody knows is refused and not kept", "[un
   CHECK(models_of(*f.catalog, f.tenant).size() == 1);
   other.rope_scaling = R"({"factor":4.0,"rope_type":"yarn"})";
   CHECK(f.catalog->register_model(f.tenant, other).ok());
+}
+
+TEST_CASE("a new model is looked up only for the segments that wait for it", "[unit][catalog]") {
+  constexpr TokenId kRoots = 50;
+  CatalogFixture f;
+  bool is_known = false;
+  std::uint64_t asked = 0;
+  SegmentTree tree([&](std::string_view, const Digest&) {
+    ++asked;
+    return is_known ? &f.model : nullptr;
+  });
+  std::vector<SegmentId> roots;
+  for (TokenId i = 0; i < kRoots; ++i) {  // as rows from disk whose model's row is damaged
+    const NewSegment root = f.segment(tokens(6, 1000 * i)),
+                     child = f.segment(tokens(9, 1000 * i), &root);
+    for (const NewSegment* each : {&child, &root}) {
+      tree.put(std::make_shared<const SegmentRow>(each->row), Durability::kFsync, 0);
+    }
+    roots.push_back(root.row.id);
+  }
+  CHECK(tree.in_service() == 0);
+  asked = 0;
+  tree.model_added("foreign", f.fingerprint);
+  tree.model_added(f.tenant, Digest{});
+  CHECK(asked == 0);
+  is_known = true;
+  tree.erase(roots.back());
+  tree.model_added(f.tenant, f.fingerprint);
+  CHECK(tree.in_service() == 2 * (kRoots - 1));
+  asked = 0;
+  tree.model_added(f.tenant, f.fingerprint);
+  CHECK(asked == 0);
 }
 
 TEST_CASE("a model that the store refuses is not registered", "[unit][catalog]") {

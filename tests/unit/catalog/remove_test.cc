@@ -164,6 +164,18 @@ TEST_CASE("a removal of very many layers is several changes, the leaves first", 
   f.catalog.reset();
 }
 
+TEST_CASE("a removal of very many blocks is several changes", "[unit][catalog]") {
+  CatalogFixture f(/*block_tokens=*/1);
+  CountedDeletes counted(f.store);
+  f.catalog = std::move(Catalog::open(counted, f.clock)).value();
+  const NewSegment root = f.put(tokens(40'000)), next = f.put(tokens(80'000), &root);
+  counted.batches.clear();
+  REQUIRE(f.catalog->remove(f.tenant, root.row.id, true, nullptr).ok());
+  CHECK(counted.batches == std::vector<std::size_t>{4, 4});  // three layers and a row of each
+  CHECK(f.match(next.path).empty());
+  f.catalog.reset();
+}
+
 TEST_CASE("a row outlives the removal of its segment for those who hold it", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment segment = f.put(tokens(8));

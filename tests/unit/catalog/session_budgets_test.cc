@@ -51,11 +51,16 @@ TEST_CASE_METHOD(SessionBudgets, "a session's budget is narrower than its model'
   REQUIRE(shown.layers.size() == 5);
   CHECK(shown.layers[3].scope == "model model");
   CHECK(shown.layers[4].scope == "session chat");
+  CHECK(shown.layers[3].session.empty());
+  CHECK(shown.layers[4].session == "chat");
+  CHECK(shown.effective.session == "chat");
+  CHECK(budgets(of_model()).effective.session.empty());
   CHECK(shown.sessions.empty());
   CHECK(tenths(of_model()) == 5);
   CHECK(tenths({}) == 4);
   REQUIRE(budgets({}).sessions.size() == 1);
   CHECK(budgets({}).sessions[0].scope == "session chat");
+  CHECK(budgets({}).sessions[0].session == "chat");
   CHECK(budgets({}).sessions[0].keep == Budget::ratio_ppm(7 * kTenth));
 
   // Without a turn, a session is of no model.
@@ -190,4 +195,32 @@ TEST_CASE_METHOD(SessionBudgets, "only so many sessions of a tenant have a budge
   CHECK(set(named(limits::kSessionBudgetsMax), 5).ok());
   CHECK(catalog->remove_budgets(tenant).ok());
   CHECK(stored_rows(Table::kBudgets) == 0);
+}
+
+TEST_CASE_METHOD(SessionBudgets, "a rollback of more scopes than a revision holds is refused",
+                 "[unit][catalog]") {
+  const auto set_one = [&](std::size_t number) {
+    const std::string name = "s" + std::to_string(number);
+    open(name);
+    const auto made = set({{}, name}, 5);
+    if (!made.ok()) FAIL("budget " << number << ": " << made.status().to_string());
+  };
+  for (std::size_t number = 0; number < limits::kListPageRowsMax; ++number) set_one(number);
+  const std::uint64_t all = limits::kListPageRowsMax;  // the revision with all of them
+  REQUIRE(catalog->roll_back_budget(tenant, {0}).ok());
+  set_one(all);
+  for (const bool dry_run : {true, false}) {
+    msg::RollBackBudget request{all};
+    request.dry_run = dry_run;
+    const Status refused = catalog->roll_back_budget(tenant, request).status();
+    CHECK(refused.code() == StatusCode::kOutOfSpace);
+    CHECK_THAT(refused.message(), Catch::Contains("changes 1001 scopes") &&
+                                      Catch::Contains("remove the budgets of sessions first"));
+  }
+  CHECK(catalog->budget_revisions(tenant, {}).newest == all + 2);
+  CHECK(stored_rows(Table::kBudgets) == 1);
+  crash_and_reopen();
+  CHECK(catalog->budget_revisions(tenant, {}).newest == all + 2);
+  REQUIRE(unset({{}, "s" + std::to_string(all)}).ok());
+  CHECK(catalog->roll_back_budget(tenant, {all}).value().changes.size() == all);
 }

@@ -340,3 +340,38 @@ TEST_CASE("a pinned session is found among any number at its tip, until its time
   sessions.put("tenant", pinned);
   CHECK(sessions.pinned_at("tenant", a, 15) == nullptr);
 }
+
+TEST_CASE("expired sessions are not counted, wherever the clock goes", "[unit][catalog]") {
+  Sessions sessions([](const SegmentId&, int) {});
+  const auto put = [&](const std::string& tenant, const std::string& name,
+                       std::uint64_t expires_ms) {
+    msg::SessionRow row = session_at(name, tip_of(1));
+    row.expires_unix_ms = expires_ms;
+    sessions.put(tenant, row);
+  };
+  put("tenant", "a", 10);
+  put("tenant", "b", 20);
+  put("tenant", "c", 0);
+  put("stranger", "d", 10);
+  CHECK(sessions.count("tenant", 9) == 3);
+  CHECK(sessions.count(9) == 4);
+  CHECK(sessions.count("tenant", 10) == 2);
+  CHECK(sessions.count("stranger", 10) == 0);
+  CHECK(sessions.count(10) == 2);
+  CHECK(sessions.count("tenant", 9) == 3);  // the clock was set back
+  CHECK(sessions.count("tenant", 30) == 1);
+  CHECK(sessions.count(30) == 1);
+
+  put("tenant", "a", 40);  // renewed
+  CHECK(sessions.count("tenant", 30) == 2);
+  put("tenant", "a", 25);  // too late
+  CHECK(sessions.count("tenant", 30) == 1);
+  sessions.erase({"tenant", "b"});
+  CHECK(sessions.count("tenant", 30) == 1);
+  CHECK(sessions.count("tenant", 0) == 2);
+  sessions.erase({"tenant", "a"});
+  sessions.erase({"tenant", "c"});
+  CHECK(sessions.count("tenant", 30) == 0);
+  CHECK(sessions.count(30) == 0);
+  CHECK(sessions.count(0) == 1);
+}

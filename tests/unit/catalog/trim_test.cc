@@ -1,6 +1,8 @@
 // Replacing a stored segment by fewer entries, and by all of them again.
 #include <catch2/catch.hpp>
+#include <memory>
 
+#include "cachesvc/catalog/segment_tree.h"
 #include "tests/unit/catalog/all_rows.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 
@@ -107,4 +109,69 @@ TEST_CASE("bytes of before a trim that fail their check say nothing of what is s
   CHECK(f.segment_code(a.row.id) == StatusCode::kOk);
   CHECK(f.catalog->quarantine(trimmed(a).row));
   CHECK(f.segment_code(a.row.id) == StatusCode::kCorruption);
+}
+
+TEST_CASE("a trim leaves what stands on the segment in service, and only what is summed follows",
+          "[unit][catalog]") {
+  constexpr TokenId kChildren = 100;
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
+  std::uint64_t asked = 0;  // for the model: once for each segment that is put into service
+  SegmentTree tree([&](std::string_view, const Digest&) {
+    ++asked;
+    return &f.model;
+  });
+  const auto put = [&](const SegmentRow& row) {
+    tree.put(std::make_shared<const SegmentRow>(row), Durability::kWal, 1);
+  };
+  put(a.row);
+  std::vector<SegmentRow> children;
+  for (TokenId i = 0; i < kChildren; ++i) {
+    Tokens path = tokens(6);
+    path.insert(path.end(), {1000 + i, 2000, 3000, 4000});
+    children.push_back(f.segment(path, &a).row);
+    put(children.back());
+  }
+  tree.record_changes();
+  const std::uint64_t own = children[0].plan.total();
+  for (const SegmentRow& row : {trimmed(a).row, a.row}) {
+    asked = 0;
+    put(row);
+    CHECK(asked < kChildren);
+    CHECK(tree.in_service() == 1 + kChildren);
+    CHECK(tree.of_tenant(f.tenant)->totals().in_service == 1 + kChildren);
+    CHECK(tree.of_tenant(f.tenant)->totals().segments == 1 + kChildren);
+    for (const SegmentRow& child : children) {
+      REQUIRE(tree.find(child.id)->chain_entries == row.plan.total() + own);
+    }
+    const auto changes = tree.take_changes();
+    REQUIRE(changes.size() == 1);
+    CHECK(changes[0].after->row->id == a.row.id);
+  }
+  tree.erase(a.row.id);
+  CHECK(tree.in_service() == 0);
+}
+
+TEST_CASE("a trim of the only segment of a tenant counts it once", "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment a = f.put(tokens(6), nullptr, 1, 5);
+  REQUIRE(trim(f, a));
+  CHECK(f.catalog->totals(f.tenant).segments == 1);
+  CHECK(f.catalog->totals(f.tenant).quarantined_segments == 0);
+  REQUIRE(f.catalog->remove(f.tenant, a.row.id, false, nullptr).ok());
+  CHECK(f.catalog->totals(f.tenant).segments == 0);
+}
+
+TEST_CASE("of two segments with the same tokens, the one with more entries is found after a trim",
+          "[unit][catalog]") {
+  CatalogFixture f;
+  const NewSegment more = f.put(tokens(9), nullptr, 1, 5), less = f.put(tokens(9), nullptr, 2, 3);
+  const NewSegment on_more = f.put(tokens(14), &more), on_less = f.put(tokens(14), &less);
+  CHECK(f.match(tokens(14)).back().row->id == on_more.row.id);
+  REQUIRE(trim(f, more));
+  CHECK(f.match(tokens(9)).back().row->id == less.row.id);
+  CHECK(f.match(tokens(14)).back().row->id == on_less.row.id);
+  REQUIRE(f.commit(more).ok());
+  CHECK(f.match(tokens(9)).back().row->id == more.row.id);
+  CHECK(f.match(tokens(14)).back().row->id == on_more.row.id);
 }

@@ -18,14 +18,10 @@ struct Segments {
   std::vector<Health> segments;
   std::set<std::size_t> children = {};  // each has the segment before it as parent
   std::set<std::size_t> removed = {};
-  msg::Stats stats = {};
+  msg::ServerStatus status = {};
 
   void operator()(FakeServer& server, const msg::Request& request) {
-    if (std::holds_alternative<msg::GetStats>(request.body)) {
-      return server.reply(request.id, stats);
-    }
     if (std::holds_alternative<msg::GetStatus>(request.body)) {
-      msg::ServerStatus status;
       status.tenant = "red";
       return server.reply(request.id, status);
     }
@@ -83,9 +79,9 @@ TEST_CASE("fsck reports damage even where other segments could not be read", "[c
 TEST_CASE("fsck is not content where acknowledged changes are missing", "[client]") {
   Segments service{{Health::kWhole}};
   CHECK(fsck(service).status == Status());
-  service.stats.rows = {{"precis_doubtful_recovery", 1, ""},
-                        {"precis_lost_changes", 9, ""},
-                        {"precis_unclaimed_bytes", 4096, ""}};
+  service.status.doubtful_recovery = true;
+  service.status.lost_changes = 9;
+  service.status.kept_bytes = 4096;
   const Outcome found = fsck(service);
   CHECK(found.status.code() == StatusCode::kCorruption);
   CHECK_THAT(found.status.message(), Catch::Contains("9 changes") &&
@@ -99,8 +95,8 @@ TEST_CASE("fsck is not content where acknowledged changes are missing", "[client
 TEST_CASE("fsck says that payload is kept for a doubtful recovery alone", "[client]") {
   Segments service{{Health::kWhole}};
   const bool doubtful = GENERATE(true, false);
-  service.stats.rows = {{"precis_doubtful_recovery", doubtful ? 1.0 : 0.0, ""},
-                        {"precis_unclaimed_bytes", 4096, ""}};
+  service.status.doubtful_recovery = doubtful;
+  service.status.kept_bytes = 4096;
   const auto report = cli::parse_json(fsck(service, /*repair=*/false, /*json=*/true).out);
   CHECK(report["recovery"]["kept_bytes"] == (doubtful ? 4096 : 0));
 }

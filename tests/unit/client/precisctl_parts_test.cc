@@ -1,16 +1,43 @@
-// precisctl's parsing of words, and printing of numbers.
+// precisctl's parsing of words, printing of numbers, and requests.
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
 #include <map>
+#include <numeric>
+#include <sstream>
 
+#include "client/cli/backup_commands.h"
+#include "client/cli/budget_application.h"
+#include "client/cli/budget_table.h"
+#include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/outcome.h"
 #include "client/cli/render.h"
 #include "client/cli/table.h"
+#include "client/cli/tenant_commands.h"
+#include "tests/unit/client/fake_server.h"
 
 namespace {
 
 using namespace precis;
 using namespace precis::cli;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+// Four layers of two KV heads.
+msg::ModelRow small_model() {
+  msg::ModelRow row;
+  row.model.name = "test/small";
+  row.model.num_layers = 4;
+  row.model.num_q_heads = row.model.num_kv_heads = 2;
+  row.model.head_dim = 64;
+  return row;
+}
+msg::SegmentInfo of_tokens(std::uint32_t count) {
+  msg::SegmentInfo segment;
+  segment.end = count;
+  return segment;
+}
 
 TEST_CASE("columns stand straight and control characters reach no terminal", "[client]") {
   Table table({{"NAME"}, {"N", true}});
@@ -103,8 +130,190 @@ TEST_CASE("every outcome has an exit code, and the help names it", "[client]") {
   CHECK(codes.size() == kStatusCodeMax + 1u);
   for (const auto& [status, code] : codes) {
     CHECK(exit_code(Status(status, "")) == code);
+    CHECK(parse_status_code(status_code_name(status)) == status);
     CHECK_THAT(kExitCodes, Catch::Contains(std::to_string(code)));
   }
+}
+
+TEST_CASE("an error of work in the background has its code, or is a bug", "[client]") {
+  CHECK(failure("conflict", "x") == Status::conflict("x"));
+  CHECK(failure("timed_out", "x") == Status::timed_out("x"));
+  for (const char* unknown : {"", "ok", "newer_than_this_build"}) {
+    CHECK(failure(unknown, "x") == Status::internal("x"));
+  }
+  FakeServer server([](FakeServer& self, const msg::Request& request) {
+    msg::BackupState state;
+    state.name = "monday";
+    state.state = "failed";
+    state.started_unix_ms = 1;
+    state.error = "the folder is gone";
+    state.code = "not_found";
+    self.reply(request.id, state);
+  });
+  std::string out;
+  const auto client = server.connect().value();
+  CHECK(make_backup({*client, out}, {}) == Status::not_found("the folder is gone"));
+}
+
+TEST_CASE("another application than the one that a change began is not taken for it", "[client]") {
+  std::uint64_t number = 8;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    msg::BudgetApplication state;
+    state.number = number;
+    state.state = "done";
+    state.dry_run = true;
+    self.reply(request.id, state);
+  });
+  const auto client = server.connect().value();
+  CHECK(wait_for_application(*client, 8).value().status.ok());
+  const Status other = wait_for_application(*client, 7).status();
+  CHECK(other.code() == StatusCode::kNotFound);
+  CHECK_THAT(other.message(), Contains("application 8 began after application 7"));
+  number = 0;
+  CHECK_THAT(wait_for_application(*client, 7).status().message(),
+             Contains("the service was restarted"));
+}
+
+TEST_CASE("a tenant's limit below its use is asked for by a flag of its own", "[client]") {
+  msg::ChangeTenant asked;
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    asked = std::get<msg::ChangeTenant>(request.body);
+    msg::TenantRow row;
+    row.name = asked.name;
+    row.hits = 1234;
+    row.hit_tokens = 5;
+    self.reply(request.id, row);
+  });
+  const auto client = server.connect().value();
+  TenantChange change;
+  change.name = "red";
+  change.max_disk_bytes = 1;
+  change.below_use = GENERATE(true, false);
+  std::string out;
+  REQUIRE(set_tenant({*client, out}, change).ok());
+  CHECK(asked.max_disk_bytes == 1);
+  CHECK(asked.below_use == change.below_use);
+  CHECK_THAT(out, Contains("1 234 since the service started, of 5 tokens\n"));
+}
+
+TEST_CASE("a table of entries has their weights and their mean", "[client]") {
+  const auto table = [](const std::string& layers, const std::vector<std::string>& heads = {}) {
+    return make_budget_table(small_model(), "keydiff", table_parts(layers, heads));
+  };
+  const BudgetTable entries = table("0=320,1-3=80", {"2.1=200"}).value();
+  CHECK(entries.keep == Budget::entries(155));
+  CHECK(entries.profile.table == std::vector<float>{1, 1, .25f, .25f, .25f, .625f, .25f, .25f});
+  CHECK(table_counts(entries, small_model().model, of_tokens(400), entries.keep, {}).value() ==
+        std::vector<std::uint32_t>{320, 320, 80, 80, 80, 200, 80, 80});
+  // 1 is a share: all entries.
+  CHECK(table("0-3=1").value().keep == Budget::ratio_ppm(1'000'000));
+  CHECK_THAT(table("0=1,1-3=64").status().message(),
+             Contains("'0=1' and '1-3=64' mix shares and entries"));
+  CHECK_THAT(table("0-3=64", {"0.0=0.5"}).status().message(), Contains("mix shares and entries"));
+  for (const char* wrong : {"0", "-1", "1.5", "2.5", "1e9", "nan"}) {
+    CHECK_THAT(table(std::string("0-3=") + wrong).status().message(),
+               Contains("give a share in (0, 1], or a whole number of entries per head"));
+  }
+}
+
+TEST_CASE("a table's counts are those that a put deals", "[client]") {
+  const ModelSpec model = small_model().model;
+  const auto counts = [&](const std::string& recipe, const Budget& keep, std::uint32_t tokens,
+                          std::optional<Budget> limit = {}) {
+    const BudgetTable table =
+        make_budget_table(small_model(), recipe, table_parts("0=0.8,1-3=0.2", {})).value();
+    return table_counts(table, model, of_tokens(tokens), keep, limit).value();
+  };
+  using Counts = std::vector<std::uint32_t>;
+  CHECK(counts("keydiff", Budget::ratio_ppm(350'000), 100) ==
+        Counts{80, 80, 20, 20, 20, 20, 20, 20});
+  // The rest goes to the first heads.
+  CHECK(counts("keydiff", Budget::entries(34), 100) == Counts{78, 78, 20, 20, 19, 19, 19, 19});
+  // A head has no more entries than tokens, and the others get them.
+  CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100) ==
+        Counts{100, 100, 60, 60, 60, 60, 60, 60});
+  // Protected tokens, the recipe's min_entries, and a limit.
+  CHECK(counts("keydiff(sinks=4, recent=1)", Budget::entries(5), 100) == Counts(8, 5));
+  const Counts floor = counts("keydiff(min_entries=70)", Budget::ratio_ppm(350'000), 100);
+  CHECK(std::accumulate(floor.begin(), floor.end(), 0u) == 8 * 70u);
+  CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100, Budget::ratio_ppm(350'000)) ==
+        counts("keydiff", Budget::ratio_ppm(350'000), 100));
+}
+
+TEST_CASE("a table's file has one part a line, and an error names the line", "[client]") {
+  const std::string file = "precisctl_parts_table.txt";
+  const auto table = [&](const std::string& text) -> Result<BudgetTable> {
+    std::ofstream(file) << text;
+    PRECIS_ASSIGN(const TableParts parts, read_table(file));
+    return make_budget_table(small_model(), "keydiff", parts);
+  };
+  const BudgetTable read = table("# ours\n2.1 = 0.4\r\n\n0=0.8  # most\n1-3=0.2").value();
+  CHECK(read.profile.name ==
+        make_budget_table(small_model(), "keydiff", table_parts("0=0.8,1-3=0.2", {"2.1=0.4"}))
+            .value()
+            .profile.name);
+  const auto error = [&](const std::string& text) { return table(text).status().message(); };
+  CHECK_THAT(error("0-3=0.5\n\n0.2=0.5\n"), Contains(file + ":3: '0.2=0.5'"));
+  CHECK_THAT(error("# x\n0-3\n"), Contains(file + ":2: '0-3' is wrong: a line has the form"));
+  CHECK_THAT(error("0-3=0.5,2=0.1\n"), Contains(file + ":1: "));
+  CHECK_THAT(error("0-3=0.5\n1-2=0.5\n"), Contains(file + ":2: layer 1 is given twice"));
+  CHECK_THAT(error(""), Contains("no share for heads of layer 0, 1, 2, 3"));
+  CHECK_THAT(error(std::string(2 << 20, '#')), Contains(file));
+  std::remove(file.c_str());
+  CHECK(read_table(file).status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a recipe with a table is short for people, and tables fit the terminal", "[client]") {
+  const BudgetTable made =
+      make_budget_table(small_model(), "kvdiff", table_parts("0-3=0.5", {})).value();
+  msg::BudgetRow row;
+  row.scope = "model test/small-and-with-a-long-name";
+  row.recipe = canonical_recipe(made.recipe);
+  row.keep = made.keep;
+  const auto widest = [](const std::string& text) {
+    std::size_t most = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) most = std::max(most, line.size());
+    return most;
+  };
+  const std::string whole = budgets_text({{row}, row, {}, 0}, {});
+  CHECK_THAT(whole, Contains("kvdiff, " + made.profile.name + " "));
+  CHECK(widest(whole) < 160);
+  CHECK(widest(budgets_text({{row}, row, {}, 0}, {}, 60)) <= 60 + 8u);  // ellipses
+  CHECK(to_json(row)["recipe"] == row.recipe);
+  CHECK(recipe_words("ada_keydiff(alpha=0.1)") == "ada_keydiff(alpha=0.1)");
+  CHECK(recipe_words(R"({"scorer":"knorm","sinks":3})") == R"({"scorer":"knorm","sinks":3})");
+
+  msg::SegmentInfo segment = of_tokens(10);
+  Recipe stored = made.recipe;
+  stored.profile = profile_digest(made.profile).hex();
+  segment.recipe = canonical_recipe(stored);
+  CHECK(recipe_text(segment) == "kvdiff, table " + stored.profile.substr(0, 12));
+  segment.plan = Plan{1, 64, std::vector<std::uint32_t>(64, 5)};
+  const std::string shown = segment_text(segment, {}, 80);
+  CHECK_THAT(shown, Contains("H0  H1") && Contains("ALL") && !Contains("H63"));
+  CHECK_THAT(segment_text(segment, {}), Contains("H63"));
+}
+
+TEST_CASE("a model is told with its rope_scaling and its hits", "[client]") {
+  msg::ModelRow row = small_model();
+  row.model.rope_scaling = R"({"rope_type":"linear"})";
+  row.hits = 12'345;
+  row.hit_tokens = 6;
+  const Json json = to_json(row);
+  CHECK(json["rope_scaling"] == row.model.rope_scaling);
+  CHECK(json["hits"] == 12'345);
+  CHECK(json["hit_tokens"] == 6);
+  CHECK(json["token_bytes"] == row.model.token_bytes());
+  CHECK_THAT(models_text({&row, 1}), Contains("HITS") && Contains("12 345"));
+  // Two models that differ in nothing else are told apart.
+  FakeServer server([&](FakeServer& self, const msg::Request& request) {
+    msg::Models models{{row, row}, {}};
+    models.rows[1].model.rope_scaling = "";
+    self.reply(request.id, models);
+  });
+  const Status both = find_model(*server.connect().value(), "test/small").status();
+  CHECK_THAT(both.message(), Contains("rope_scaling \"\""));
 }
 
 TEST_CASE("numbers have units a person reads", "[client]") {

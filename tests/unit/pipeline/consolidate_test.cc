@@ -3,6 +3,7 @@
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <set>
@@ -98,6 +99,26 @@ TEST_CASE("a chain has few segments, and each byte is copied a few times", "[uni
     CHECK(static_cast<double>(chain.size()) <= 8 + doublings);
     CHECK(static_cast<double>(copied) <= 2 * doublings * static_cast<double>(all));
   }
+}
+
+TEST_CASE("the chains of tenants take turns, and no tenant takes the places of all",
+          "[unit][pipeline]") {
+  const auto id = [](std::uint32_t number) {
+    SegmentId made;
+    std::memcpy(made.bytes.data(), &number, sizeof number);
+    return made;
+  };
+  WaitingTips tips;
+  const std::uint32_t many = 2 * WaitingTips::kOfTenantMax;
+  for (std::uint32_t i = 0; i < many; ++i) tips.add(Owner("a"), id(i));
+  for (int twice = 0; twice < 2; ++twice) tips.add(Owner("c"), id(many));
+  tips.add(Owner("b"), id(many + 1));
+  std::vector<std::string> tenants;
+  for (int i = 0; i < 4; ++i) tenants.push_back(tips.take_next().owner.tenant);
+  CHECK(tenants == std::vector<std::string>{"a", "b", "c", "a"});
+  std::uint32_t next = 2;  // the oldest first
+  for (; !tips.empty(); ++next) REQUIRE(tips.take_next().segment == id(next));
+  CHECK(next == WaitingTips::kOfTenantMax);
 }
 
 // ---- records

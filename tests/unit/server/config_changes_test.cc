@@ -128,6 +128,21 @@ TEST_CASE("a service with TLS takes up other files of it, and one without can't 
   CHECK(with_live_settings(old, plain) == old);
 }
 
+TEST_CASE("another token in the admin port's file waits for a restart, and is no secret told",
+          "[unit][server]") {
+  Config running, next;
+  running.admin_token_file = next.admin_token_file = "admin.token";
+  running.admin_token = "secret1";
+  next.admin_token = "secret2";
+  const ConfigChanges changes = changes_between(running, next);
+  CHECK(changes.live.empty());
+  REQUIRE(keys_of(changes.restart) == std::vector<std::string>{"admin_token_file"});
+  CHECK((changes.restart[0].from + changes.restart[0].to).find("secret") == std::string::npos);
+  CHECK(with_live_settings(running, next).admin_token == "secret1");
+  next.admin_token_file = "other.token";  // the path says it already
+  CHECK(changes_between(running, next).restart.size() == 1);
+}
+
 TEST_CASE("what changed of a tenant is told, and no secret", "[unit][server]") {
   Config running, next;
   running.tenants = {{"same", "t0", ""}, {"gone", "secret1", ""}, {"red", "secret2", "salt2"}};

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .. import _core
 from .modules import Rotation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_ATTENTION_SCORERS = (
-    "window_attn", "tova", "h2o", "observed_mean", "vatp", "cake", "lava", "defensive",
-)  # fmt: skip
 
 # Expected attention averages the rotation over this many future positions (policies/scores.md,
 # "Expected attention").
@@ -44,9 +41,11 @@ class Needs:
         """`recipe`: canonical JSON, as in Put.recipe and precis.canonical_recipe."""
         fields: dict[str, Any] = json.loads(recipe)
         scorer = fields.get("scorer")
+        repetition = scorer == "kvzip"  # its queries come after the segment
+        observes = _core.needs_queries(recipe) and not repetition
         return cls(
-            queries=fields["window"] or None if scorer in _ATTENTION_SCORERS else 0,
-            repetition=scorer == "kvzip",
+            queries=fields["window"] or None if observes else 0,
+            repetition=repetition,
             statistics=scorer == "expected_attention",
             sinks=int(fields.get("sinks", 0)),
         )

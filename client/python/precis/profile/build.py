@@ -7,7 +7,6 @@ probe.py learns kvprobe's coefficients.
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import precis
-from precis import hf
+from precis import _core, hf
 from precis.eval.cuts import Recipe
 from precis.eval.models import Loaded
 from precis.eval.subject import Judge, Reading
@@ -30,17 +29,6 @@ VERSION = 1
 Progress = Callable[[int, int, str], None]
 # The share of all entries that is treated as kept, for a table of weights.
 _WEIGHTS_SHARE = 0.2
-# Recipe fields that only allocators and selectors read, and so not part of a profile's scorer.
-_NOT_SCORES = (
-    "profile",
-    "table",
-    "ada_mode",
-    "alpha",
-    "first_stage",
-    "epsilon",
-    "value_norm",
-    "beta",
-)
 
 
 @dataclass(frozen=True)
@@ -80,11 +68,7 @@ def scorer_of(recipe: Recipe) -> Recipe:
 
     A probe's scores depend on no protected entries, so it has those of its scorer's default.
     """
-    if recipe.fields["scorer"] == "kvprobe":
-        return Recipe.parse("kvprobe")
-    fields = {name: value for name, value in recipe.fields.items() if name not in _NOT_SCORES}
-    fields |= {"heads": "uniform", "layers": "uniform", "selector": "topk", "min_entries": 0}
-    return Recipe.parse(json.dumps(fields))
+    return Recipe.parse(_core.profile_scorer(recipe.canonical))
 
 
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:

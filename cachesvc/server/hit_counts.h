@@ -1,0 +1,21 @@
+// The lookups that matched, from the counters of requests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cachesvc/base/metrics.h"
+
+namespace precis {
+
+// Since the service started.
+struct HitCounts {
+  std::uint64_t hits = 0;    // lookups that matched at least one token
+  std::uint64_t tokens = 0;  // that they matched
+};
+// All models of a tenant. Loop thread only.
+HitCounts hits_of(const Metrics& metrics, const std::string& tenant);
+// Its models of this name. Hits that have no row of their own (Labeled::kOther) are left out.
+HitCounts hits_of(const Metrics& metrics, const std::string& tenant, const std::string& model);
+
+}  // namespace precis
