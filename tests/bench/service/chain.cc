@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <chrono>
 #include <span>
 #include <thread>
 
@@ -13,6 +15,8 @@ namespace {
 constexpr std::uint32_t kLayers = 8;
 constexpr std::size_t kSegments = 50;
 constexpr std::size_t kLinksMax = 12;  // that the service leaves of them
+constexpr std::chrono::milliseconds kPoll{100};
+constexpr int kSamePolls = 20;
 constexpr std::size_t kLargest = std::size_t{64} << 20;
 
 // Each round reads one prefix of a single segment and one that was put as kSegments segments, of
@@ -39,7 +43,7 @@ class Chain {
     PRECIS_TRY(stage_->stop());
     drop_cached(folder_.path());
     PRECIS_ASSIGN(stage_, Stage::open(options_, bench_model(kLayers)));
-    return {};
+    return wait_until_tidy();
   }
 
   struct Rates {
@@ -52,6 +56,24 @@ class Chain {
   }
 
  private:
+  // The service first returns the space of the segments that were consolidated. Its reads and
+  // writes would slow the gets down.
+  Status wait_until_tidy() {
+    double before = -1;
+    for (int same = 0; same < kSamePolls;) {
+      PRECIS_ASSIGN(const msg::Stats stats, stage_->client().stats());
+      const auto is_disk_bytes = [](const msg::Stat& row) {
+        return row.name == "precis_disk_bytes";
+      };
+      const auto row = std::ranges::find_if(stats.rows, is_disk_bytes);
+      if (row == stats.rows.end()) return Status::internal("precisd counts no precis_disk_bytes");
+      same = row->value == before ? same + 1 : 0;
+      before = row->value;
+      std::this_thread::sleep_for(kPoll);
+    }
+    return {};
+  }
+
   static std::uint32_t one(std::uint32_t round) { return 2 * round; }
   static std::uint32_t many(std::uint32_t round) { return 2 * round + 1; }
 

@@ -149,6 +149,7 @@ TITLES = {
     "put_sustained": COMMITS,
     "lookup": LOOKUP,
     "get_beside_admin": BESIDE,
+    "get_and_admin": BESIDE,
     "restart": RESTART,
     "ucx_perftest": "For reference: ucx_perftest with one buffer, which stays in the caches",
 }

@@ -87,7 +87,8 @@ Jobs commit(const Plan& plan, const std::string& transport);
 Jobs lookup(const Plan& plan, const std::string& transport);
 
 // get_beside_admin: hot gets of 1 MiB while the admin port answers 200 requests per second
-// (/metrics, the status and lists), compared with gets without them.
+// (/metrics, the status and lists), compared with gets while another precisd answers them.
+// get_and_admin: the same, compared with gets without such requests.
 Jobs admin(const Plan& plan, const std::string& transport);
 
 // restart: from the start of a process, after a SIGKILL, until a path is found among
