@@ -334,7 +334,8 @@ int main(int argc, char** argv) {
   if (*publisher != nullptr) (*publisher)->serve(**service);
   auto exporter = precis::trace::SpanExporter::start(*config, runtime, **service);
   const int code = serve(**service, signals, [&] { return settle_again(app, flags); });
-  exporter.reset();  // these two before the service that they serve
+  exporter.reset();  // these three before the service that they serve
   admin->reset();
+  publisher->reset();
   return code;
 }

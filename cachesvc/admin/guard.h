@@ -29,8 +29,8 @@ class Guard {
   // - Without the token, only probes (/healthz and /readyz) and the files of the page are answered.
   //   The files have no data of the service. After a few wrong tokens, an address must wait.
   std::optional<HttpResponse> check(const HttpRequest& request);
-  // Whether a request is answered without the token, although others need it: its answer says
-  // nothing about who has asked.
+  // Whether a request is answered without the token although the port has one. Such a request does
+  // not show who has made it.
   bool is_for_strangers(const HttpRequest& request) const;
 
  private:

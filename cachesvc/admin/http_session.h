@@ -18,8 +18,8 @@ struct HttpShared {
   HttpServer::Handlers handlers;
   std::shared_ptr<TlsContext> tls;  // of new connections; null: they are not encrypted
   std::uint32_t connections = 0;
-  // Those that may be closed to make room, the longest first: they wait for a TLS handshake or a
-  // request, or strangers have made their requests, as far as one has come.
+  // Those that may be closed to make room, the oldest first. Each waits for a TLS handshake or a
+  // request, or has only made requests that strangers may make.
   std::list<HttpSession*> evictable;
   std::size_t body_bytes = 0;  // of bodies being read or handled
 };
@@ -27,8 +27,8 @@ struct HttpShared {
 struct HttpSocket;  // beast.h
 
 // Serves the connection until it ends. It keeps itself alive. If there are too many connections,
-// one that may be closed is closed, or this one if there is none: the longest of the address that
-// has most of them, so that one address excludes no other.
+// one of those that may be closed is closed: the oldest of the address that has most of them. If
+// none may be closed, this one is.
 void serve_session(HttpSocket socket, std::shared_ptr<HttpShared> shared);
 
 }  // namespace precis::admin

@@ -200,6 +200,11 @@ Result<msg::RequestBody> read_request(const Route& route, const HttpRequest& req
   for (const auto& [name, value] : request.target.query) {
     if (name != "tenant") PRECIS_TRY(add(name, value));
   }
+  for (const std::string_view fixed : route.fixed) {
+    if (!values.contains(fixed)) continue;
+    return Status::invalid("'" + std::string(fixed) +
+                           "' is what the method and the path say; leave it out");
+  }
   msg::RequestBody body = route.request;
   PRECIS_TRY(set_parameters(body, values));
   return body;

@@ -55,11 +55,13 @@ CapacityManager::CapacityManager(Parts parts, Settings settings)
   parts_.quota.on_change([this] { parts_.loop.post([this] { check(); }); });
 }
 
+std::uint64_t CapacityManager::high_mark(std::uint64_t limit) { return share_of(kHighMark, limit); }
+
 // Bytes that must go although no put waits. Promises do not count: a put may store less, or
 // nothing.
 std::uint64_t CapacityManager::above_mark(const DiskQuota::Scope& scope) {
-  const std::uint64_t high = share_of(kHighMark, scope.limit);
-  return scope.stored > high ? scope.stored - share_of(kLowMark, scope.limit) : 0;
+  if (scope.stored <= high_mark(scope.limit)) return 0;
+  return scope.stored - share_of(kLowMark, scope.limit);
 }
 
 void CapacityManager::check() {

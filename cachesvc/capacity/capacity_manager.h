@@ -40,6 +40,10 @@ class CapacityManager {
   };
   CapacityManager(Parts parts, Settings settings);
 
+  // With more stored bytes than this, a scope with this limit is over its high mark: segments are
+  // trimmed and removed.
+  static std::uint64_t high_mark(std::uint64_t limit);
+
   // Starts a round if a limit needs one and none runs. The service also calls this every second.
   void check();
   void set(Settings settings) { settings_ = std::move(settings); }

@@ -78,8 +78,8 @@ void PrefixIndex::erase(const SegmentNode& segment) {
   segment.has_rivals = false;
 }
 
-// Only the order among several candidates can change, so only there the segment leaves. The last of
-// several that leave finds itself alone, and stays.
+// The change can only alter the order among several candidates. So the segment leaves where it has
+// rivals, and stays where it is the only candidate, or all its rivals have left before it.
 void PrefixIndex::begin_change(const SegmentNode& segment) {
   if (!segment.has_rivals) return;
   segment.has_rivals = false;

@@ -33,10 +33,10 @@ class PrefixIndex {
 
   void insert(const SegmentNode& segment);
   void erase(const SegmentNode& segment);
-  // A segment's entries, faithfulness and time of creation may change between these two calls, but
-  // not its tokens. If several segments change together, all begin before any of them changes, and
-  // all have changed before the first ends. Searches wait for the last end. Work: none for a
-  // segment that is the only candidate wherever it is one.
+  // Between these two calls, a segment's entries, faithfulness and time of creation may change, but
+  // not its tokens. For several segments, first call begin_change() for each, then change them all,
+  // then call end_change() for each. Do not search in between. A segment without rivals costs
+  // nothing.
   void begin_change(const SegmentNode& segment);
   void end_change(const SegmentNode& segment);
 

@@ -49,9 +49,9 @@ bool SegmentTree::keeps_place(const SegmentNode& node, const SegmentRow& row) co
   return model && check_segment_row(row, *model, parent).ok();
 }
 
-// For a row with which the segment keeps its place. Those values of its descendants follow that
-// depend on their chain. So a trim of a segment with a large subtree does not index all of that
-// again.
+// For a row with which the segment keeps its place. Its descendants stay in the index, and only
+// their values that depend on the whole chain are set anew. So a trim of a segment with a large
+// subtree is cheap.
 void SegmentTree::replace(SegmentNode& node, std::shared_ptr<const SegmentRow> row,
                           Durability durability, std::uint64_t commit) {
   note(node);

@@ -119,7 +119,9 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
     application->before->next = application;
     co_await completion<bool>([&](auto done) { application->resume = std::move(done); });
   }
-  application->before.reset();
+  // If it was canceled while it waited, a later one waits for the same.
+  const bool waits = application->before && application->before->state.state == kRunning;
+  if (!waits) application->before.reset();
   const Status ended = co_await apply(owner, budgets, *application);
   msg::BudgetApplication& state = application->state;
   const bool was_canceled = ended.code() == StatusCode::kCanceled || stopped_;

@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace precis {
+namespace {
+
+// The reads of one layer. More would make other requests of the same client wait, and read no
+// faster.
+constexpr std::size_t kReadsAtOnce = 8;
+
+}  // namespace
 
 ChainLayers::ChainLayers(const Parts& parts, std::vector<Catalog::Row> links,
                          std::uint32_t num_layers, Owner owner, std::uint32_t ahead,
@@ -90,14 +97,17 @@ Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases 
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
   if (!room.empty()) cold_[layer] = true;
   auto piece = room.begin();
-  std::vector<Started<Status>> reads;
-  for (std::size_t link = 0; link < leases.size(); ++link) {
-    if (!leases[link]) reads.emplace_back(read(layer, link, std::move(*piece++), leases[link]));
-  }
   Status status;
-  for (Started<Status>& started : reads) {
-    const Status read = co_await started;
-    if (status.ok()) status = read;
+  std::deque<Started<Status>> reads;
+  for (std::size_t link = 0; link < leases.size() || !reads.empty();) {
+    if (link < leases.size() && reads.size() < kReadsAtOnce) {
+      if (!leases[link]) reads.emplace_back(read(layer, link, std::move(*piece++), leases[link]));
+      ++link;
+      continue;
+    }
+    const Status done = co_await reads.front();
+    reads.pop_front();
+    if (status.ok()) status = done;
   }
   PRECIS_CO_TRY(status);
   co_return leases;

@@ -57,8 +57,8 @@ class ChainLayers {
   Task<Status> begin(std::uint32_t layer);
   // One lease per link, null if the link's layer is not in the RAM tier.
   Leases find_hot(std::uint32_t layer) const;
-  // Reads and checks the layer of every link without a lease, all at once, each into its own piece
-  // of `room`.
+  // Reads and checks the layer of every link without a lease, several at a time, each into its own
+  // piece of `room`.
   Task<Result<Leases>> fill(std::uint32_t layer, Leases leases, PayloadMemory::Pieces room);
   Task<Status> read(std::uint32_t layer, std::size_t link, PayloadMemory::Pieces::value_type piece,
                     HotTier::Lease& lease);

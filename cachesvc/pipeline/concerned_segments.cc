@@ -61,8 +61,8 @@ struct Decided {
   InForce before, after;
 };
 
-// Rows that one piece looks at, and what the look-ups for a session cost beside those of its turns,
-// in rows.
+// The rows that one piece looks at. A session counts as its turns and kSessionRows, for the
+// look-ups that it takes.
 constexpr std::size_t kPieceRows = 4096, kSessionRows = 32;
 
 class Chooser {
@@ -80,13 +80,13 @@ class Chooser {
   }
 
  private:
-  enum class Stage { kModels, kSessions, kUses, kRows, kDone };
+  enum class Stage { kModels, kUses, kSessions, kRows, kDone };
 
   Status look_at_some() {
     switch (stage_) {
       case Stage::kModels: return decide_models();
-      case Stage::kSessions: decide_sessions(); break;
       case Stage::kUses: list_uses(); break;
+      case Stage::kSessions: decide_sessions(); break;
       case Stage::kRows: return add_some();
       case Stage::kDone: break;
     }
@@ -109,15 +109,24 @@ class Chooser {
     for (const msg::BudgetChange& change : request_.changes) {
       if (!change.scope.session.empty()) names_.insert(change.scope.session);
     }
-    stage_ = Stage::kSessions;
+    stage_ = Stage::kUses;
     return {};
+  }
+
+  // Before the sessions: a turn that a session gets later is not listed, so no wider budget than
+  // the session's trims it.
+  void list_uses() {
+    uses_ = catalog_.stored_uses(tenant_);
+    // A child begins where its parent ends, so this puts parents first.
+    std::ranges::stable_sort(uses_, {}, [](const StoredUse& use) { return use.row->begin; });
+    stage_ = Stage::kSessions;
   }
 
   void decide_sessions() {
     for (std::size_t rows = 0; !names_.empty() && rows < kPieceRows; rows += kSessionRows) {
       rows += decide_session(names_.extract(names_.begin()).value());
     }
-    if (names_.empty()) stage_ = Stage::kUses;
+    if (names_.empty()) stage_ = Stage::kRows;
   }
 
   // Returns the number of its turns.
@@ -133,13 +142,6 @@ class Chooser {
       if (!turn.is_shared) owners_.try_emplace(turn.row->id, &decided);
     }
     return path->turns.size();
-  }
-
-  void list_uses() {
-    uses_ = catalog_.stored_uses(tenant_);
-    // A child begins where its parent ends, so this puts parents first.
-    std::ranges::stable_sort(uses_, {}, [](const StoredUse& use) { return use.row->begin; });
-    stage_ = Stage::kRows;
   }
 
   Status add_some() {

@@ -1,6 +1,8 @@
 #include "cachesvc/pipeline/consolidator.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -26,17 +28,28 @@ std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_
 }
 
 void WaitingTips::add(const Owner& owner, const SegmentId& segment) {
-  if (tips_.size() >= kMax) return;
-  std::size_t of_tenant = 0;
+  std::map<std::string_view, std::size_t> counts;
   for (const Tip& each : tips_) {
-    if (each.owner.tenant != owner.tenant) continue;
-    if (each.segment == segment || ++of_tenant >= kOfTenantMax) return;
+    ++counts[each.owner.tenant];
+    if (each.owner.tenant == owner.tenant && each.segment == segment) return;
+  }
+  const std::size_t of_tenant = counts[owner.tenant];
+  if (of_tenant >= kOfTenantMax) return;
+  if (tips_.size() >= kMax) {
+    // The newest tip of the tenant that has most makes room, unless this one has as many.
+    const auto most =
+        std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
+    if (most->second <= of_tenant + 1) return;
+    const std::string_view tenant = most->first;
+    const auto newest = std::ranges::find_if(
+        tips_.rbegin(), tips_.rend(), [&](const Tip& tip) { return tip.owner.tenant == tenant; });
+    tips_.erase(std::next(newest).base());
   }
   tips_.push_back({owner, segment});
 }
 
-// Takes the oldest tip of the tenant that follows the last one by name. The first name follows the
-// last.
+// Tenants take turns by name, and after the last name comes the first again. Takes the oldest tip
+// of the tenant whose turn it is.
 WaitingTips::Tip WaitingTips::take_next() {
   const auto turn = [this](const Tip& tip) {
     const std::string_view tenant = tip.owner.tenant;

@@ -2,8 +2,10 @@
 
 #include <zmq.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -18,11 +20,13 @@ namespace {
 constexpr std::string_view kTcp = "tcp://";
 constexpr std::int64_t kReceivedBytesMax = 1024;  // a topic and a tenant's name
 constexpr int kTopicsWaitingMax = 16;             // of each subscriber
-// The topics that subscribers have asked for since the socket was opened, with so much for each.
-// The library keeps a topic in about 32 times its size until its subscriber leaves. It can neither
-// refuse one (ZMQ_XPUB_MANUAL only does not match it) nor close one connection, so at this bound
-// all are closed. An honest subscriber connects again, and asks for one or a few short topics.
+// The most that the topics of all subscribers may take. A topic counts as its bytes and kTopicBytes
+// more. The library keeps a topic in about 32 times its size until its subscriber leaves. It can
+// neither refuse one (ZMQ_XPUB_MANUAL only does not match it) nor close one connection, so at this
+// bound all are closed. An honest subscriber connects again, and asks for one or a few short
+// topics.
 constexpr std::size_t kTopicsBytesMax = 1u << 20, kTopicBytes = 64;
+constexpr std::chrono::seconds kOpenAgain{1};  // after an attempt that failed
 
 Status failure(const std::string& what) {
   return Status::unavailable("kv_events: " + what + ": " + zmq_strerror(zmq_errno()));
@@ -41,7 +45,9 @@ std::array<char, 8> big_endian(std::uint64_t number) {
 
 struct KvPublisher::Impl {
   Impl(const Config& config, Runtime& runtime)
-      : topic(config.kv_events_topic), thread(runtime.make_executor("kv-events", 1)) {}
+      : topic(config.kv_events_topic),
+        clock(runtime.clock()),
+        thread(runtime.make_executor("kv-events", 1)) {}
   ~Impl() {
     thread.reset();  // it uses the socket
     close();
@@ -53,15 +59,21 @@ struct KvPublisher::Impl {
   // Afterwards the address is free again.
   void close();
   void publish(const std::string& tenant, std::uint64_t number, const msg::KvEvent& event);
-  // Counts what subscribers ask for. Past the bound it opens another socket.
+  // Counts what subscribers ask for and give up. Past the bound it closes the socket.
   void take_topics();
+  // Opens a closed socket again, if it is time for that. Another program may have taken the
+  // address.
+  void open_again();
 
   const std::string topic;
+  const Clock& clock;
   std::string address;
   // After the first open() only used by the thread.
   void* context = nullptr;
   void* socket = nullptr;
   std::size_t topics_bytes = 0;
+  Clock::Time next_open{};
+  bool fails = false;                          // the last attempt to open it again
   Log* log = nullptr;                          // null until serve()
   std::atomic<std::size_t> waiting_bytes = 0;  // of events that wait for the thread
   std::unique_ptr<Executor> thread;
@@ -87,7 +99,7 @@ Status KvPublisher::Impl::bind(std::string to) {
   zmq_setsockopt(socket, ZMQ_RCVHWM, &kTopicsWaitingMax, sizeof kTopicsWaitingMax);
   zmq_setsockopt(socket, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
   zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &kReceivedBytesMax, sizeof kReceivedBytesMax);
-  zmq_setsockopt(socket, ZMQ_XPUB_VERBOSE, &tell_all, sizeof tell_all);
+  zmq_setsockopt(socket, ZMQ_XPUB_VERBOSER, &tell_all, sizeof tell_all);
   const int ipv6 = to.find('[') != to.npos ? 1 : 0;
   zmq_setsockopt(socket, ZMQ_IPV6, &ipv6, sizeof ipv6);
   if (to.ends_with(":0")) to.back() = '*';
@@ -99,18 +111,33 @@ Status KvPublisher::Impl::bind(std::string to) {
   return {};
 }
 
+// A message is a 1 or a 0, for a topic that is asked for or given up, and the topic.
 void KvPublisher::Impl::take_topics() {
   std::array<char, kReceivedBytesMax> asked{};
   int size = 0;
   while (topics_bytes < kTopicsBytesMax &&
          (size = zmq_recv(socket, asked.data(), asked.size(), ZMQ_DONTWAIT)) >= 0) {
-    topics_bytes += static_cast<std::size_t>(size) + kTopicBytes;
+    const std::size_t bytes = static_cast<std::size_t>(size) + kTopicBytes;
+    topics_bytes =
+        asked[0] == 0 ? topics_bytes - std::min(topics_bytes, bytes) : topics_bytes + bytes;
   }
   if (topics_bytes < kTopicsBytesMax) return;
-  close();
-  const Status opened = open(address);
   log->warn("subscribers of KV events have asked for too many topics: all were disconnected",
-            {{"address", address}, {"limit_bytes", kTopicsBytesMax}, {"status", opened.message()}});
+            {{"address", address}, {"limit_bytes", kTopicsBytesMax}});
+  close();
+  next_open = {};
+}
+
+void KvPublisher::Impl::open_again() {
+  if (clock.now() < next_open) return;
+  const Status opened = open(address);
+  if (!opened.ok()) next_open = clock.now() + kOpenAgain;
+  if (fails == opened.ok()) {
+    log->warn(opened.ok() ? "KV events are published again"
+                          : "KV events are not published until their address is free",
+              {{"address", address}, {"status", opened.message()}});
+  }
+  fails = !opened.ok();
 }
 
 // Sending waits for nobody: a subscriber that is too slow misses messages, and sees a gap.
@@ -121,8 +148,8 @@ void KvPublisher::Impl::publish(const std::string& tenant, std::uint64_t number,
   const std::string message = kv_message(event);
   if (message.size() > limits::kKvMessageBytesMax) return;
   if (socket != nullptr) take_topics();
-  // Another program may have taken the address while it was free.
-  if (socket == nullptr && !open(address).ok()) return;
+  if (socket == nullptr) open_again();
+  if (socket == nullptr) return;
   zmq_send(socket, name.data(), name.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(socket, numbered.data(), numbered.size(), ZMQ_SNDMORE | ZMQ_DONTWAIT);
   zmq_send(socket, message.data(), message.size(), ZMQ_DONTWAIT);

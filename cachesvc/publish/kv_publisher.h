@@ -21,7 +21,7 @@ class KvPublisher {
  public:
   // Binds config.kv_events. kUnavailable if it cannot be bound.
   static Result<std::unique_ptr<KvPublisher>> start(const Config& config, Runtime& runtime);
-  // Destroy it after the service has stopped running, and before the runtime.
+  // Destroy it after the service has stopped running, and before the service and the runtime.
   ~KvPublisher();
 
   // Publishes the events of this service. Call it before the service runs.

@@ -6,6 +6,7 @@
 
 #include "cachesvc/base/config_changes.h"
 #include "cachesvc/base/counted.h"
+#include "cachesvc/capacity/capacity_manager.h"
 #include "cachesvc/server/purge.h"
 #include "cachesvc/server/tenants_in_force.h"
 #include "precis/greeting.h"
@@ -57,10 +58,12 @@ Status TenantRequests::check_not_configured(const std::string& name) const {
 Status TenantRequests::check_use(const msg::ChangeTenant& request) const {
   const std::uint64_t limit = request.max_disk_bytes.value_or(0);
   const std::uint64_t stored = catalog_.totals(request.name).stored_bytes;
-  if (request.below_use || limit == 0 || limit >= stored) return {};
+  const std::uint64_t high = CapacityManager::high_mark(limit);
+  if (request.below_use || limit == 0 || stored <= high) return {};
   return Status::conflict("tenant '" + request.name + "' stores " + std::to_string(stored) +
-                          " B, more than a max_disk_bytes of " + std::to_string(limit) +
-                          " B: the service would trim and remove its segments until they fit; "
+                          " B, more than the " + std::to_string(high) +
+                          " B up to which a max_disk_bytes of " + std::to_string(limit) +
+                          " B leaves segments alone: the service would trim and remove some; "
                           "give a larger limit, or pass below_use to have it done (precisctl "
                           "tenant set --below-use)");
 }

@@ -203,8 +203,8 @@ bool is_quality(const std::optional<Budget>& budget) {
   return budget && budget->kind == Budget::Kind::kQuality;
 }
 
-// A recipe without what only decides how many entries each head keeps: of two recipes with the same
-// one, a head keeps its entries in the same order. Empty if this build can't read it.
+// The part of a recipe that decides in which order a head keeps its entries. The rest decides how
+// many it keeps. Empty if this build can't read the recipe.
 std::string order_of(Result<Recipe> recipe) {
   if (!recipe.ok()) return {};
   recipe->preset.clear();
@@ -224,13 +224,22 @@ struct Told {
 // in force then.
 Result<Told> next_put(Client& client, const Wanted& wanted, const std::optional<Budget>& limit) {
   if (is_quality(wanted.request.keep)) return Told();
+  const Recipe& recipe = wanted.table->recipe;
+  if (recipe.protect_tail || recipe.skip_layers > 0) {  // table_counts() does not know these
+    return Told{{}, "only a put can tell what this recipe keeps: it protects more tokens\n"};
+  }
   PRECIS_ASSIGN(const auto newest, newest_segment(client, wanted.model.fingerprint));
   if (!newest) {
     return Told{{}, "the model has no stored segment: only a put can tell what it keeps\n"};
   }
   PRECIS_ASSIGN(const auto counts, table_counts(*wanted.table, wanted.model.model, *newest,
                                                 *wanted.request.keep, limit));
-  PRECIS_ASSIGN(const msg::Trimmed kept, client.would_keep(newest->id, counts));
+  const auto would_keep = client.would_keep(newest->id, counts);
+  const StatusCode code = would_keep.status().code();
+  if (code == StatusCode::kNotFound || code == StatusCode::kCorruption) {
+    return Told{{}, "the model's newest segment is out of service: only a put can tell\n"};
+  }
+  PRECIS_ASSIGN(const msg::Trimmed kept, would_keep);
   const std::uint32_t tokens = newest->end - newest->begin;
   Told told{{{"segment", newest->id.hex()},
              {"tokens", tokens},
@@ -285,6 +294,11 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   // can take.
   request.apply_to_stored = change.apply_to_stored || change.dry_run;
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
+  if (change.apply_to_stored && budgets.application == 0) {  // only in a dry run, which tells it
+    return Status::invalid(
+        "--apply-to-stored trims to a --keep or a --limit that is a ratio, "
+        "entries or bytes: give one, or leave it out");
+  }
   std::string text =
       change.dry_run ? "the change is valid\n" : budgets_text(budgets, {}, context.columns());
   Json json = change.dry_run ? Json{{"dry_run", true}} : cli::to_json(budgets);

@@ -267,6 +267,8 @@ Result<BudgetTable> make_budget_table(const msg::ModelRow& model, const std::str
   profile.scorer = profile_scorer(with_table);
   profile.name = "table-" + profile_digest(profile).hex().substr(0, 12);
   with_table.profile = profile.name;
+  PRECIS_TRY(
+      parse_recipe(canonical_recipe(with_table)).status());  // not every recipe takes a table
   made.recipe = std::move(with_table);
   return made;
 }

@@ -246,6 +246,7 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run of a table tells what the next put k
                  !Catch::Contains("fewer entries") && !Catch::Contains("the old recipe"));
   CHECK_THAT(budget(dry("keydiff", "0-3=0.2")).out,
              Catch::Contains("these scores are of the old recipe: only a put can tell"));
+  CHECK(budget(dry("lagkv", "0-3=0.2")).exit_code == kUsage);  // it takes no table
 
   budget_json({"set", "--model", "test/tiny", "--recipe", "kvdiff", "--layers", "0=0.8,1-3=0.2"});
   const auto put = put_all(*client, model, tokens, kv, {}).value();
@@ -265,6 +266,8 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run says what only a put can tell", "[in
     CHECK(told.exit_code == kOk);
     CHECK_THAT(told.out, Catch::StartsWith("the change is valid\nonly a put can tell what "));
     CHECK(budget_json(all) == json{{"dry_run", true}});
+    all.emplace_back("--apply-to-stored");  // which would be refused
+    CHECK(budget(all).exit_code == kUsage);
   }
   CHECK_THAT(budget({"set", "--dry-run", "--recipe", "knorm", "--keep", "0.2"}).out,
              Catch::Contains("only a put can tell what recipe knorm keeps") &&

@@ -295,18 +295,19 @@ TEST_CASE_METHOD(TenantsFixture, "a disk limit below what is stored is set only 
   msg::ChangeTenant change;
   change.name = "blue";
   change.weight = 2;
-  change.max_disk_bytes = stored - 1;
+  change.max_disk_bytes = stored;  // the service frees down to nine tenths of a limit
   const Status refused = ops->change_tenant(change).status();
   CHECK(refused.code() == StatusCode::kConflict);
   CHECK_THAT(refused.message(), Contains("stores " + std::to_string(stored) + " B") &&
                                     Contains("below_use") && Contains("--below-use"));
   CHECK(ops->tenant("blue")->weight == 1);  // nothing has changed
   CHECK(blue->segments().value().size() == 1);
+  change.max_disk_bytes = 2 * stored;
+  CHECK(ops->change_tenant(change)->max_disk_bytes == 2 * stored);
+  CHECK(ops->tenant("blue")->stored_bytes == stored);
   change.max_disk_bytes = stored;
-  CHECK(ops->change_tenant(change)->max_disk_bytes == stored);
-  change.max_disk_bytes = stored - 1;
   change.below_use = true;
-  CHECK(ops->change_tenant(change)->max_disk_bytes == stored - 1);
+  CHECK(ops->change_tenant(change)->max_disk_bytes == stored);
   while (ops->tenant("blue")->stored_bytes >= stored) std::this_thread::yield();
 }
 

@@ -146,6 +146,8 @@ def test_changes_through_the_api_take_effect(operator):
     segment = operator.api("prefixes")["prefixes"][0]
     refused = operator.api(f"prefixes/{segment['id']}", "DELETE", status=409)
     assert refused["error"] == "conflict" and "chat" in refused["message"]
+    assert operator.api("sessions/chat/pin", "PUT", {"pinned": False}, status=400)
+    assert operator.api("sessions/chat")["pinned"] is True
     assert operator.api("sessions/chat/pin", "DELETE")["pinned"] is False
     path = f"prefixes/{segment['id']}/retention"
     set_ = operator.api(path, "PUT", {"priority": 70, "ttl_seconds": 60})
