@@ -79,9 +79,11 @@ Status CatalogModels::remove_model(std::string_view tenant, const Digest& finger
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
   const ModelKey key{std::string(tenant), fingerprint};
   if (const auto stored = describe(key, *model).segments; stored > 0) {
-    return Status::conflict("model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
-                            counted(stored, "segment") +
-                            "; remove them first, or with it (precisctl model rm --recursive)");
+    return Status::conflict(
+        "model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
+        counted(stored, "segment") +
+        "; remove them first, or with it (precisctl model rm --recursive, which "
+        "leaves those of pinned sessions)");
   }
   Change change;
   change.erase(Table::kModels, model_key(tenant, fingerprint));

@@ -55,7 +55,11 @@ msg::Stats ServiceReport::process_stats() const {
       "1 if the service has an RDMA device for clients of other hosts");
   add("precis_turns_total", parts_.paths.turns().pieces(),
       "Turns of long requests outside the event loop: pieces of long paths, pages of lists");
-  add("precis_quarantined_rows", parts_.catalog.totals().quarantined_rows,
+  const Catalog::Totals all = parts_.catalog.totals();
+  add("precis_all_stored_bytes", all.stored_bytes, "Record bytes of all segments (of all tenants)");
+  add("precis_max_disk_bytes", parts_.config.max_disk_bytes,
+      "The most that all tenants may store, 0 for no limit (max_disk_bytes)");
+  add("precis_quarantined_rows", all.quarantined_rows,
       "Damaged catalog rows, which are out of service (of all tenants)");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
                  parts_.loss.doubt, parts_.disk_watch.health());

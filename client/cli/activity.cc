@@ -73,10 +73,9 @@ std::string bar(double part, double whole) {
   return fmt::format("[{}{}]", std::string(full, '#'), std::string(kWidth - full, ' '));
 }
 
-std::string disk_text(const msg::ServerStatus& s) {
-  std::string text = fmt::format("{} stored", bytes_text(s.stored_bytes));
-  if (s.max_disk_bytes > 0) text += fmt::format(" of at most {}", bytes_text(s.max_disk_bytes));
-  text += fmt::format(", {} free", bytes_text(s.disk_free_bytes));
+std::string disk_text(const msg::ServerStatus& s, const DiskUse& all) {
+  std::string text =
+      fmt::format("stored {}, {} free", stored_text(s, all), bytes_text(s.disk_free_bytes));
   if (s.disk_low) text += ", PUTS ARE BEING REFUSED";
   if (!s.disk_fault.empty()) text += ", FILES ARE MISSING";
   return text;
@@ -90,6 +89,7 @@ Result<Reading> take_reading(Client& client) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   reading.at_seconds = std::chrono::duration<double>(now).count();
   for (const msg::Stat& row : stats.rows) reading.metrics[row.name] = row.value;
+  reading.disk = disk_use(stats);
   PRECIS_ASSIGN(reading.status, client.status());
   PRECIS_ASSIGN(reading.newest, client.segments({}, kNewest));
   PRECIS_ASSIGN(reading.models, client.models());
@@ -151,16 +151,19 @@ std::string activity_text(const Activity& activity, const Reading& now, std::siz
       "memory  {} {} of {}\n",
       bar(static_cast<double>(s.memory_bytes), static_cast<double>(s.memory_limit_bytes)),
       bytes_text(s.memory_bytes), bytes_text(s.memory_limit_bytes));
-  text += fmt::format(
-      "disk    {} {}\n",
-      bar(static_cast<double>(s.stored_bytes),
-          static_cast<double>(s.max_disk_bytes > 0 ? s.max_disk_bytes
-                                                   : s.stored_bytes + s.disk_free_bytes)),
-      disk_text(s));
-  text += fmt::format("now     {} clients, {} puts, {} gets, {} waiting; {} segments\n",
-                      metric(now, "precis_connected_clients"), metric(now, "precis_open_puts"),
-                      metric(now, "precis_open_gets"), metric(now, "precis_waiting_requests"),
-                      count_text(s.segments));
+  const std::uint64_t stored = shares_limit(s, now.disk) ? now.disk.stored_bytes : s.stored_bytes;
+  text += fmt::format("disk    {} {}\n",
+                      bar(static_cast<double>(stored),
+                          static_cast<double>(s.max_disk_bytes > 0 ? s.max_disk_bytes
+                                                                   : stored + s.disk_free_bytes)),
+                      disk_text(s, now.disk));
+  const auto of_now = [&](const char* name, std::string_view thing) {
+    return counted(static_cast<std::uint64_t>(metric(now, name)), thing);
+  };
+  text += fmt::format("now     {}, {}, {}, {} waiting; {}\n",
+                      of_now("precis_connected_clients", "client"),
+                      of_now("precis_open_puts", "put"), of_now("precis_open_gets", "get"),
+                      metric(now, "precis_waiting_requests"), counted(s.segments, "segment"));
   text += fmt::format("hits    {} of lookups, {} of tokens; {} of layers from memory\n\n",
                       share_text(activity.hit_share), share_text(activity.hit_token_share),
                       share_text(activity.memory_share));

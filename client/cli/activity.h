@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/disk_use.h"
 #include "client/cli/json.h"
 #include "precis/client.h"
 
@@ -16,6 +17,7 @@ namespace precis::cli {
 struct Reading {
   double at_seconds = 0;  // on this machine's steady clock
   std::map<std::string, double> metrics;
+  DiskUse disk;
   msg::ServerStatus status;
   std::vector<msg::SegmentInfo> newest;  // of this tenant, a few
   std::vector<msg::ModelRow> models;

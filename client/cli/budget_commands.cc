@@ -134,12 +134,14 @@ Status show_budget(Context context, const std::string& model, const std::string&
 
 namespace {
 
+// "none": the wider scope applies.
 Result<Budget> parse_limit(const std::string& text) {
+  if (text == "none") return Budget::all();
   const auto limit = parse_keep(text);  // whose error offers a quality target, too
   if (limit.ok() && limit->kind != Budget::Kind::kQuality) return limit;
   return Status::invalid("--limit '" + text +
                          "': give a ratio in (0, 1] such as 0.3 or 30%, entries per head such as "
-                         "'128 entries', or bytes of a segment such as '64 MiB'");
+                         "'128 entries', bytes of a segment such as '64 MiB', or none");
 }
 
 // The change, with the profile of its table of layers and heads.

@@ -61,7 +61,8 @@ class Values {
     PRECIS_ASSIGN(const double value, value_of(part, kLayersForm));
     const auto [first, last] = halves(halves(part, '=').first, '-');
     const auto begin = number<std::uint32_t>(first), end = number<std::uint32_t>(last);
-    if (!begin || !end || *begin > *end) return wrong(part, kLayersForm);
+    if (!begin || !end) return wrong(part, kLayersForm);
+    if (*begin > *end) return wrong(part, "the first layer is above the last");
     if (*end >= num_layers_) return outside(part, "layers", num_layers_);
     for (std::uint32_t layer = *begin; layer <= *end; ++layer) {
       double* const row = values_.data() + std::size_t{layer} * num_kv_heads_;
@@ -99,8 +100,8 @@ class Values {
       missing += (missing.empty() ? "" : ", ") + std::to_string(layer);
     }
     if (missing.empty()) return {};
-    return Status::invalid("the table has no share for heads of layer " + missing +
-                           "; give every layer one");
+    return Status::invalid("the table has nothing for heads of layer " + missing +
+                           "; give every layer a share or entries");
   }
 
   Result<Budget> mean() const {
@@ -124,7 +125,9 @@ class Values {
 
   Result<double> value_of(std::string_view part, std::string_view form) {
     const auto [place, text] = halves(part, '=');
-    const auto value = number<double>(text);
+    const bool is_percent = text.ends_with('%');
+    auto value = number<double>(text.substr(0, text.size() - (is_percent ? 1 : 0)));
+    if (value && is_percent) *value = *value > 0 && *value <= 100 ? *value / 100 : 0;
     if (place.size() == part.size() || !value) return wrong(part, form);
     const bool is_share = *value > 0 && *value <= 1;
     const bool is_count =

@@ -21,7 +21,8 @@ Status show_status(Context context) {
     context.out += json_text(to_json(status));
     return {};
   }
-  context.out += status_text(status);
+  PRECIS_ASSIGN(const msg::Stats stats, context.client.stats());
+  context.out += status_text(status, disk_use(stats));
   const Recovery recovery = recovery_of(status);
   if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
   return {};

@@ -69,8 +69,11 @@ std::string recipe_words(const std::string& recipe) {
     const auto found = parsed.find(key);
     return found != parsed.end() && found->is_string() ? found->get<std::string>() : std::string();
   };
-  const std::string scorer = text("scorer"), profile = text("profile");
+  std::string scorer = text("scorer");
+  const std::string profile = text("profile");
   if (text("heads") != "table" || scorer.empty() || profile.empty()) return recipe;
+  const auto least = parsed.find("min_entries");
+  if (least != parsed.end() && *least != 0) scorer += "(min_entries=" + least->dump() + ")";
   if (profile.starts_with("table-")) return scorer + ", " + profile;
   // A segment has the digest of its profile.
   return scorer + ", table " + (profile.size() == kDigest ? profile.substr(0, kShortId) : profile);
@@ -90,7 +93,7 @@ std::string recipe_text(const msg::SegmentInfo& row) {
   return text;
 }
 
-std::string status_text(const msg::ServerStatus& s) {
+std::string status_text(const msg::ServerStatus& s, const DiskUse& all) {
   Facts facts;
   facts.add("server", s.server);
   facts.add("up for", duration_text(s.uptime_seconds));
@@ -107,10 +110,7 @@ std::string status_text(const msg::ServerStatus& s) {
   }
   facts.add("segments", segments);
   facts.add("sessions", count_text(s.sessions));
-  facts.add("stored", bytes_text(s.stored_bytes) +
-                          (s.max_disk_bytes == 0
-                               ? ""
-                               : fmt::format(" of at most {}", bytes_text(s.max_disk_bytes))));
+  facts.add("stored", stored_text(s, all));
   if (s.pinned_bytes > 0) {
     facts.add("pinned", bytes_text(s.pinned_bytes) +
                             (s.max_pinned_bytes == 0

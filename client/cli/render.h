@@ -6,17 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/disk_use.h"
 #include "precis/messages.h"
 
 namespace precis::cli {
 
 // A recipe as it was set. The JSON of a recipe with a table of layers and heads is too long to
-// read: "kvdiff, table NAME".
+// read: "kvdiff(min_entries=128), table NAME".
 std::string recipe_words(const std::string& recipe);
 // A segment's recipe as a user would write it; if it matches no preset, its scorer and table. A
 // profile is named by the first digits of its digest.
 std::string recipe_text(const msg::SegmentInfo& row);
-std::string status_text(const msg::ServerStatus& status);
+std::string status_text(const msg::ServerStatus& status, const DiskUse& all = {});
 std::string models_text(std::span<const msg::ModelRow> rows, std::size_t columns = 0);
 // `models`: to find the name of a segment's model.
 std::string segments_text(std::span<const msg::SegmentInfo> rows,

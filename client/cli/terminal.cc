@@ -45,8 +45,7 @@ bool interrupted() { return interrupts != 0; }
 Status check_can_ask(bool yes) {
   if (yes || isatty(STDIN_FILENO) == 1) return {};
   return Status::invalid(
-      "this needs a confirmation, and standard input is no terminal: give --yes, or --dry-run to "
-      "see what would be done");
+      "this needs a confirmation, and standard input is no terminal: give --yes");
 }
 
 Status confirm(const std::string& question, bool yes) {

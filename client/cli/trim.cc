@@ -108,15 +108,19 @@ Json to_json(const Done& done, bool dry_run) {
   return json;
 }
 
+constexpr const char* kLeast = "at least the min_entries of its recipe";
+
 std::string to_text(const Done& done, const PrefixTrim& how) {
   std::string text = left_text(done.left, "trimmed");
   if (!how.id.empty()) {
     for (const SegmentId& id : done.unchanged) {
-      text += fmt::format("not trimmed: segment {} already keeps at most {}\n", id.hex(), how.keep);
+      text += fmt::format("not trimmed: segment {} already keeps what {} leaves of it ({})\n",
+                          id.hex(), how.keep, kLeast);
     }
   } else if (!done.unchanged.empty()) {
-    text += fmt::format("not trimmed: {} at most {} already\n",
-                        counted(done.unchanged.size(), "segment"), how.keep);
+    text += fmt::format("not trimmed: {} that already {} what {} leaves ({})\n",
+                        counted(done.unchanged.size(), "segment"),
+                        done.unchanged.size() == 1 ? "keeps" : "keep", how.keep, kLeast);
   }
   text += kept_mass_text(mean_mass(done));
   return text + fmt::format("{} {}: {} {}, {} left\n", how.dry_run ? "would trim" : "trimmed",

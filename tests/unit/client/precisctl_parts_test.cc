@@ -257,7 +257,7 @@ TEST_CASE("a table's file has one part a line, and an error names the line", "[c
   CHECK_THAT(error("# x\n0-3\n"), Contains(file + ":2: '0-3' is wrong: a line has the form"));
   CHECK_THAT(error("0-3=0.5,2=0.1\n"), Contains(file + ":1: "));
   CHECK_THAT(error("0-3=0.5\n1-2=0.5\n"), Contains(file + ":2: layer 1 is given twice"));
-  CHECK_THAT(error(""), Contains("no share for heads of layer 0, 1, 2, 3"));
+  CHECK_THAT(error(""), Contains("nothing for heads of layer 0, 1, 2, 3"));
   CHECK_THAT(error(std::string(2 << 20, '#')), Contains(file));
   std::remove(file.c_str());
   CHECK(read_table(file).status().code() == StatusCode::kInvalidArgument);
@@ -293,6 +293,18 @@ TEST_CASE("a recipe with a table is short for people, and tables fit the termina
   const std::string shown = segment_text(segment, {}, 80);
   CHECK_THAT(shown, Contains("H0  H1") && Contains("ALL") && !Contains("H63"));
   CHECK_THAT(segment_text(segment, {}), Contains("H63"));
+}
+
+TEST_CASE("a limit of all tenants is told beside what all of them store", "[client]") {
+  msg::ServerStatus status;
+  status.stored_bytes = 1 << 20;
+  CHECK(stored_text(status, {}) == "1.00 MiB");
+  status.max_disk_bytes = 8 << 20;
+  CHECK(stored_text(status, {}) == "1.00 MiB of at most 8.00 MiB");
+  CHECK(stored_text(status, {1 << 20, 8 << 20}) == "1.00 MiB of at most 8.00 MiB");
+  CHECK(stored_text(status, {6 << 20, 8 << 20}) ==
+        "1.00 MiB; all tenants 6.00 MiB of at most 8.00 MiB");
+  CHECK(stored_text(status, {6 << 20, 9 << 20}) == "1.00 MiB of at most 8.00 MiB");  // its own
 }
 
 TEST_CASE("a model is told with its rope_scaling and its hits", "[client]") {
