@@ -173,8 +173,7 @@ TEST_CASE_METHOD(BudgetCommands, "a table gives layers and heads their shares", 
     CHECK(ran.exit_code == kUsage);
     return ran.err;
   };
-  CHECK(refused({"--layers", "0-2=0.5"}).find("nothing for heads of layer 3") !=
-        std::string::npos);
+  CHECK(refused({"--layers", "0-2=0.5"}).find("nothing for heads of layer 3") != std::string::npos);
   CHECK(refused({"--layers", "0-4=0.5"}).find("layers 0 to 3") != std::string::npos);
   CHECK(refused({"--layers", "0-3=0.5", "--head", "1.2=0.5"}).find("KV heads 0 to 1") !=
         std::string::npos);
