@@ -11,6 +11,7 @@ precis_library(precis_types
   SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/src/status.cc ${CMAKE_CURRENT_LIST_DIR}/src/types.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/budget.cc ${CMAKE_CURRENT_LIST_DIR}/src/device_choice.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/highest_averages.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/keep.cc ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/profile_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_fields.cc ${CMAKE_CURRENT_LIST_DIR}/src/recipe_rules.cc

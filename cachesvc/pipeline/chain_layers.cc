@@ -95,7 +95,8 @@ ChainLayers::Leases ChainLayers::find_hot(std::uint32_t layer) const {
 Task<Result<ChainLayers::Leases>> ChainLayers::fill(std::uint32_t layer, Leases leases,
                                                     PayloadMemory::Pieces room) {
   parts_.metrics.layers_hot += static_cast<std::int64_t>(leases.size() - room.size());
-  if (!room.empty()) cold_[layer] = true;
+  if (room.empty()) co_return leases;
+  cold_[layer] = true;
   auto piece = room.begin();
   Status status;
   std::deque<Started<Status>> reads;

@@ -28,14 +28,14 @@ std::size_t worth_consolidating(std::span<const std::uint64_t> bytes, std::size_
 }
 
 void WaitingTips::add(const Owner& owner, const SegmentId& segment) {
-  std::map<std::string_view, std::size_t> counts;
+  std::size_t of_tenant = 0;
   for (const Tip& each : tips_) {
-    ++counts[each.owner.tenant];
-    if (each.owner.tenant == owner.tenant && each.segment == segment) return;
+    if (each.owner.tenant != owner.tenant) continue;
+    if (each.segment == segment || ++of_tenant >= kOfTenantMax) return;
   }
-  const std::size_t of_tenant = counts[owner.tenant];
-  if (of_tenant >= kOfTenantMax) return;
   if (tips_.size() >= kMax) {
+    std::map<std::string_view, std::size_t> counts;
+    for (const Tip& each : tips_) ++counts[each.owner.tenant];
     // The newest tip of the tenant that has most makes room, unless this one has as many.
     const auto most =
         std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });

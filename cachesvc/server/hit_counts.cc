@@ -8,12 +8,12 @@ namespace {
 // `model`: null for all. Labels are printable names (Caller::labels()).
 std::uint64_t sum_of(const Labeled<std::int64_t>& counter, const std::string& tenant,
                      const std::string* model) {
-  const std::string name = printable(tenant);
+  const std::string name = printable(tenant), label = model ? printable(*model) : std::string();
   const auto& rows = counter.rows();
   std::int64_t sum = 0;
   for (auto row = rows.lower_bound({name, {}, {}, {}});
        row != rows.end() && row->first.tenant == name; ++row) {
-    if (model == nullptr || row->first.model == printable(*model)) sum += row->second;
+    if (model == nullptr || row->first.model == label) sum += row->second;
   }
   return static_cast<std::uint64_t>(sum);
 }

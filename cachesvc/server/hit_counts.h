@@ -15,7 +15,8 @@ struct HitCounts {
 };
 // All models of a tenant. Loop thread only.
 HitCounts hits_of(const Metrics& metrics, const std::string& tenant);
-// Its models of this name. Hits that have no row of their own (Labeled::kOther) are left out.
+// Its models of this name. A tenant or model named as Labeled::kOther is told those of others, too,
+// that have no row of their own.
 HitCounts hits_of(const Metrics& metrics, const std::string& tenant, const std::string& model);
 
 }  // namespace precis

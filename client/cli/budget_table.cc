@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
 #include <numeric>
-#include <queue>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "client/cli/files.h"
+#include "precis/highest_averages.h"
 #include "precis/limits.h"
 #include "precis/reader_budget.h"
 
@@ -164,46 +162,6 @@ Status set_all(const std::vector<TableParts::Part>& parts, Set set) {
   return {};
 }
 
-// Deals `seats` by highest averages, as a put does (policies/budgets.md, "Weighted layers"). Each
-// head takes at most `cap` besides its `counts`.
-void deal(std::span<const float> weights, std::uint64_t cap, std::uint64_t seats,
-          std::vector<std::uint64_t>& counts) {
-  seats = std::min<std::uint64_t>(seats, cap * weights.size());
-  const auto dealt = [&](double per_weight) {
-    std::vector<std::uint64_t> each;
-    for (const float weight : weights) {
-      const double won = std::floor(per_weight * weight + 0.5);
-      each.push_back(static_cast<std::uint64_t>(std::min(won, static_cast<double>(cap))));
-    }
-    return each;
-  };
-  const auto sum = [](const std::vector<std::uint64_t>& each) {
-    return std::accumulate(each.begin(), each.end(), std::uint64_t{0});
-  };
-  const double lightest = std::max(*std::ranges::min_element(weights), 1e-9f);
-  double low = 0, high = static_cast<double>(cap + 1) / lightest;
-  for (int i = 0; i < 64; ++i) {
-    const double middle = low + (high - low) / 2;
-    (sum(dealt(middle)) <= seats ? low : high) = middle;
-  }
-  // A little lower, so that all seats of equal priority are dealt below, to the first heads.
-  std::vector<std::uint64_t> taken = dealt(low * (1 - 1e-9));
-  using Bid = std::pair<double, std::size_t>;  // seats per weight, head: the smallest wins
-  std::priority_queue<Bid, std::vector<Bid>, std::greater<>> bids;
-  const auto bid = [&](std::size_t head) {
-    const double next = static_cast<double>(2 * taken[head] + 1);
-    if (taken[head] < cap) bids.emplace(next / weights[head], head);
-  };
-  for (std::size_t head = 0; head < weights.size(); ++head) bid(head);
-  for (std::uint64_t left = seats - sum(taken); left > 0 && !bids.empty(); --left) {
-    const std::size_t head = bids.top().second;
-    bids.pop();
-    ++taken[head];
-    bid(head);
-  }
-  for (std::size_t head = 0; head < taken.size(); ++head) counts[head] += taken[head];
-}
-
 }  // namespace
 
 TableParts table_parts(const std::string& layers, const std::vector<std::string>& heads) {
@@ -293,9 +251,14 @@ Result<std::vector<std::uint32_t>> table_counts(const BudgetTable& table, const 
       recipe.sinks > like.begin ? std::min(recipe.sinks - like.begin, tokens) : 0;
   const std::uint32_t guarded = sinks + std::min(recipe.recent, tokens - sinks);
   const std::size_t heads = table.profile.table.size();
-  std::vector<std::uint64_t> counts(heads, std::min<std::uint64_t>(guarded, entries / heads));
-  deal(table.profile.table, tokens - counts.front(), entries - heads * counts.front(), counts);
-  return std::vector<std::uint32_t>(counts.begin(), counts.end());
+  const std::uint64_t first = std::min<std::uint64_t>(guarded, entries / heads);
+  const std::vector<std::uint64_t> caps(heads, tokens - first);
+  const auto shared = highest_averages_counts(table.profile.table, caps, entries - heads * first);
+  std::vector<std::uint32_t> counts;
+  for (const std::uint64_t count : shared) {
+    counts.push_back(static_cast<std::uint32_t>(first + count));
+  }
+  return counts;
 }
 
 }  // namespace precis::cli

@@ -1,11 +1,12 @@
-// Seats that do not depend on scores: turns, and highest averages (policies/budgets.md, "Weighted
-// layers").
+// Seats that do not depend on scores: turns, and highest averages (precis/highest_averages.h).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
+
+#include "precis/highest_averages.h"
 
 namespace precis::kernels {
 
@@ -33,16 +34,5 @@ std::unique_ptr<Deal> deal_by_averages(std::span<const float> weights,
 // layer * num_kv_heads + head, that takes each of the first `seats`; every head can take `cap`.
 std::vector<std::uint32_t> uniform_turns(std::uint32_t num_layers, std::uint32_t num_kv_heads,
                                          std::uint32_t cap, std::uint64_t seats);
-
-// Sainte-Lague: the k-th seat (from 0) of c has priority weights[c] / (2k + 1); ties to the lower
-// index; weights that are all zero count as equal. Exact for f32 weights and caps below 2^27.
-// Returns the competitor that takes each seat.
-std::vector<std::uint32_t> highest_averages(std::span<const float> weights,
-                                            std::span<const std::uint64_t> caps,
-                                            std::uint64_t seats);
-// How many seats each competitor takes under highest_averages(), without walking all seats.
-std::vector<std::uint64_t> highest_averages_counts(std::span<const float> weights,
-                                                   std::span<const std::uint64_t> caps,
-                                                   std::uint64_t seats);
 
 }  // namespace precis::kernels

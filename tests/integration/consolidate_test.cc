@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -47,6 +48,17 @@ class TalkFixture : protected StoredFixture {
   // Goes on until the chain is short.
   void settle() {
     while (links() > 14) say();
+  }
+
+  // Waits until the service consolidates nothing more.
+  void rest() {
+    double before = -1;
+    for (int same = 0; same < 20;) {
+      const double now = stat(*client, "precis_consolidations_total");
+      same = now == before ? same + 1 : 0;
+      before = now;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
   }
 
   TempDir other_dir;
@@ -100,6 +112,7 @@ TEST_CASE_METHOD(TalkFixture, "a chain of 50 turns is a few segments with the sa
 TEST_CASE_METHOD(TalkFixture, "old turns keep their names", "[integration]") {
   for (std::uint32_t turn = 0; turn < 20; ++turn) say();
   settle();
+  rest();
   const auto now = client->segment(ids[2]).value();
   REQUIRE(now.id != ids[2]);
   CHECK(now.begin <= ends[1]);
