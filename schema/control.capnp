@@ -256,6 +256,8 @@ struct Lookup {  # -> Match
   # For all segments of the match.
   traceparent @7 :Data $Is.atMost("kTraceparentBytesMax");
   # As in BeginPut.
+  session @8 :Text;
+  # The session that the path continues: the lookup renews it. Empty: none.
 }
 
 struct GetLink $Is.checked {
@@ -955,7 +957,7 @@ struct TenantRow {
   connections @16 :UInt64;
   puts @17 :UInt64;
   memoryBytes @18 :UInt64;
-  # Puts in progress, and what they may stage in memory.
+  # Puts in progress, and what they may stage and its layers take in memory.
   hits @19 :UInt64;
   hitTokens @20 :UInt64;
   # As in ModelRow, of all models.

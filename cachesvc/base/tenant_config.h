@@ -18,7 +18,7 @@ struct TenantConfig {
   std::string token_file = {};  // file with the token (Config::read_tokens()); empty: use `token`
   // Limits of its own; 0: none.
   std::uint64_t max_disk_bytes = 0;      // of its stored records
-  std::uint64_t max_memory_bytes = 0;    // that its puts in progress may stage
+  std::uint64_t max_memory_bytes = 0;    // that its puts and layers take in memory
   std::uint32_t max_puts = 0;            // in progress at a time
   std::uint32_t max_requests_per_s = 0;  // and as many at once after a pause
   std::string role = "writer";           // parse_role()

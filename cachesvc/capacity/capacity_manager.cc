@@ -1,7 +1,7 @@
 #include "cachesvc/capacity/capacity_manager.h"
 
 #include <algorithm>
-#include <optional>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -12,7 +12,6 @@
 namespace precis {
 namespace {
 
-constexpr double kHighMark = 0.95, kLowMark = 0.90;
 constexpr std::chrono::seconds kAfterFruitless{1}, kTurn{1};
 // An entry's bytes beside its K and V rows: position, seat, score, its share of a checksum.
 constexpr std::uint64_t kBesideRows = 3 * 4 + kChecksumBytes / kChecksumBlockEntries;
@@ -25,26 +24,34 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
 }
 
-// Parses each recipe once.
+// Parses each recipe and looks up each model once.
 class LeastEntries {
  public:
-  // The entries that a trim leaves at least; all, if this build does not know the recipe.
+  explicit LeastEntries(const Catalog& catalog) : catalog_(catalog) {}
+  // The entries that a trim leaves at least; all, if the recipe or the
+  // model is not known.
   std::uint64_t of(const SegmentRow& row) {
-    const auto [known, is_new] = recipes_.try_emplace(row.recipe);
-    if (is_new) {
-      if (auto recipe = parse_recipe(row.recipe); recipe.ok()) known->second = recipe.value();
+    auto recipe = recipes_.find(row.recipe);
+    if (recipe == recipes_.end()) {
+      recipe = recipes_.emplace(row.recipe, parse_recipe(row.recipe)).first;
+    }
+    const std::pair<std::string_view, Digest> of_model{row.tenant, row.model};
+    auto model = models_.find(of_model);
+    if (model == models_.end()) {
+      model = models_.emplace(of_model, catalog_.model(row.tenant, row.model)).first;
     }
     const std::uint64_t stored = row.plan.total();
-    if (!known->second) return stored;
-    ModelSpec model;  // a budget in entries needs no other fields
-    model.num_layers = row.plan.num_layers;
-    model.num_kv_heads = row.plan.num_kv_heads;
-    const auto least = asked_entries(row, stored, *known->second, model, Budget::entries(1));
+    if (!recipe->second.ok() || !model->second.ok()) return stored;
+    const auto least =
+        asked_entries(row, stored, *recipe->second, *model->second, Budget::entries(1));
     return least.ok() ? *least : stored;
   }
 
  private:
-  std::unordered_map<std::string_view, std::optional<Recipe>> recipes_;  // borrows from the rows
+  const Catalog& catalog_;
+  // Both borrow from the rows.
+  std::unordered_map<std::string_view, Result<Recipe>> recipes_;
+  std::map<std::pair<std::string_view, Digest>, Result<ModelSpec>> models_;
 };
 
 }  // namespace
@@ -104,7 +111,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
   std::unordered_map<SegmentId, std::uint32_t> at;
   std::unordered_map<std::string_view, std::uint32_t> owners;
   std::vector<Candidate> candidates;
-  LeastEntries least;
+  LeastEntries least(parts_.catalog);
   for (const StoredUse& use : plan.uses) {
     const SegmentRow& row = *use.row;
     Candidate c;

@@ -7,6 +7,9 @@
 namespace precis {
 namespace {
 
+// A trim rewrites what it leaves, so it frees at least this part of the segment.
+constexpr std::uint64_t kWorthATrim = 8;
+
 // The bytes of a candidate that keeps this share of its full entries. Headers do not shrink.
 std::uint64_t bytes_at(const Candidate& c, double keep) {
   const auto left = std::max(static_cast<std::uint64_t>(keep * static_cast<double>(c.full_entries)),
@@ -95,10 +98,12 @@ class Chooser {
       if (s.children == 0) consider(-c.use.idle_s, 0);
     } else {
       if (s.children == 0) consider(cost_of(s, 0, s.bytes), 0);
-      const auto rung = std::ranges::find_if(ladder_, [&](double keep) { return keep < s.keep; });
+      const auto rung = std::ranges::find_if(ladder_, [&](double keep) {
+        const std::uint64_t left = bytes_at(c, keep);
+        return keep < s.keep && left < s.bytes && s.bytes - left >= s.bytes / kWorthATrim;
+      });
       if (c.trimmable && rung != ladder_.end()) {
-        const std::uint64_t bytes = bytes_at(c, *rung);
-        if (bytes < s.bytes) consider(cost_of(s, *rung, s.bytes - bytes), *rung);
+        consider(cost_of(s, *rung, s.bytes - bytes_at(c, *rung)), *rung);
       }
     }
     if (!best) return;

@@ -12,6 +12,10 @@
 
 namespace precis {
 
+// The marks of a limit, as shares of it: above the high one, stored bytes are freed down to the low
+// one.
+inline constexpr double kHighMark = 0.95, kLowMark = 0.90;
+
 // A stored segment. Candidates are given with parents before children.
 struct Candidate {
   std::optional<std::uint32_t> parent;  // index among the candidates

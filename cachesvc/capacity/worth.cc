@@ -8,7 +8,9 @@ namespace {
 
 // A segment that was just stored must not count as used every instant.
 constexpr double kSettleSeconds = 60;
-constexpr double kSessionFactor = 4;  // a session that lives is likely to go on
+// A session that lives is likely to go on. One that was idle for long is likely to be over, also if
+// nobody has removed it.
+constexpr double kSessionFactor = 4, kSessionIdleSeconds = 3600;
 constexpr double kPointsToDouble = 10;
 // Bounds the decay, so that old segments still differ.
 constexpr double kHalvingsMax = 60;
@@ -27,7 +29,8 @@ double reuse_rate(const Use& use) {
     doublings -= std::min(use.idle_s / use.ttl_s - 1, kHalvingsMax);
   }
   const double rate = std::exp2(doublings) / gap_s;
-  return use.in_session ? rate * kSessionFactor : rate;
+  const bool goes_on = use.in_session && use.idle_s < kSessionIdleSeconds;
+  return goes_on ? rate * kSessionFactor : rate;
 }
 
 Use without_hints(const Use& use) { return {use.hits, use.age_s, use.idle_s, use.in_session}; }

@@ -152,12 +152,12 @@ class Catalog : public ModelCatalog, public EventSource {
   virtual bool quarantine(const SegmentRow& row) = 0;
 
   // ---- sessions (an expired one does not exist, pinned or not; opening and advancing renew it).
-  // The next five functions are [blocking]. A session is as durable as its tip, at most kWal.
+  // The next six functions are [blocking]. A session is as durable as its tip, at most kWal.
   virtual Result<msg::SessionRow> open_session(std::string_view tenant,
                                                const msg::OpenSession&) = 0;
+  virtual Status renew_session(std::string_view tenant, std::string_view name) = 0;  // if due
   // kInvalidArgument unless the new tip is the current one or its descendant. Pinning a session,
-  // and advancing a pinned one, is kOutOfSpace if pinned sessions would hold more than
-  // set_pinned_limits() allows. So is a commit that restores entries of their segments.
+  // advancing a pinned one and restoring its entries: kOutOfSpace past set_pinned_limits().
   virtual Result<msg::SessionRow> advance_session(std::string_view tenant,
                                                   const msg::AdvanceSession&) = 0;
   virtual Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) = 0;

@@ -21,8 +21,7 @@ class CatalogModels : public virtual CatalogState {
  public:
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
-  Result<msg::Models> models_page(std::string_view tenant,
-                                  const msg::ListModels& request) const override;
+  Result<msg::Models> models_page(std::string_view tenant, const msg::ListModels&) const override;
   Status remove_model(std::string_view tenant, const Digest& fingerprint) override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
@@ -142,6 +141,7 @@ class CatalogRemovals : public virtual CatalogState {
 class CatalogSessions : public virtual CatalogState {
  public:
   Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) override;
+  Status renew_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> advance_session(std::string_view tenant,
                                           const msg::AdvanceSession&) override;
   Result<msg::SessionRow> pin_session(std::string_view tenant, const msg::PinSession&) override;

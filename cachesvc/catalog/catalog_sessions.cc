@@ -46,6 +46,13 @@ Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
   return row;
 }
 
+Status CatalogSessions::renew_session(std::string_view tenant, std::string_view name) {
+  std::lock_guard changing(changes_);
+  PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, name));
+  if (!renewal_is_due(*present, clock_.unix_ms())) return {};  // another lookup has renewed it
+  return save_session(tenant, renewed_session(*present, clock_.unix_ms()));
+}
+
 Result<msg::SessionRow> CatalogSessions::advance_session(std::string_view tenant,
                                                          const msg::AdvanceSession& request) {
   std::lock_guard changing(changes_);

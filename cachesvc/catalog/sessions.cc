@@ -27,7 +27,13 @@ Status check_total(const std::string& name, const Budget& total) {
 }
 
 void renew(msg::SessionRow& row, std::uint64_t now_ms) {
-  row.expires_unix_ms = row.ttl_seconds == 0 ? 0 : now_ms + row.ttl_seconds * kMsPerSecond;
+  constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+  if (row.ttl_seconds == 0) {
+    row.expires_unix_ms = 0;
+  } else {
+    const std::uint64_t rest_s = (kNever - now_ms) / kMsPerSecond;
+    row.expires_unix_ms = now_ms + std::min(row.ttl_seconds, rest_s) * kMsPerSecond;
+  }
   row.updated_unix_ms = now_ms;
 }
 
@@ -62,6 +68,19 @@ msg::SessionRow advanced_session(const msg::SessionRow& present, const SegmentId
   row.tip_end = tip_end;
   renew(row, now_ms);
   return row;
+}
+
+msg::SessionRow renewed_session(const msg::SessionRow& present, std::uint64_t now_ms) {
+  msg::SessionRow row = present;
+  renew(row, now_ms);
+  return row;
+}
+
+bool renewal_is_due(const msg::SessionRow& present, std::uint64_t now_ms) {
+  if (present.ttl_seconds == 0) return false;
+  const std::uint64_t left_ms = present.expires_unix_ms - std::min(now_ms, present.expires_unix_ms);
+  const std::uint64_t ttl_ms = present.ttl_seconds * kMsPerSecond;  // fits: opened_session()
+  return left_ms <= ttl_ms - ttl_ms / 10;
 }
 
 Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std::string& new_name,

@@ -123,7 +123,7 @@ Task<Status> ChainLayers::read(std::uint32_t layer, std::size_t link,
     if (status.ok()) {
       const auto present = parts_.catalog.segment(row->tenant, row->id);
       lease = present.ok() && *present == row
-                  ? parts_.hot_tier.insert(row->id, layer, row, std::move(piece))
+                  ? parts_.hot_tier.insert(row->tenant, row->id, layer, row, std::move(piece))
                   : parts_.hot_tier.lend(std::move(piece));  // no longer stored
       co_return status;
     }

@@ -182,7 +182,8 @@ Task<Result<bool>> ConsolidatePath::run(Owner owner, std::vector<Catalog::Row> r
   for (std::uint32_t layer = 0; now.ok() && same_put(**now, merge.row) && layer < hot.size();
        ++layer) {
     if (hot[layer]) {
-      parts_.hot_tier.insert(merge.row.id, layer, *now, std::move(merge.layers[layer]));
+      parts_.hot_tier.insert(owner.tenant, merge.row.id, layer, *now,
+                             std::move(merge.layers[layer]));
     }
   }
   ++parts_.metrics.consolidations;

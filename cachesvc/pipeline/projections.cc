@@ -130,7 +130,8 @@ Task<Result<HotTier::Lease>> Projections::read(const Catalog::Projection& row, P
         {{"model", row->model.hex()}, {"layer", row->layer}, {"status", status.message()}});
   }
   PRECIS_CO_TRY(status);
-  co_return parts_.hot_tier.insert(projection_id(row->tenant, row->model, is_gram(part)),
+  co_return parts_.hot_tier.insert(row->tenant,
+                                   projection_id(row->tenant, row->model, is_gram(part)),
                                    row->layer, row, std::move(memory));
 }
 

@@ -222,8 +222,9 @@ Task<Status> PutPath::store(OpenPut& put, Durability durability) {
   const auto stored = parts_.catalog.segment(row.tenant, row.id);
   if (!stored.ok()) put.fail(stored.status());  // removed at once: there is nothing to commit again
   if (!stored.ok() || !(**stored == row)) co_return stored.status();
+  if (put.room) put.room->shrink(put.kept_bytes());  // the records count as the tier's
   for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
-    parts_.hot_tier.insert(row.id, l, *stored, put.layers[l].commit());
+    parts_.hot_tier.insert(row.tenant, row.id, l, *stored, put.layers[l].commit());
   }
   parts_.memory.retry();  // layers in the hot tier can be evicted
   co_return Status();

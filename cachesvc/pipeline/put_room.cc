@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/put_room.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -14,29 +15,60 @@ PutRoom::Place::Place(PutRoom& room, std::string tenant, std::size_t bytes)
 
 void PutRoom::Place::admit() {
   admitted_ = true;
+  if (bytes_ == 0) return;
   room_.taken_ += bytes_;
+  room_.admitted_by_[tenant_] += bytes_;
+  room_.tell_rest(tenant_);
 }
 
 void PutRoom::Place::add(std::size_t bytes) {
   if (bytes == 0) return;
   bytes_ += bytes;
-  room_.taken_ += bytes;
   room_.taken_by_[tenant_] += bytes;
+  room_.taken_ += bytes;
+  room_.admitted_by_[tenant_] += bytes;
+  room_.tell_rest(tenant_);
 }
 
-PutRoom::Place::~Place() {
-  if (const auto own = room_.taken_by_.find(tenant_); bytes_ > 0) {
-    own->second -= bytes_;
-    if (own->second == 0) room_.taken_by_.erase(own);
-  }
+void PutRoom::Place::shrink(std::size_t left) {
+  const std::size_t freed = bytes_ - std::min(bytes_, left);
+  if (freed == 0) return;
+  bytes_ -= freed;
+  subtract(room_.taken_by_, tenant_, freed);
   if (!admitted_) return;
-  room_.taken_ -= bytes_;
+  room_.taken_ -= freed;
+  subtract(room_.admitted_by_, tenant_, freed);
+  room_.tell_rest(tenant_);
   if (room_.queue_.size() > 0) room_.loop_.post([&room = room_] { room.queue_.serve(); });
+}
+
+PutRoom::Place::~Place() { shrink(0); }
+
+void PutRoom::subtract(ByTenant& from, const std::string& tenant, std::size_t bytes) {
+  const auto own = from.find(tenant);
+  own->second -= bytes;
+  if (own->second == 0) from.erase(own);
 }
 
 std::size_t PutRoom::taken_by(const std::string& tenant) const {
   const auto taken = taken_by_.find(tenant);
   return taken == taken_by_.end() ? 0 : taken->second;
+}
+
+void PutRoom::set_limits(Limits limits) {
+  const Limits before = std::exchange(limits_, std::move(limits));
+  for (const auto& [tenant, limit] : before) {
+    if (!limits_.contains(tenant)) rest_changed_(tenant, std::nullopt);
+  }
+  for (const auto& [tenant, limit] : limits_) tell_rest(tenant);
+}
+
+void PutRoom::tell_rest(const std::string& tenant) const {
+  const auto limit = limits_.find(tenant);
+  if (limit == limits_.end()) return;
+  const auto held = admitted_by_.find(tenant);
+  const std::size_t bytes = held == admitted_by_.end() ? 0 : held->second;
+  rest_changed_(tenant, limit->second - std::min<std::size_t>(limit->second, bytes));
 }
 
 Status PutRoom::check_tenant(const std::string& tenant, std::size_t bytes) const {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,8 +24,16 @@ class PutRoom {
  public:
   // `size_bytes`: the part of the arena that puts may use; a put that is alone may use more. Bytes
   // that a put keeps outside the arena count too, so that they are bounded as well.
-  PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait)
-      : loop_(loop), size_bytes_(size_bytes), wait_(wait), queue_(loop, wait) {}
+  // `rest_changed` is told what the admitted puts of a tenant leave of its limit; none: it has no
+  // limit.
+  using RestChanged = std::function<void(const std::string& tenant, std::optional<std::size_t>)>;
+  PutRoom(EventLoop& loop, std::size_t size_bytes, std::chrono::milliseconds wait,
+          RestChanged rest_changed)
+      : loop_(loop),
+        size_bytes_(size_bytes),
+        wait_(wait),
+        queue_(loop, wait),
+        rest_changed_(std::move(rest_changed)) {}
 
   // A put's bytes: counted for its tenant from the beginning, and in the room once it is admitted.
   // Its destructor returns them.
@@ -37,6 +46,8 @@ class PutRoom {
     // Counts more bytes, without a wait: the put has begun. The room may then hold more than its
     // size, and puts that have not begun wait.
     void add(std::size_t bytes);
+    // Returns all but `left` bytes.
+    void shrink(std::size_t left);
 
    private:
     friend class PutRoom;
@@ -63,7 +74,7 @@ class PutRoom {
   std::size_t taken_by(const std::string& tenant) const;
   // In bytes, by tenant. A put that has begun stays.
   using Limits = std::map<std::string, std::uint64_t, std::less<>>;
-  void set_limits(Limits limits) { limits_ = std::move(limits); }
+  void set_limits(Limits limits);
   // The wait of requests that arrive from now on. Loop thread only.
   void set_wait(std::chrono::milliseconds wait) {
     wait_ = wait;
@@ -72,14 +83,18 @@ class PutRoom {
 
  private:
   Status check_tenant(const std::string& tenant, std::size_t bytes) const;
+  using ByTenant = std::map<std::string, std::size_t, std::less<>>;
+  static void subtract(ByTenant& from, const std::string& tenant, std::size_t bytes);
+  void tell_rest(const std::string& tenant) const;  // if it has a limit
   bool fits(std::size_t bytes) const { return taken_ == 0 || taken_ + bytes <= size_bytes_; }
 
   EventLoop& loop_;
   const std::size_t size_bytes_;
   std::chrono::milliseconds wait_;
   FairWaitQueue queue_;
+  const RestChanged rest_changed_;
   std::size_t taken_ = 0;
-  std::map<std::string, std::size_t, std::less<>> taken_by_;  // by tenant
+  ByTenant taken_by_, admitted_by_;
   Limits limits_;
   bool stopped_ = false;
 };

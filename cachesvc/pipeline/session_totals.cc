@@ -14,6 +14,7 @@ namespace {
 // Sessions that wait, of all tenants and of one; further ones wait for their next change.
 constexpr std::size_t kSessionsMax = 1024, kSessionsOfTenantMax = 128;
 constexpr std::size_t kCurvesMax = 65'536;   // of about 250 bytes
+constexpr std::uint64_t kWorthATrim = 8;     // a trim frees at least this part of a turn
 constexpr std::uint32_t kLeastPpm = 50'000;  // that a trim leaves of a turn's full KV
 constexpr std::chrono::seconds kAgain{1};
 constexpr int kRoundsMax = 6;  // of a session, for turns that change meanwhile or give too little
@@ -30,14 +31,14 @@ Budget budget_of(const SegmentRow& row, std::uint64_t entries) {
   return Budget::ratio_ppm(static_cast<std::uint32_t>(std::clamp(share * kAll, 1.0, kAll)));
 }
 
-// A turn that was never trimmed and can't be, such as the first tokens, which a recipe keeps whole
-// (min_entries), does not count in a share: while a conversation is short, the other turns would
-// lose most of theirs for it, and never get it back.
+// A turn that was never trimmed and gives next to nothing, such as the first tokens, of which a
+// recipe keeps nearly all entries (min_entries), does not count in a share: while a conversation is
+// short, the other turns would lose most of theirs for it, and never get it back.
 TotalTurn total_turn(const SessionTurns::Turn& turn, const ModelSpec& model, const Budget& total) {
   const SegmentRow& row = *turn.row;
   const std::uint64_t entries = row.plan.total();
   const auto least = cut_entries_at_most(row, model, Budget::ratio_ppm(kLeastPpm));
-  const bool stays = turn.is_held || !least.ok() || *least >= entries;
+  const bool stays = turn.is_held || !least.ok() || *least > entries - entries / kWorthATrim;
   const bool counts = total.kind == Budget::Kind::kBytes || row.trimmed || !stays;
   return {counts ? row.stored_bytes : 0, counts ? row.original_bytes : 0, entries,
           stays ? entries : *least};

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/catalog/sessions.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -11,12 +12,28 @@ namespace {
 
 const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
 
+// The session's TTL begins anew. Lookups go on while the store takes no writes, so none waits for
+// this, and a failure changes nothing but the time that the session has left.
+Task<void> renew(const HandlerParts& parts, std::string tenant, std::string session) {
+  (void)co_await run_on(parts.storage, parts.loop, Owner(tenant),
+                        [&] { return parts.catalog.renew_session(tenant, session); });
+}
+
 }  // namespace
 
 Task<Answer> ReadRequests::on(msg::Lookup request) {
-  if (caller_.tenant.role < Role::kWriter && request.hints != msg::Hints{}) {
-    co_return Status::denied("hints of a lookup need the role writer, and tenant '" +
-                             caller_.tenant.name + "' has the role reader: look up without them");
+  const bool writes = request.hints != msg::Hints{} || !request.session.empty();
+  if (writes && caller_.tenant.role < Role::kWriter) {
+    co_return Status::denied(
+        "hints and the session of a lookup need the role writer, and tenant '" +
+        caller_.tenant.name + "' has the role reader: look up without them");
+  }
+  if (!request.session.empty()) {
+    const auto session = caller_.parts.catalog.session(caller_.tenant.name, request.session);
+    PRECIS_CO_TRY(session.status());
+    if (renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
+      spawn(renew(caller_.parts, caller_.tenant.name, session->name));
+    }
   }
   const std::size_t tokens = request.tokens.size();
   const auto model = caller_.parts.catalog.model(caller_.tenant.name, request.model);

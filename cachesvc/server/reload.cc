@@ -123,8 +123,26 @@ void Reloader::apply(Next next) {
                   {{"changed", changes.live.size()}, {"wait_for_restart", changes.restart.size()}});
   warn_of_exposed_files(parts_.log, now);
   tell_removed_tenants(before);
+  tell_lower_limits(before);
   parts_.in_force.warn();
   parts_.log.set_level(next.level);
+}
+
+void Reloader::tell_lower_limits(const Config& before) const {
+  const DiskQuota::Limits was = disk_limits(before);
+  for (const DiskQuota::Scope& scope : parts_.disk_quota.scopes()) {
+    const std::uint64_t most = CapacityManager::high_mark(scope.limit);
+    const auto own = was.of_tenant.find(scope.tenant);
+    const std::uint64_t limit = scope.tenant.empty()         ? was.of_all
+                                : own == was.of_tenant.end() ? 0
+                                                             : own->second;
+    if (scope.limit == limit || scope.stored <= most) continue;
+    parts_.log.warn("a limit is below what is stored: segments are trimmed and removed",
+                    {{"tenant", scope.tenant.empty() ? "all" : scope.tenant},
+                     {"max_disk_bytes", scope.limit},
+                     {"stored_bytes", scope.stored},
+                     {"to_free_bytes", scope.stored - most}});
+  }
 }
 
 void Reloader::tell_removed_tenants(const Config& before) const {

@@ -69,6 +69,7 @@ class Reloader {
   void refuse(const Status& why);
   void apply(Next next);
   void tell_removed_tenants(const Config& before) const;
+  void tell_lower_limits(const Config& before) const;
 
   // The reloads that have not begun.
   struct Waiting {

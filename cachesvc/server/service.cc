@@ -161,7 +161,10 @@ void Service::Impl::wire_paths() {
                                            std::chrono::milliseconds(config.memory_wait_ms));
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
-      std::chrono::milliseconds(config.memory_wait_ms));
+      std::chrono::milliseconds(config.memory_wait_ms),
+      [this](const std::string& tenant, std::optional<std::size_t> rest) {
+        hot_tier->limit_tenant(tenant, rest);
+      });
   disk_quota = std::make_unique<DiskQuota>(
       loop,
       [this](const std::string& tenant) {
@@ -202,8 +205,9 @@ void Service::Impl::wire_requests() {
       Backups::Parts{*store, clock, log, config.backup_dir, config.data_dir,
                      config.backup_dir.empty() ? nullptr : runtime.make_executor("backup", 1)});
   in_force = std::make_unique<TenantsInForce>(TenantsInForce::Parts{
-      config, *catalog, log, tenants, admission, *put_room, *disk_quota, wrong_proofs, peers,
-      [this](const std::string& tenant) { operators->end_streams(tenant); }, events, metrics});
+      config, *catalog, log, tenants, admission, *put_room, *hot_tier, *disk_quota, wrong_proofs,
+      peers, [this](const std::string& tenant) { operators->end_streams(tenant); }, events,
+      metrics});
   reloader = std::make_unique<Reloader>(Reloader::Parts{
       loop, storage, config, log, *in_force, admission, *memory, *put_room, *disk_quota,
       *background.capacity, *background.consolidator, audit, *transport});

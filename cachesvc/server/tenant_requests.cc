@@ -55,16 +55,15 @@ Status TenantRequests::check_not_configured(const std::string& name) const {
                           "' is in the configuration: change it there, and reload the service");
 }
 
-Status TenantRequests::check_use(const msg::ChangeTenant& request) const {
-  const std::uint64_t limit = request.max_disk_bytes.value_or(0);
-  const std::uint64_t stored = catalog_.totals(request.name).stored_bytes;
+Status TenantRequests::check_use(const std::string& name, std::uint64_t limit) const {
+  const std::uint64_t stored = catalog_.totals(name).stored_bytes;
   const std::uint64_t high = CapacityManager::high_mark(limit);
-  if (request.below_use || limit == 0 || stored <= high) return {};
-  return Status::conflict("tenant '" + request.name + "' stores " + std::to_string(stored) +
+  if (limit == 0 || stored <= high) return {};
+  return Status::conflict("tenant '" + name + "' stores " + std::to_string(stored) +
                           " B, more than the " + std::to_string(high) +
                           " B up to which a max_disk_bytes of " + std::to_string(limit) +
                           " B leaves segments alone: the service would trim and remove some; "
-                          "give a larger limit, or pass below_use to have it done (precisctl "
+                          "give a larger limit, or set this one with below_use (precisctl "
                           "tenant set --below-use)");
 }
 
@@ -101,6 +100,8 @@ Task<Answer> TenantRequests::on(msg::AddTenant request) {
       return Status::conflict("there is a tenant '" + row->name +
                               "' already; precisctl tenant set changes it");
     }
+    // Objects of an earlier tenant of this name become its own.
+    PRECIS_TRY(check_use(request.name, request.max_disk_bytes));
     row = added;
     return {};
   }));
@@ -142,7 +143,9 @@ Task<Answer> TenantRequests::on(msg::ChangeTenant request) {
   std::string was, is;
   PRECIS_CO_TRY(co_await change(request.name, [&](std::optional<StoredTenant>& row) -> Status {
     if (!row) return unknown(request.name);
-    PRECIS_TRY(check_use(request));
+    if (!request.below_use) {
+      PRECIS_TRY(check_use(request.name, request.max_disk_bytes.value_or(0)));
+    }
     was = text_of(*row);
     if (!request.role.empty()) row->role = request.role;
     row->weight = request.weight.value_or(row->weight);

@@ -24,7 +24,7 @@ class TenantRequests {
   Status check_not_configured(const std::string& name) const;
   // kConflict if the request gives a disk limit below what the tenant stores, and does not say that
   // this is meant.
-  Status check_use(const msg::ChangeTenant& request) const;
+  Status check_use(const std::string& name, std::uint64_t limit) const;
   Result<msg::TenantRow> row_of(const std::string& name) const;
   // Stores a change and has the running service apply it.
   Task<Status> change(std::string name, Catalog::TenantChange change);

@@ -113,7 +113,7 @@ msg::TenantRow TenantsInForce::describe(const TenantConfig& tenant, const Stored
   told.original_bytes = totals.original_bytes;
   told.connections = parts_.admission.connections.used_by(tenant.name);
   told.puts = parts_.admission.puts.used_by(tenant.name);
-  told.memory_bytes = parts_.put_room.taken_by(tenant.name);
+  told.memory_bytes = parts_.put_room.taken_by(tenant.name) + parts_.hot_tier.bytes_of(tenant.name);
   const HitCounts counts = hits_of(parts_.metrics, tenant.name);
   told.hits = counts.hits;
   told.hit_tokens = counts.tokens;

@@ -15,6 +15,7 @@
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/tenants.h"
 #include "cachesvc/server/wrong_proofs.h"
+#include "cachesvc/store/hot_tier.h"
 
 namespace precis {
 
@@ -30,6 +31,7 @@ class TenantsInForce {
     Tenants& tenants;
     Admission& admission;
     PutRoom& put_room;
+    const HotTier& hot_tier;
     DiskQuota& disk_quota;
     WrongProofs& wrong_proofs;
     Peers& peers;

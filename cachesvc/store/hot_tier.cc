@@ -13,10 +13,34 @@ HotLayer::HotLayer(std::shared_ptr<Arena::Buffer> buffer,
 
 HotLayer::~HotLayer() { *live_bytes_ -= taken_bytes(); }
 
-HotTier::HotTier(std::size_t limit_bytes, std::unique_ptr<EvictionPolicy> policy)
+HotTier::HotTier(std::size_t limit_bytes, MakePolicy make_policy)
     : limit_bytes_(limit_bytes),
+      make_policy_(std::move(make_policy)),
       live_bytes_(std::make_shared<std::atomic<std::size_t>>(0)),
-      policy_(std::move(policy)) {}
+      policy_(make_policy_()) {}
+
+void HotTier::limit_tenant(const std::string& tenant, std::optional<std::size_t> limit_bytes) {
+  std::lock_guard lock(mutex_);
+  const auto share = shares_.try_emplace(tenant).first;
+  share->second.limit = limit_bytes;
+  if (!limit_bytes) {
+    share->second.policy.reset();
+    return tidy(share);
+  }
+  if (!share->second.policy) {
+    share->second.policy = make_policy_();
+    for (const auto& [key, entry] : entries_) {
+      if (entry.share == share) share->second.policy->added(key, entry.lease->taken_bytes());
+    }
+  }
+  keep_within_limit(share->second);
+}
+
+std::size_t HotTier::bytes_of(std::string_view tenant) const {
+  std::lock_guard lock(mutex_);
+  const auto share = shares_.find(tenant);
+  return share == shares_.end() ? 0 : share->second.bytes;
+}
 
 HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer, const Of& of) {
   std::lock_guard lock(mutex_);
@@ -26,8 +50,11 @@ HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer, cons
     return nullptr;
   }
   ++hits_;
-  policy_->used(entry->first);
-  return entry->second.lease;
+  Share& share = entry->second.share->second;
+  use(entry->first, share);
+  Lease lease = entry->second.lease;  // so this entry is not evicted
+  keep_within_limit(share);
+  return lease;
 }
 
 bool HotTier::contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const {
@@ -48,23 +75,29 @@ std::vector<bool> HotTier::present(const SegmentId& segment, std::uint32_t layer
   return present;
 }
 
-HotTier::Lease HotTier::insert(const SegmentId& segment, std::uint32_t layer, Of of,
-                               std::shared_ptr<Arena::Buffer> buffer) {
+HotTier::Lease HotTier::insert(const std::string& tenant, const SegmentId& segment,
+                               std::uint32_t layer, Of of, std::shared_ptr<Arena::Buffer> buffer) {
   const HotKey key{segment, layer};
   std::lock_guard lock(mutex_);
   if (const auto here = entries_.find(key); here != entries_.end()) {
     if (here->second.of == of) {
-      policy_->used(key);
+      use(key, here->second.share->second);
       return here->second.lease;
     }
     drop(here);
   }
   Lease lease = std::make_shared<const HotLayer>(std::move(buffer), live_bytes_);
-  while (*live_bytes_ > limit_bytes_) {
-    if (!evict_one()) return lease;  // all other entries are in use: not kept
+  const auto share = shares_.try_emplace(tenant).first;
+  share->second.bytes += lease->taken_bytes();
+  const bool may_fit = !share->second.limit || lease->taken_bytes() <= *share->second.limit;
+  bool fits = may_fit && keep_within_limit(share->second);
+  while (fits && *live_bytes_ > limit_bytes_) fits = evict_one(*policy_).has_value();
+  if (fits) {
+    add(key, {lease, std::move(of), share});
+  } else {  // all other entries are in use
+    share->second.bytes -= lease->taken_bytes();
+    tidy(share);
   }
-  entries_.emplace(key, Entry{lease, std::move(of)});
-  policy_->added(key, lease->taken_bytes());
   return lease;
 }
 
@@ -82,18 +115,25 @@ std::size_t HotTier::make_room(std::size_t size_bytes) {
   std::lock_guard lock(mutex_);
   std::size_t freed = 0;
   while (freed < size_bytes) {
-    const auto one = evict_one();
+    const auto one = evict_one(*policy_);
     if (!one) break;
     freed += *one;
   }
   return freed;
 }
 
-std::optional<std::size_t> HotTier::evict_one() {
+bool HotTier::keep_within_limit(Share& share) {
+  while (share.limit && share.bytes > *share.limit) {
+    if (!evict_one(*share.policy)) return false;
+  }
+  return true;
+}
+
+std::optional<std::size_t> HotTier::evict_one(EvictionPolicy& policy) {
   // Leases are handed out only under the lock, so an entry that only the tier owns stays so.
   // Evicting an entry whose memory is shared, for example while it is being written, would free
   // nothing.
-  const auto key = policy_->victim([this](const HotKey& k) {
+  const auto key = policy.victim([this](const HotKey& k) {
     const Lease& lease = entries_.at(k).lease;
     return lease.use_count() == 1 && !lease->is_shared();
   });
@@ -105,9 +145,31 @@ std::optional<std::size_t> HotTier::evict_one() {
   return size_bytes;
 }
 
+void HotTier::add(const HotKey& key, Entry entry) {
+  const std::size_t bytes = entry.lease->taken_bytes();
+  Share& share = entry.share->second;
+  policy_->added(key, bytes);
+  if (share.policy) share.policy->added(key, bytes);
+  entries_.emplace(key, std::move(entry));
+}
+
+void HotTier::use(const HotKey& key, const Share& share) {
+  policy_->used(key);
+  if (share.policy) share.policy->used(key);
+}
+
 void HotTier::drop(Entries::iterator entry) {
+  const auto of_tenant = entry->second.share;
+  Share& share = of_tenant->second;
   policy_->removed(entry->first);
+  if (share.policy) share.policy->removed(entry->first);
+  share.bytes -= entry->second.lease->taken_bytes();
   entries_.erase(entry);
+  tidy(of_tenant);
+}
+
+void HotTier::tidy(Shares::iterator share) {
+  if (share->second.bytes == 0 && !share->second.limit) shares_.erase(share);
 }
 
 HotTierStats HotTier::stats() const {

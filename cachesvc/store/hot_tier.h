@@ -5,10 +5,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "cachesvc/base/arena.h"
@@ -53,9 +56,15 @@ class HotTier {
   // another row, and bytes of its old row do not match.
   using Of = std::shared_ptr<const void>;
 
+  using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>()>;
   // Takes at most `limit_bytes`, which should fit into the arena in addition to staging.
-  explicit HotTier(std::size_t limit_bytes,
-                   std::unique_ptr<EvictionPolicy> policy = make_s3_fifo_policy());
+  explicit HotTier(std::size_t limit_bytes, MakePolicy make_policy = make_s3_fifo_policy);
+
+  // The most that a tenant's entries take from now on; none: only the limit of all. Evicts the
+  // tenant's least valuable entries that are more. Those in use stay until they are next found.
+  void limit_tenant(const std::string& tenant, std::optional<std::size_t> limit_bytes);
+  // The bytes that the tenant's entries take.
+  std::size_t bytes_of(std::string_view tenant) const;
 
   // Null if the layer is not present or belongs to another row.
   Lease find(const SegmentId& segment, std::uint32_t layer, const Of& of);
@@ -69,7 +78,7 @@ class HotTier {
   // needed. If the layer is already present, returns a lease on the present one and frees `buffer`;
   // so erase() a segment whose bytes are in doubt before inserting it again. The lease is always
   // valid; the entry is kept only if it fits beside the entries in use.
-  Lease insert(const SegmentId& segment, std::uint32_t layer, Of of,
+  Lease insert(const std::string& tenant, const SegmentId& segment, std::uint32_t layer, Of of,
                std::shared_ptr<Arena::Buffer> buffer);
 
   // A lease on a buffer that the tier does not keep.
@@ -86,21 +95,39 @@ class HotTier {
   HotTierStats stats() const;
 
  private:
+  // A tenant's part of the tier.
+  struct Share {
+    std::size_t bytes = 0;
+    std::optional<std::size_t> limit;
+    std::unique_ptr<EvictionPolicy> policy;  // over the tenant's entries; only with a limit
+  };
+  using Shares = std::map<std::string, Share, std::less<>>;
   struct Entry {
     Lease lease;
     Of of;
+    Shares::iterator share;
   };
   using Entries = std::map<HotKey, Entry>;
-  // Callers hold mutex_. Returns the freed bytes; none if no entry can be evicted.
-  std::optional<std::size_t> evict_one();
+  // Callers hold mutex_ for all of these.
+  void add(const HotKey& key, Entry entry);  // its bytes are counted already
+  void use(const HotKey& key, const Share& share);
   void drop(Entries::iterator entry);
+  // Erases a share that says nothing.
+  void tidy(Shares::iterator share);
+  // Evicts the least valuable entry of a policy. Returns the freed bytes; none if no entry can be
+  // evicted.
+  std::optional<std::size_t> evict_one(EvictionPolicy& policy);
+  // Evicts the tenant's entries until its bytes are within its limit. Returns whether they are.
+  bool keep_within_limit(Share& share);
 
   const std::size_t limit_bytes_;
+  const MakePolicy make_policy_;
   const std::shared_ptr<std::atomic<std::size_t>> live_bytes_;
 
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  std::unique_ptr<EvictionPolicy> policy_;
+  const std::unique_ptr<EvictionPolicy> policy_;  // over all entries
+  Shares shares_;
   Entries entries_;
   std::uint64_t hits_ = 0, misses_ = 0, evictions_ = 0;
 };

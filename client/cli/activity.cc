@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <span>
 
 #include "client/cli/render.h"
 #include "client/cli/table.h"
@@ -14,6 +15,7 @@ namespace precis::cli {
 namespace {
 
 constexpr std::uint32_t kNewest = 5;
+constexpr std::size_t kConsumers = 10;  // more only if the newest segments fit as well
 
 struct RateRow {
   const char* name;
@@ -81,10 +83,63 @@ std::string disk_text(const msg::ServerStatus& s, const DiskUse& all) {
   return text;
 }
 
+// How many rows of the lists below the rates are shown.
+struct Shown {
+  std::size_t consumers = 0, newest = 0;
+};
+
+// `lines`: as many are left; none: there is no limit.
+Shown shown_rows(std::optional<std::size_t> lines, std::size_t consumers, std::size_t newest) {
+  if (!lines) return {std::min(consumers, kConsumers), newest};
+  constexpr std::size_t kConsumersHead = 2;  // a blank line, and the names of the columns
+  constexpr std::size_t kNewestHead = 3;     // also a title
+  const auto less = [](std::size_t from, std::size_t by) { return from > by ? from - by : 0; };
+  const std::size_t beside = newest > 0 ? less(*lines, kNewestHead + newest) : *lines;
+  const std::size_t most =
+      std::max(std::min(kConsumers, less(*lines, kConsumersHead)), less(beside, kConsumersHead));
+  Shown shown;
+  shown.consumers = std::min(consumers, most);
+  const std::size_t taken = shown.consumers > 0 ? kConsumersHead + shown.consumers : 0;
+  shown.newest = std::min(newest, less(*lines, taken + kNewestHead));
+  return shown;
+}
+
+// The first `count` of them. The name of the first column says if there are more.
+std::string consumers_text(const Consumers& consumers, std::size_t count, std::size_t columns) {
+  std::string name = consumers.are_tenants ? "TENANT" : "MODEL";
+  if (count < consumers.rows.size()) {
+    name += fmt::format(" ({} of {})", count, consumers.rows.size());
+  }
+  std::vector<Column> head = {
+      {name, false, 0, 12}, {"STORED", true}, {"HITS/S", true}, {"HIT TOKENS/S", true, 1}};
+  if (consumers.are_tenants) head.push_back({"PUTS", true, 2});
+  const auto rate_text = [](const std::optional<double>& rate) {
+    return rate ? number_text(*rate, false) : "-";
+  };
+  Table table(std::move(head));
+  for (const Consumer& row : std::span(consumers.rows).first(count)) {
+    std::vector<std::string> cells = {row.name, bytes_text(row.stored_bytes),
+                                      rate_text(row.hits_per_second),
+                                      rate_text(row.hit_tokens_per_second)};
+    if (consumers.are_tenants) cells.push_back(count_text(row.puts));
+    table.add(std::move(cells));
+  }
+  return table.text(columns);
+}
+
 }  // namespace
 
-Result<Reading> take_reading(Client& client) {
+Result<Reading> take_reading(Client& client, bool ask_for_tenants) {
   Reading reading;
+  // A refusal comes before the first counters are read, so that no rate includes it.
+  if (ask_for_tenants) {
+    const auto tenants = client.tenants();
+    if (tenants.ok()) {
+      reading.consumers = tenant_consumers(*tenants);
+    } else if (tenants.status().code() != StatusCode::kPermissionDenied) {
+      return tenants.status();
+    }
+  }
   PRECIS_ASSIGN(const msg::Stats stats, client.stats());
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   reading.at_seconds = std::chrono::duration<double>(now).count();
@@ -93,6 +148,7 @@ Result<Reading> take_reading(Client& client) {
   PRECIS_ASSIGN(reading.status, client.status());
   PRECIS_ASSIGN(reading.newest, client.segments({}, kNewest));
   PRECIS_ASSIGN(reading.models, client.models());
+  if (!reading.consumers.are_tenants) reading.consumers = model_consumers(reading.models);
   return reading;
 }
 
@@ -114,6 +170,9 @@ Activity activity_between(const Reading& before, const Reading& after) {
       share(changed("precis_lookup_hit_tokens_total"), changed("precis_lookup_tokens_total"));
   const double hot = changed("precis_layers_hot_total");
   activity.memory_share = share(hot, hot + changed("precis_layers_cold_total"));
+  activity.consumers = after.consumers;
+  set_rates(restarted(before, after) ? nullptr : &before.consumers, activity.seconds,
+            activity.consumers);
   return activity;
 }
 
@@ -129,21 +188,24 @@ Json to_json(const Activity& activity, const Reading& now) {
   const auto count = [&](const char* name) {
     return static_cast<std::uint64_t>(metric(now, name));
   };
-  return {{"seconds", activity.seconds},
-          {"rates", std::move(rates)},
-          {"totals", std::move(totals)},
-          {"hit_share", or_null(activity.hit_share)},
-          {"hit_token_share", or_null(activity.hit_token_share)},
-          {"memory_share", or_null(activity.memory_share)},
-          {"clients", count("precis_connected_clients")},
-          {"open_puts", count("precis_open_puts")},
-          {"open_gets", count("precis_open_gets")},
-          {"waiting_requests", count("precis_waiting_requests")},
-          {"status", to_json(now.status)},
-          {"newest", rows_json(now.newest)}};
+  Json json = {{"seconds", activity.seconds},
+               {"rates", std::move(rates)},
+               {"totals", std::move(totals)},
+               {"hit_share", or_null(activity.hit_share)},
+               {"hit_token_share", or_null(activity.hit_token_share)},
+               {"memory_share", or_null(activity.memory_share)},
+               {"clients", count("precis_connected_clients")},
+               {"open_puts", count("precis_open_puts")},
+               {"open_gets", count("precis_open_gets")},
+               {"waiting_requests", count("precis_waiting_requests")},
+               {"status", to_json(now.status)},
+               {"newest", rows_json(now.newest)}};
+  json[activity.consumers.are_tenants ? "tenants" : "models"] = consumers_json(activity.consumers);
+  return json;
 }
 
-std::string activity_text(const Activity& activity, const Reading& now, std::size_t columns) {
+std::string activity_text(const Activity& activity, const Reading& now, std::size_t columns,
+                          std::size_t lines) {
   const msg::ServerStatus& s = now.status;
   std::string text = fmt::format("{}  tenant {}  up {}\n", printable(s.server), printable(s.tenant),
                                  duration_text(s.uptime_seconds));
@@ -173,8 +235,18 @@ std::string activity_text(const Activity& activity, const Reading& now, std::siz
                number_text(rate.total, rate.bytes)});
   }
   text += table.text(columns);
-  if (!now.newest.empty()) {
-    text += "\nnewest segments\n" + segments_text(now.newest, now.models, columns);
+  std::optional<std::size_t> left;
+  if (lines > 0) {
+    const auto used = static_cast<std::size_t>(std::ranges::count(text, '\n'));
+    left = lines > used ? lines - used : 0;
+  }
+  const Shown shown = shown_rows(left, activity.consumers.rows.size(), now.newest.size());
+  if (shown.consumers > 0) {
+    text += "\n" + consumers_text(activity.consumers, shown.consumers, columns);
+  }
+  if (shown.newest > 0) {
+    const std::span newest = std::span(now.newest).first(shown.newest);
+    text += "\nnewest segments\n" + segments_text(newest, now.models, columns);
   }
   return text;
 }

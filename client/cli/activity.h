@@ -9,6 +9,7 @@
 
 #include "client/cli/disk_use.h"
 #include "client/cli/json.h"
+#include "client/cli/top_rows.h"
 #include "precis/client.h"
 
 namespace precis::cli {
@@ -21,8 +22,11 @@ struct Reading {
   msg::ServerStatus status;
   std::vector<msg::SegmentInfo> newest;  // of this tenant, a few
   std::vector<msg::ModelRow> models;
+  Consumers consumers;  // without rates: all tenants if the caller may list them, else its models
 };
-Result<Reading> take_reading(Client& client);
+// `ask_for_tenants`: false if the caller is known to be no admin. The service notes every refusal
+// in its logs, and counts it as a failed request.
+Result<Reading> take_reading(Client& client, bool ask_for_tenants = true);
 
 struct Activity {
   double seconds = 0;  // between the readings
@@ -38,6 +42,7 @@ struct Activity {
   std::optional<double> hit_share;        // of the lookups, those that matched
   std::optional<double> hit_token_share;  // of the tokens looked up, those that matched
   std::optional<double> memory_share;     // of the layers served, those from memory
+  Consumers consumers;                    // of the later reading, the largest first
 };
 // If the service was restarted in between, the rates count from its start.
 Activity activity_between(const Reading& before, const Reading& after);
@@ -45,9 +50,12 @@ Activity activity_between(const Reading& before, const Reading& after);
 // Keys: seconds; rates {name: per second}; totals {name: since the start}; hit_share,
 // hit_token_share and memory_share, each a number or null; metrics of the present: clients,
 // open_puts, open_gets, waiting_requests; status, as `precisctl status` has it; newest, segments as
-// `precisctl prefix ls` has them.
+// `precisctl prefix ls` has them; tenants or models, all consumers in their order
+// (consumers_json()).
 Json to_json(const Activity& activity, const Reading& now);
-// `columns` as in render.h.
-std::string activity_text(const Activity& activity, const Reading& now, std::size_t columns);
+// `columns` as in render.h. `lines`: as many as fit; the largest consumers come before the newest
+// segments, which get the lines that are left. 0: any number of lines, and a few consumers.
+std::string activity_text(const Activity& activity, const Reading& now, std::size_t columns,
+                          std::size_t lines = 0);
 
 }  // namespace precis::cli

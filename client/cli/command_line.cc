@@ -168,7 +168,10 @@ void add_top(CLI::App& app, Arguments& a) {
       "The time between two readings")
       ->default_str("2");
   top->add_flag("--once", a.top.once, "Show the activity of one interval, and end");
-  top->footer("q or Ctrl-C ends it. Rates are those of all tenants; segments are the tenant's.");
+  top->footer(
+      "q or Ctrl-C ends it. The rates at the top are of all tenants. Admins see their tenants, "
+      "others "
+      "their models; segments are the tenant's.");
 }
 
 void add_events(CLI::App& app, Arguments& a) {

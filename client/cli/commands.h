@@ -100,7 +100,7 @@ struct TopOptions {
   std::chrono::milliseconds interval{2000};
   bool once = false;  // one frame, of the activity during the interval
 };
-// Shows rates, memory, disk and the newest segments until the user ends it.
+// Shows rates, memory, disk, the largest consumers and the newest segments until the user ends it.
 Status show_top(Context context, const TopOptions& options);
 
 }  // namespace precis::cli

@@ -39,7 +39,7 @@ void add_settings(CLI::App& command, TenantChange& tenant) {
   add_size(command, "--max-disk", tenant.max_disk_bytes,
            "The most that its stored records take, such as 500GiB; 0: no limit of its own");
   add_size(command, "--max-memory", tenant.max_memory_bytes,
-           "The most that its puts in progress stage in memory, such as 8GiB; 0: no limit");
+           "The most that its puts and layers take in memory, such as 8GiB; 0: no limit");
   command.add_option("--max-puts", tenant.max_puts, "Its puts in progress at a time; 0: no limit")
       ->type_name("N");
   command

@@ -1,4 +1,4 @@
-// precisctl top: the service's rates, memory and disk, again and again.
+// precisctl top: the service's rates, memory, disk and largest consumers, again and again.
 #include <thread>
 
 #include "client/cli/activity.h"
@@ -17,10 +17,11 @@ constexpr std::chrono::milliseconds kFirstInterval{200};
 Status show_top(Context context, const TopOptions& options) {
   PRECIS_ASSIGN(Reading before, take_reading(context.client));
   const auto frame = [&](std::string& out) -> Status {
-    PRECIS_ASSIGN(Reading now, take_reading(context.client));
+    PRECIS_ASSIGN(Reading now, take_reading(context.client, before.consumers.are_tenants));
     const Activity activity = activity_between(before, now);
-    out = context.json ? json_text(to_json(activity, now))
-                       : activity_text(activity, now, context.columns());
+    out = context.json
+              ? json_text(to_json(activity, now))
+              : activity_text(activity, now, context.columns(), options.once ? 0 : frame_lines());
     before = std::move(now);
     return {};
   };

@@ -108,7 +108,7 @@ Json to_json(const Done& done, bool dry_run) {
   return json;
 }
 
-constexpr const char* kLeast = "at least the min_entries of its recipe";
+constexpr const char* kLeast = "its recipe's min_entries is the least";
 
 std::string to_text(const Done& done, const PrefixTrim& how) {
   std::string text = left_text(done.left, "trimmed");

@@ -1,6 +1,8 @@
 #include "client/cli/watch.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <optional>
 
@@ -9,6 +11,11 @@
 #include "precis/printable.h"
 
 namespace precis::cli {
+namespace {
+
+constexpr std::size_t kHintLines = 2;  // above every frame on a terminal
+
+}  // namespace
 
 Result<std::chrono::milliseconds> parse_interval(const std::string& text,
                                                  const std::string& option) {
@@ -32,6 +39,14 @@ Status watch(std::chrono::milliseconds interval, const std::function<Status(std:
     PRECIS_TRY(screen.show(screen.is_live() ? hint + text : first ? text : "\n" + text));
     if (!screen.wait(interval)) return {};
   }
+}
+
+std::size_t frame_lines() {
+  winsize size{};
+  if (isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
+  if (size.ws_row == 0) return 0;
+  constexpr std::size_t kOthers = kHintLines + 1;  // the cursor has the last row
+  return size.ws_row > kOthers ? size.ws_row - kOthers : 1;
 }
 
 }  // namespace precis::cli

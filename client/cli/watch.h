@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -17,5 +18,7 @@ Result<std::chrono::milliseconds> parse_interval(const std::string& text,
 // it. If the first frame fails, its error is the outcome. On a terminal, the error of a later one
 // is shown in its place, because a service that restarts comes back; elsewhere it ends the watch.
 Status watch(std::chrono::milliseconds interval, const std::function<Status(std::string&)>& frame);
+// How many lines of a frame watch() shows; 0: any number, because standard output is no terminal.
+std::size_t frame_lines();
 
 }  // namespace precis::cli

@@ -191,7 +191,8 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    static_cast<std::uint32_t>(
                        std::min<std::int64_t>(options.lease.count(), limits::kLeaseMsMax)),
                    options.hints,
-                   sent_traceparent(options.traceparent)};
+                   sent_traceparent(options.traceparent),
+                   options.session};
   const bool counts = asks_for_counts(body);  // counting may need disk reads
   PRECIS_ASSIGN(
       msg::Match found,

@@ -1,5 +1,6 @@
 // The number of entries of a budget (policies/budgets.md, "Budget arithmetic"; D2, D3).
 #include <algorithm>
+#include <numeric>
 
 #include "precis/reader_budget.h"
 #include "precis/recipe.h"
@@ -75,6 +76,30 @@ std::uint64_t incremental_entries(const Recipe& recipe, const ModelSpec& model,
   return model.num_kv_heads * (whole * num_tokens + (model.num_layers - whole) * per_head);
 }
 
+// The most bytes of a record beside `record_entry_bytes` and checksums of whole blocks: the header,
+// the checksum of the last block, and the padding of each section.
+std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
+  std::uint64_t bytes = sizeof(RecordHeader) + kChecksumBytes;
+  for (const std::size_t element :
+       {kChecksumBytes, sizeof(float), sizeof(float), sizeof(float), row_bytes, row_bytes}) {
+    bytes += kSectionAlign - std::gcd(element, kSectionAlign);
+  }
+  return bytes;
+}
+
+// The entries per head of which the records take no more than the KV of `num_tokens`, however the
+// heads share them. At least 1.
+std::uint64_t entries_within_kv(const ModelSpec& model, std::uint32_t num_tokens) {
+  const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
+  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * row_bytes;
+  const std::uint64_t overhead = record_overhead_bytes(row_bytes);
+  if (kv_bytes <= overhead) return 1;
+  // An entry's part of its block's checksum is kChecksumBytes / kChecksumBlockEntries.
+  const std::uint64_t block_bytes =
+      kChecksumBlockEntries * record_entry_bytes(model.head_dim, model.dtype) + kChecksumBytes;
+  return std::max<std::uint64_t>(1, (kv_bytes - overhead) * kChecksumBlockEntries / block_bytes);
+}
+
 }  // namespace
 
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
@@ -87,7 +112,8 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   }
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
-  const std::uint64_t floor = heads * std::clamp<std::uint64_t>(wanted, 1, num_tokens);
+  const std::uint64_t least = std::clamp<std::uint64_t>(wanted, 1, num_tokens);
+  const std::uint64_t floor = heads * std::min(least, entries_within_kv(model, num_tokens));
   return std::clamp(asked, floor, heads * num_tokens);
 }
 

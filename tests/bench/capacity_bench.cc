@@ -30,7 +30,6 @@ struct Setup {
   double keep = 1;             // the budget of puts
   std::vector<double> ladder;  // of trims
   std::uint64_t limit_bytes = 0;
-  double low_mark = 0.97;  // a round frees down to this share of the limit
   std::uint32_t block_tokens = 512;
   double tokens_per_second = 10'000;  // of prefill
 };
@@ -55,7 +54,9 @@ class Replay {
                                    request.blocks.end()));
     stored.entries = static_cast<std::uint64_t>(setup_.keep * full_entries(stored));
     used_ += bytes(stored);
-    if (used_ > setup_.limit_bytes) make_room();
+    // A put that does not fit waits until room is made.
+    if (used_ <= setup_.limit_bytes) most_used_ = std::max(most_used_, used_);
+    if (used_ > share(kHighMark)) make_room();
     most_used_ = std::max(most_used_, used_);
   }
 
@@ -63,7 +64,7 @@ class Replay {
   double hit_bytes() const { return hit_bytes_; }
   double mean_keep() const { return hit_tokens_ > 0 ? kept_of_hits_ / hit_tokens_ : 0; }
   double seconds_saved() const { return hit_tokens_ / setup_.tokens_per_second; }
-  // The most that was stored once room was made, as a share of the limit.
+  // The most that was stored, as a share of the limit.
   double most_used() const {
     return static_cast<double>(most_used_) / static_cast<double>(setup_.limit_bytes);
   }
@@ -77,6 +78,9 @@ class Replay {
     double stored_at = 0, used_at = 0;
   };
 
+  std::uint64_t share(double of_limit) const {
+    return static_cast<std::uint64_t>(of_limit * static_cast<double>(setup_.limit_bytes));
+  }
   double full_entries(const Node& n) const {
     return static_cast<double>(n.blocks.size() * setup_.block_tokens * kEntriesPerToken);
   }
@@ -147,10 +151,8 @@ class Replay {
     std::vector<Candidate> candidates;
     std::vector<Node*> nodes;
     collect(root_, std::nullopt, candidates, nodes);
-    const auto low =
-        static_cast<std::uint64_t>(setup_.low_mark * static_cast<double>(setup_.limit_bytes));
     for (const CapacityStep& step :
-         choose_steps(candidates, setup_.ladder, setup_.policy, used_ - low)) {
+         choose_steps(candidates, setup_.ladder, setup_.policy, used_ - share(kLowMark))) {
       Node& node = *nodes[step.candidate];
       used_ -= bytes(node);
       if (step.keep > 0) {

@@ -416,6 +416,9 @@ TEST_CASE_METHOD(CapacityFixture,
   service->reload();
   wait_until([&] { return stat(*client, "precis_stored_bytes") <= static_cast<double>(limit); });
   CHECK(client->segment(first.info.id).ok());
+  const std::string log = service->log();
+  CHECK_THAT(log, Catch::Contains("a limit is below what is stored") &&
+                      Catch::Contains("max_disk_bytes=" + std::to_string(limit)));
 }
 
 }  // namespace

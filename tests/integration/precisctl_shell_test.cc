@@ -3,7 +3,9 @@
 
 #include <catch2/catch.hpp>
 #include <cctype>
+#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -59,6 +61,34 @@ TEST_CASE("zsh and fish can read their completions, if they are installed", "[in
   CHECK(run({PRECISCTL_PATH, "completion", "tcsh"}).exit_code == 2);
 }
 
+// Stores a prefix and finds it. The result finds it once more.
+std::function<void()> store_and_hit(Client& client) {
+  const Model model = client.register_model(tiny_model()).value();
+  std::mt19937 random{7};
+  const auto tokens = random_tokens(random, 100);
+  REQUIRE(put_all(client, model, tokens, random_kv(random, model.spec, 0, 100), PutOptions()).ok());
+  std::function<void()> hit = [&client, model, tokens] {
+    CHECK(client.lookup(model, tokens).value().matched_tokens > 0);
+  };
+  hit();
+  return hit;
+}
+
+// Reads lines of a program up to one that `is_wanted`; false if it ends before.
+bool read_until(Process& program, const std::function<bool(const std::string&)>& is_wanted) {
+  for (auto line = program.read_line(); line; line = program.read_line()) {
+    if (is_wanted(*line)) return true;
+  }
+  return false;
+}
+
+int wait_after_ctrl_c(Process& program) {
+  program.signal(SIGINT);
+  while (program.read_line()) {
+  }
+  return program.wait();
+}
+
 class ShellFixture {
  protected:
   TempDir dir;
@@ -69,31 +99,21 @@ class ShellFixture {
     words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
     return words;
   }
-  void store() {
-    const Model model = client->register_model(tiny_model()).value();
-    std::mt19937 random{7};
-    const auto tokens = random_tokens(random, 100);
-    REQUIRE(
-        put_all(*client, model, tokens, random_kv(random, model.spec, 0, 100), PutOptions()).ok());
-    CHECK(client->lookup(model, tokens).value().matched_tokens > 0);
-  }
+  void store() { hit_again = store_and_hit(*client); }
+
+  std::function<void()> hit_again;  // what store() has stored
 };
 
 TEST_CASE_METHOD(ShellFixture, "a list is shown again and again, until Ctrl-C", "[integration]") {
   Process watch(command({"model", "ls", "--watch", "0.1"}));
   const auto until = [&](const std::string& wanted) {
-    for (auto line = watch.read_line(); line; line = watch.read_line()) {
-      if (line->find(wanted) != std::string::npos) return true;
-    }
-    return false;
+    return read_until(
+        watch, [&](const std::string& line) { return line.find(wanted) != std::string::npos; });
   };
   REQUIRE(until("no models"));
   store();
   REQUIRE(until("test/tiny"));
-  watch.signal(SIGINT);
-  while (watch.read_line()) {
-  }
-  CHECK(watch.wait() == 0);
+  CHECK(wait_after_ctrl_c(watch) == 0);
   CHECK(run(command({"status", "--watch", "0"})).exit_code == 2);
   CHECK(run({PRECISCTL_PATH, "--address", "127.0.0.1:1", "status", "--watch", "0.1"}).exit_code ==
         4);
@@ -123,8 +143,15 @@ TEST_CASE_METHOD(ShellFixture, "top shows rates, shares, memory, disk and the ne
   CHECK(top["clients"] >= 1);
   CHECK(top["status"]["memory_limit_bytes"] > 0);
   REQUIRE(top["newest"].size() == 1);
+  // Its tenant is no admin, so it sees its models; being refused the tenants is in no rate.
+  CHECK_FALSE(top.contains("tenants"));
+  CHECK(top["rates"]["failed"] == 0.0);
+  REQUIRE(top["models"].size() == 1);
+  CHECK(top["models"][0]["name"] == "test/tiny");
+  CHECK(top["models"][0]["stored_bytes"] > 0);
+  CHECK(top["models"][0]["hits_per_second"] == 0.0);
   const Ran text = run(command({"top", "--once", "--interval", "0.1"}));
-  CHECK_THAT(text.out, Contains("PER SECOND") && Contains("newest segments"));
+  CHECK_THAT(text.out, Contains("PER SECOND") && Contains("HITS/S") && Contains("newest segments"));
   CHECK(text.out.find('\x1b') == std::string::npos);
 
   TerminalProgram live(command({"top", "--interval", "0.2"}), 80, 40);
@@ -135,6 +162,46 @@ TEST_CASE_METHOD(ShellFixture, "top shows rates, shares, memory, disk and the ne
   for (std::string line; std::getline(lines, line);) {
     CHECK(line.size() <= 80 + 40u);  // escape sequences, and ellipses of three bytes
   }
+}
+
+TEST_CASE_METHOD(ShellFixture, "top goes on to say how often each model is hit", "[integration]") {
+  store();
+  Process top(command({"top", "--interval", "0.1", "--json"}));
+  const std::string key = "\"hits_per_second\": ";
+  const auto has_rate = [&](const std::string& line) { return line.find(key) != line.npos; };
+  REQUIRE(read_until(top, has_rate));
+  hit_again();
+  CHECK(read_until(top, [&](const std::string& line) {
+    return has_rate(line) &&
+           std::strtod(line.c_str() + line.find(key) + key.size(), nullptr) > 0;  // 0 for null
+  }));
+  CHECK(wait_after_ctrl_c(top) == 0);
+}
+
+TEST_CASE("top shows an admin the tenants", "[integration]") {
+  const TempDir dir;
+  std::ofstream(dir.path("precisd.toml"))
+      << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n"
+      << "[[tenant]]\nname = 'red'\ntoken = 'apple'\n";
+  const ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
+  ConnectOptions as_red;
+  as_red.tenant = "red";
+  as_red.token = "apple";
+  const std::shared_ptr<Client> red = service.connect(as_red);
+  store_and_hit(*red);
+  std::vector<std::string> words{
+      PRECISCTL_PATH, "--address", service.address(), "--tenant",   "ops", "--token",
+      "boss",         "top",       "--once",          "--interval", "0.1"};
+  CHECK_THAT(run(words).out, Contains("\nTENANT ") && Contains("\nred ") && Contains("\nops "));
+  words.emplace_back("--json");
+  const json top = json::parse(run(words).out);
+  CHECK_FALSE(top.contains("models"));
+  REQUIRE(top["tenants"].size() == 2);
+  CHECK(top["tenants"][0]["name"] == "red");  // it stores something
+  CHECK(top["tenants"][0]["stored_bytes"] > 0);
+  CHECK(top["tenants"][0]["hits_per_second"] == 0.0);
+  CHECK(top["tenants"][0]["puts"] == 0);
+  CHECK(top["tenants"][1]["name"] == "ops");
 }
 
 std::string content(const std::string& path) {
@@ -243,14 +310,16 @@ TEST_CASE("every key in the JSON of tenants and backups is in the guide", "[inte
   const ServiceProcess service(dir, {"--config", dir.path("precisd.toml")});
   std::set<std::string> keys;
   const std::set<std::string> in{"tenants", "tenant", "backups", "backup"};
-  for (const auto& words : std::vector<std::vector<std::string>>{{"tenant", "add", "red"},
-                                                                 {"tenant", "ls"},
-                                                                 {"tenant", "show", "red"},
-                                                                 {"tenant", "rotate", "red"},
-                                                                 {"tenant", "rm", "red"},
-                                                                 {"backup"},
-                                                                 {"backup", "cancel"},
-                                                                 {"backup", "ls"}}) {
+  for (const auto& words :
+       std::vector<std::vector<std::string>>{{"top", "--once", "--interval", "0.1"},
+                                             {"tenant", "add", "red"},
+                                             {"tenant", "ls"},
+                                             {"tenant", "show", "red"},
+                                             {"tenant", "rotate", "red"},
+                                             {"tenant", "rm", "red"},
+                                             {"backup"},
+                                             {"backup", "cancel"},
+                                             {"backup", "ls"}}) {
     std::vector<std::string> all{PRECISCTL_PATH, "--address", service.address(), "--tenant", "ops",
                                  "--token",      "boss"};
     all.insert(all.end(), words.begin(), words.end());

@@ -164,7 +164,7 @@ TEST_CASE_METHOD(TenantsFixture, "a reader reads what a writer of its tenant sto
         reader->set_retention({stored->id, 80, {}}).status(), reader->set_budget({}).status(),
         reader->open_session("chat", {}).status(),
         reader->lookup(model, tokens, {.hints = {.priority = 100}}).status(),
-        reader->tenants().status()}) {
+        reader->lookup(model, tokens, {.session = "chat"}).status(), reader->tenants().status()}) {
     CHECK(refused.code() == StatusCode::kPermissionDenied);
     CHECK_THAT(refused.message(), Contains("tenant 'blue' has the role reader"));
   }
@@ -264,6 +264,18 @@ TEST_CASE_METHOD(TenantsFixture, "a tenant's quotas hold at once, and others do 
     CHECK(row["connections"] == 1);
   }
   set("--max-puts", "0");
+  set("--max-memory", "1MiB");
+  const auto path = random_tokens(random, kTokens);
+  const auto stored =
+      put_all(*blue, model, path, random_kv(random, model.spec, 0, kTokens), keep_most());
+  REQUIRE(stored.ok());
+  const std::uint64_t kept = told({"tenant", "show", "blue"})["memory_bytes"];
+  CHECK(kept > 0);
+  set("--max-memory", std::to_string(kept / 2) + "B");
+  while (told({"tenant", "show", "blue"})["memory_bytes"] > kept / 2) {  // the store writes some
+    REQUIRE(read_all(*blue, model, path).ok());
+  }
+  REQUIRE(blue->remove_segment(stored->id, false).ok());
   set("--max-memory", "1KiB");
   const Status memory = begin().status();
   CHECK(memory.code() == StatusCode::kOutOfSpace);
@@ -309,6 +321,18 @@ TEST_CASE_METHOD(TenantsFixture, "a disk limit below what is stored is set only 
   change.below_use = true;
   CHECK(ops->change_tenant(change)->max_disk_bytes == stored);
   while (ops->tenant("blue")->stored_bytes >= stored) std::this_thread::yield();
+}
+
+TEST_CASE_METHOD(TenantsFixture, "a tenant that is added to what is stored gets no lower limit",
+                 "[integration]") {
+  REQUIRE(put(*connect("red", "first")).ok());
+  CHECK(service->stop() == 0);
+  start(kOps);  // red is in the configuration no more, and its segments stay
+  const Ran refused = ctl({"tenant", "add", "red", "--max-disk", "1KiB"});
+  CHECK(refused.exit_code == 6);
+  CHECK_THAT(refused.err, Contains("tenant 'red' stores"));
+  add("red");
+  CHECK(told({"tenant", "show", "red"})["stored_bytes"] > 1024);
 }
 
 TEST_CASE_METHOD(TenantsFixture, "the hits of a tenant and of its models are told apart",

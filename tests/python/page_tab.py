@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 WAIT_MS = 30_000
+WIDTHS = (320, 768, 1280, 2560)
 
 # The elements whose text has too little contrast, with the contrast. A canvas turns every notation
 # of a colour into bytes.
@@ -105,6 +106,16 @@ class Shown:
 def has_text(tab, selector: str, pattern: str) -> None:
     """Waits until an element of the page has the text."""
     tab.locator(selector).filter(has_text=re.compile(pattern)).first.wait_for()
+
+
+def fits_every_width_and_can_be_read(tab, scheme: str) -> None:
+    """Checks the page as it is now. `scheme`: the one that the tab has."""
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        needed = tab.evaluate("document.documentElement.scrollWidth")
+        assert needed <= width, (scheme, width, needed)
+        pale = tab.evaluate(LOW_CONTRAST)
+        assert pale == [], (scheme, width, pale)
 
 
 def column(tab, name: str) -> list[str]:

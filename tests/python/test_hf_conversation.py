@@ -195,6 +195,18 @@ def test_turns_have_the_hints_of_their_conversation(talk, store):
     assert turn.segment.priority == 20 and turn.segment.expected_unix_ms > 0
 
 
+def test_a_conversation_outlives_its_session(talk, store):
+    chat = talk("short", ttl=1)
+    before = chat.say(words(30), max_new_tokens=NEW)
+    chat.unload()
+    while any(session.name == "short" for session in store.sessions()):
+        time.sleep(0.05)
+    with pytest.warns(UserWarning, match="short"):  # no session to advance
+        after = chat.say(words(9, 2), max_new_tokens=NEW)
+    assert after.restored == len(chat.tokens) - 9 - NEW
+    assert before.segment.id != (after.segment and after.segment.id)
+
+
 def test_turns_say_how_long_their_prefill_took(talk, store, hf_model):
     chat = talk()
     turn = chat.say(words(60), max_new_tokens=NEW)

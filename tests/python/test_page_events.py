@@ -55,13 +55,15 @@ def test_events_are_live_filtered_and_paused(browser, operator):
         tab.fill("#event-filter", "")
         tab.select_option("#event-kind", "")
 
-        tab.get_by_role("button", name="Pause").click()
+        has_text(tab, "#event-pause", "^Pause$")
+        tab.click("#event-pause")
         has_text(tab, "#event-state", "^Paused")
         put(cache, 2000)
         while operator.api("stats")["precis_event_streams"] > 0:  # the service has it back
             tab.wait_for_timeout(50)
         assert len(kinds(tab)) == 4
-        tab.get_by_role("button", name="Resume").click()
+        has_text(tab, "#event-pause", "^Resume$")
+        tab.click("#event-pause")
         has_text(tab, "#event-count", "^5 events")
     # A segment's name shows its plan; arrow keys go through the list.
     tab.focus("#event-table tbody button")

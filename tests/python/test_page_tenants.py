@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,7 +71,13 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     tab.click("#tenant-save")
     has_text(tab, "#tenant-error", "'5 apples' is no size")
     tab.fill("#tenant-disk", "1.5 GiB")
+    tab.fill("#tenant-weight", "3")
+    tab.fill("#tenant-memory", "256 MiB")
     tab.fill("#tenant-puts", "8")
+    tab.fill("#tenant-salt", "x" * 257)
+    tab.click("#tenant-save")
+    has_text(tab, "#tenant-error", "salt length is 257, maximum 256")
+    tab.fill("#tenant-salt", "pepper of search")
     tab.click("#tenant-save")
     has_text(tab, "#new-token-title", "search")
     first = tab.input_value("#new-token")
@@ -79,9 +86,15 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     fill(operator.service.address, "search", first)
     row = operator.api("tenants/search?tenant=ops")
     assert (row["max_disk_bytes"], row["max_puts"]) == (3 << 29, 8)
+    assert (row["max_memory_bytes"], row["weight"]) == (256 << 20, 3)
+    log = operator.service.log()  # which tells that there is a salt, and not which
+    assert re.search(r'tenant added .*of=search change="with a token, with a salt, weight 3,', log)
+    assert "pepper" not in log
 
     tab.get_by_role("button", name="Manage search").click()
     has_text(tab, "#tenant-models", "model of search.*1 segment, 1 hit")
+    assert tab.input_value("#tenant-memory") == "256 MiB"
+    tab.fill("#tenant-memory", "")
     tab.fill("#tenant-puts", "")
     tab.fill("#tenant-requests", "many")
     tab.click("#tenant-save")
@@ -92,6 +105,7 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     has_text(tab, "#tenant-saved", "Saved")
     row = operator.api("tenants/search?tenant=ops")
     assert (row["max_disk_bytes"], row["max_puts"]) == (3 << 29, 0)
+    assert (row["max_memory_bytes"], row["weight"]) == (0, 3)
     assert (row["max_requests_per_s"], row["role"]) == (500, "reader")
 
     tab.fill("#tenant-confirm", "search")

@@ -41,6 +41,29 @@ def test_puts_and_lookups_set_what_they_name(cache, model):
         assert outcomes[0][0] == ticket and outcomes[0][1].links[0].segment.priority == 20
 
 
+def test_a_lookup_renews_the_session_that_it_names(cache, model):
+    segment = put(cache, model)
+    session = cache.session("chat", ttl=5).advance(segment)
+    expires = session.expires_unix_ms
+    assert cache.lookup(model, TOKENS, session=session)  # a tenth of the ttl has not passed
+    time.sleep(0.6)
+    assert cache.lookup(model, TOKENS)
+    assert session.refresh().expires_unix_ms == expires
+    assert cache.lookup(model, TOKENS, session=session)
+    while session.refresh().expires_unix_ms == expires:  # the lookup does not wait for it
+        time.sleep(0.01)
+    assert session.expires_unix_ms > expires
+    assert (session.tip, session.turns) == (segment.id, 1)
+    with precis.Calls(cache) as calls:
+        ticket = calls.lookup(model, TOKENS, session="gone")
+        outcomes = []
+        while not outcomes:
+            outcomes = calls.poll()
+        assert outcomes[0][0] == ticket and isinstance(outcomes[0][1], precis.NotFound)
+    with pytest.raises(precis.NotFound, match="session 'gone' does not exist"):
+        cache.lookup(model, TOKENS, session="gone")
+
+
 @pytest.mark.parametrize(
     ("hint", "what"),
     [

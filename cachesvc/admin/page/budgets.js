@@ -4,7 +4,8 @@ import { Application, running } from "./application.js";
 import { $, el, say } from "./dom.js";
 import { budget, recipe, time } from "./format.js";
 
-const kUser = "admin page";
+const kUser = "precis.user";   // the name that the operator has typed in this tab
+const kNobody = "admin page";  // the user of a revision if there is none
 const kRevisions = 50;
 const kFields = ["keep", "limit", "recipe"];
 
@@ -23,6 +24,8 @@ function changeTable(changes) {
       el("td", { class: "new" }, each.after))))));
 }
 
+const user = () => $("your-name").value.trim() || kNobody;
+
 export class Budgets {
   constructor(onError) {
     this.onError = onError;
@@ -38,9 +41,14 @@ export class Budgets {
       event.preventDefault();
       this.#dryRun();
     });
+    // Neither of these two changes what was tried.
+    const apart = [$("apply-stored"), $("your-name")];
     $("budget-form").addEventListener("input", (event) => {
-      if (event.target !== $("apply-stored")) this.#untry();
+      if (!apart.includes(event.target)) this.#untry();
     });
+    $("your-name").value = sessionStorage.getItem(kUser) ?? "";
+    $("your-name").addEventListener("input", () =>
+      sessionStorage.setItem(kUser, $("your-name").value.trim()));
     $("apply").addEventListener("click", () => this.#apply());
     $("rollback-cancel").addEventListener("click", () => $("rollback-dialog").close());
     $("rollback-dialog").addEventListener("close", () => this.counting?.stop());
@@ -170,7 +178,7 @@ export class Budgets {
 
   // The fields that differ from what the scope sets; null unsets.
   #change() {
-    const change = { user: kUser, comment: $("comment").value.trim(), if_revision: this.newest };
+    const change = { user: user(), comment: $("comment").value.trim(), if_revision: this.newest };
     if ($("scope").value !== "") change.model = $("scope").value;
     return { ...change, ...this.#values() };
   }
@@ -231,7 +239,7 @@ export class Budgets {
   async #apply() {
     if (this.tried === null) return;
     const stored = $("apply-stored").checked && !$("apply-stored").disabled;
-    const change = { ...this.tried, apply_to_stored: stored };
+    const change = { ...this.tried, user: user(), apply_to_stored: stored };
     this.#untry();
     let answer;
     try {
@@ -295,7 +303,7 @@ export class Budgets {
 
   #sendRollback(how, { revision, newest } = this.rollback) {
     return call(`budgets/revisions/${revision}/rollback`, { method: "POST", body: {
-      user: kUser, comment: $("rollback-comment").value.trim(), if_revision: newest, ...how } });
+      user: user(), comment: $("rollback-comment").value.trim(), if_revision: newest, ...how } });
   }
 
   async #rollBack() {

@@ -125,6 +125,9 @@ struct LookupOptions {
   // space.
   msg::Hints hints{};
   std::string traceparent{};  // as of a put
+  // The session that the path continues: its TTL begins anew. kNotFound if there is no such
+  // session. Empty: none.
+  std::string session{};
 };
 
 // One layer, or a piece of it. keys, values: [num_kv_heads, n, head_dim] of the model's dtype, keys

@@ -372,6 +372,7 @@ class Cache:
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
         traceparent: str | None = None,
+        session: Session | str | None = None,
     ) -> Match:
         """Finds the longest stored prefix of a path; the match is false if there is none.
 
@@ -399,10 +400,15 @@ class Cache:
                 removed, trimmed or replaced; ``match.lease`` is the time that the service granted.
             priority, ttl_s, expect_reuse_in_s: as in begin_put, for all segments of the match.
             traceparent: as in begin_put.
+            session: the session that the path continues: its ttl begins anew, once a tenth of it
+                has passed. Needs the role writer.
+
+        Raises:
+            NotFound: there is no such model or session.
         """
         path = tokens_in(tokens)
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        options = lookup_options(keep, align, lease, hints, traceparent)
+        options = lookup_options(keep, align, lease, hints, traceparent, session)
         return Match.from_core(self.core.lookup(model.core, path, *options), path)
 
     def get(
@@ -580,13 +586,19 @@ class Cache:
 
 
 def lookup_options(
-    keep: Keep | None, align: int, lease: float, hints: Hints, traceparent: str | None
-) -> tuple[tuple[int, int] | None, int, int, Hints, str]:
+    keep: Keep | None,
+    align: int,
+    lease: float,
+    hints: Hints,
+    traceparent: str | None,
+    session: Session | str | None,
+) -> tuple[tuple[int, int] | None, int, int, Hints, str, str]:
     """The arguments of the extension module's lookup that come after the path."""
     if not 0 <= lease < 2**20:
         raise InvalidArgument(f"lease: {lease} s, must be 0 or more; 30 s at most are granted")
     align = count_in(align, "align", 2**32 - 1)
-    return to_pair(keep), align, int(lease * 1000), hints, traceparent or ""
+    name = _name_of(session)
+    return to_pair(keep), align, int(lease * 1000), hints, traceparent or "", name
 
 
 def get_arguments(

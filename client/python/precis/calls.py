@@ -20,6 +20,7 @@ from .pages import Pages
 from .prefix import Prefix
 from .put import Put
 from .rows import Match
+from .session import Session
 
 
 @names_arguments
@@ -61,10 +62,11 @@ class Calls:
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
         traceparent: str | None = None,
+        session: Session | str | None = None,
     ) -> int:
         """As Cache.lookup(); the outcome is its Match."""
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        options = lookup_options(keep, align, lease, hints, traceparent)
+        options = lookup_options(keep, align, lease, hints, traceparent, session)
         path = tokens_in(tokens)
         return self._core.lookup(model.core, path, *options, partial(_match, path))
 
@@ -80,11 +82,12 @@ class Calls:
         ttl_s: float | None = None,
         expect_reuse_in_s: float | None = None,
         traceparent: str | None = None,
+        session: Session | str | None = None,
     ) -> list[int]:
         """Submits one lookup per path: all of them or, on an error, none."""
         arrays = [tokens_in(path) for path in paths]
         hints = hints_in(priority, ttl_s, expect_reuse_in_s)
-        options = lookup_options(keep, align, lease, hints, traceparent)
+        options = lookup_options(keep, align, lease, hints, traceparent, session)
         makers = [partial(_match, path) for path in arrays]
         return self._core.lookup_many(model.core, arrays, *options, makers)
 

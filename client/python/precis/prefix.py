@@ -133,8 +133,8 @@ class Prefix:
     def share(self) -> float:
         """The share of all entries of its tokens that came, in (0, 1]. Waits.
 
-        It can be more than `keep`: a recipe with ``min_entries=128``, as the default one, keeps 128
-        entries per head of each path even at a smaller budget.
+        It can be more than `keep`: a recipe with ``min_entries=128``, as the default one, keeps
+        about 128 entries per head of each path even at a smaller budget.
         """
         return self.kept / (self.matched_tokens * self.plan.size)
 

@@ -151,27 +151,32 @@ void bind_calls(nb::module_& module) {
           "lookup",
           [](CallsHandle& h, const Model& model, const TokenArray& tokens,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints, const std::string& traceparent, nb::object kept) {
-            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
+             const HintValues& hints, const std::string& traceparent, const std::string& session,
+             nb::object kept) {
+            const auto options =
+                to_lookup_options(keep, align, lease_ms, hints, traceparent, session);
             return h.keep(h.calls().lookup(model, path_of(tokens), options), std::move(kept));
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("kept"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("session"),
+          nb::arg("kept"))
       .def(
           "lookup_many",
           [](CallsHandle& h, const Model& model, const std::vector<TokenArray>& paths,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints, const std::string& traceparent,
+             const HintValues& hints, const std::string& traceparent, const std::string& session,
              const std::vector<nb::object>& kept) {
             std::vector<std::vector<TokenId>> all;
             for (const TokenArray& path : paths) all.push_back(path_of(path));
-            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
+            const auto options =
+                to_lookup_options(keep, align, lease_ms, hints, traceparent, session);
             const auto tickets = unwrap(h.calls().lookup_many(model, std::move(all), options));
             for (std::size_t i = 0; i < tickets.size(); ++i) h.keep(tickets[i], kept.at(i));
             return tickets;
           },
           nb::arg("model"), nb::arg("paths"), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("kept"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("session"),
+          nb::arg("kept"))
       .def(
           "get",
           [](CallsHandle& h, const LookupMatch& match, const BudgetPair& keep,

@@ -159,13 +159,14 @@ void bind_paths(ClientClass& client) {
           "lookup",
           [](OwnedClient& owned, const Model& model, const TokenArray& tokens,
              const std::optional<BudgetPair>& keep, std::uint32_t align, std::uint32_t lease_ms,
-             const HintValues& hints, const std::string& traceparent) {
-            const auto options = to_lookup_options(keep, align, lease_ms, hints, traceparent);
+             const HintValues& hints, const std::string& traceparent, const std::string& session) {
+            const auto options =
+                to_lookup_options(keep, align, lease_ms, hints, traceparent, session);
             return answer(
                 [&, &c = owned.get()] { return c.lookup(model, token_view(tokens), options); });
           },
           nb::arg("model"), nb::arg("tokens").noconvert(), nb::arg("keep").none(), nb::arg("align"),
-          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"))
+          nb::arg("lease_ms"), nb::arg("hints"), nb::arg("traceparent"), nb::arg("session"))
       .def(
           "get",
           [](OwnedClient& owned, const LookupMatch& match, const BudgetPair& keep,

@@ -17,6 +17,7 @@
 #include "precis/block_digest.h"
 #include "precis/client.h"
 #include "precis/keep.h"
+#include "precis/recipe.h"
 
 namespace precis::python {
 namespace {
@@ -112,6 +113,11 @@ void bind_messages(nb::module_& module) {
   });
   module.def("quality_budget", [](double share, double cap) {
     return from_budget(unwrap(Budget::quality(share, cap)));
+  });
+  module.def("budget_entries", [](const std::string& recipe, const ModelSpec& model,
+                                  std::uint32_t num_tokens, const BudgetPair& keep) {
+    const Recipe parsed = unwrap(parse_recipe(recipe));
+    return unwrap(budget_entries(parsed, model, num_tokens, to_budget(keep)));
   });
 }
 

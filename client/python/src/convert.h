@@ -57,9 +57,9 @@ inline msg::Hints to_hints(const HintValues& values) {
 
 inline LookupOptions to_lookup_options(const std::optional<BudgetPair>& keep, std::uint32_t align,
                                        std::uint32_t lease_ms, const HintValues& hints,
-                                       const std::string& traceparent) {
-  return {to_budget(keep), align, std::chrono::milliseconds(lease_ms), to_hints(hints),
-          traceparent};
+                                       const std::string& traceparent, const std::string& session) {
+  return {to_budget(keep), align,       std::chrono::milliseconds(lease_ms),
+          to_hints(hints), traceparent, session};
 }
 
 // "" is the null id.

@@ -46,6 +46,19 @@ TEST_CASE("quality goes before presence", "[unit][capacity]") {
   }
 }
 
+TEST_CASE("a trim frees an eighth of a segment, or steps of the ladder are skipped",
+          "[unit][capacity]") {
+  // A step to 0.3 would free 200 B of 3300.
+  const auto steps = value_steps({segment(0.32, 10)}, 200);
+  REQUIRE(steps.size() == 1);
+  CHECK(steps[0] == CapacityStep{0, 0.2, 1200});
+  Candidate floor = segment(0.32, 10);
+  floor.least_entries = 300;  // no step frees more than those 200 B
+  const auto dropped = value_steps({floor}, 200);
+  REQUIRE(dropped.size() == 1);
+  CHECK(dropped[0] == CapacityStep{0, 0, 3300});
+}
+
 TEST_CASE("what was not used for long is dropped before what is used is trimmed",
           "[unit][capacity]") {
   const auto steps = value_steps({segment(0.3, 1, 1000), segment(0.3, 1e7)}, 3000);
@@ -160,6 +173,9 @@ TEST_CASE("reuse is expected less with idle time, and more with hits", "[unit][c
   other = use;
   other.in_session = true;
   CHECK(reuse_rate(other) > reuse_rate(use));
+  Use over = use;
+  over.idle_s = other.idle_s = 3600;  // nobody has closed the session, and it is over all the same
+  CHECK(reuse_rate(other) == reuse_rate(over));
 }
 
 TEST_CASE("priority doubles the rate every ten points, and never makes it 0 or endless",

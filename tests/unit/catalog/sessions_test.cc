@@ -36,6 +36,7 @@ TEST_CASE("a session that does not exist is kNotFound to every call that does no
   CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() == not_found);
   CHECK(f.catalog->pin_session(f.tenant, {"chat", true}).status().code() == not_found);
   CHECK(f.catalog->fork_session(f.tenant, {"chat", "new"}).status().code() == not_found);
+  CHECK(f.catalog->renew_session(f.tenant, "chat").code() == not_found);
   CHECK(f.catalog->remove_session(f.tenant, "chat").code() == not_found);
 }
 
@@ -145,7 +146,7 @@ TEST_CASE("a foreign tenant's segment is no tip", "[unit][catalog]") {
         StatusCode::kNotFound);
 }
 
-TEST_CASE("a session expires when its TTL has passed since it was opened or advanced",
+TEST_CASE("a session expires when its TTL has passed since it was opened, renewed or advanced",
           "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6));
@@ -156,13 +157,31 @@ TEST_CASE("a session expires when its TTL has passed since it was opened or adva
   f.clock.advance_ms(9'999);
   REQUIRE(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).ok());
   f.clock.advance_ms(9'999);
-  CHECK(f.catalog->session(f.tenant, "chat").ok());
+  REQUIRE(f.catalog->renew_session(f.tenant, "chat").ok());
+  f.clock.advance_ms(9'999);
+  CHECK(f.catalog->session(f.tenant, "chat")->tip == a.row.id);
   f.clock.advance_ms(1);
   CHECK(f.catalog->session(f.tenant, "chat").status().code() == StatusCode::kNotFound);
   CHECK(sessions_of(*f.catalog, f.tenant).empty());
   CHECK(f.catalog->totals().sessions == 0);
   CHECK(f.catalog->advance_session(f.tenant, {"chat", a.row.id}).status().code() ==
         StatusCode::kNotFound);
+}
+
+TEST_CASE("lookups renew a session once a tenth of its TTL has passed", "[unit][catalog]") {
+  msg::SessionRow row;
+  CHECK_FALSE(renewal_is_due(row, 1));  // it lives for ever
+  row.ttl_seconds = 100;
+  row = renewed_session(row, 1'000);
+  CHECK(row.expires_unix_ms == 101'000);
+  CHECK_FALSE(renewal_is_due(row, 1'000));
+  CHECK_FALSE(renewal_is_due(row, 9'000));
+  CHECK(renewal_is_due(row, 11'000));
+  CHECK(renewal_is_due(row, 200'000));
+  row.ttl_seconds = std::numeric_limits<std::uint64_t>::max() / 1'000;
+  row = renewed_session(row, 1'000);
+  CHECK(row.expires_unix_ms > row.ttl_seconds);
+  CHECK_FALSE(renewal_is_due(row, 1'000));
 }
 
 TEST_CASE("a TTL of 0 lifts an earlier one", "[unit][catalog]") {

@@ -131,7 +131,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
   const Catalog::Row row = disk.catalog->segment(disk.f.tenant, stored.row.id).value();
   auto buffer = std::move(arena->allocate(kLayerBytes)).value();
   std::ranges::copy(stored.layers[0], buffer->bytes().begin());
-  hot.insert(row->id, 0, row, std::move(buffer));
+  hot.insert(row->tenant, row->id, 0, row, std::move(buffer));
 
   disk.hold(true);
   // Commits up to the write-behind bound are acknowledged and can be read.

@@ -1,4 +1,5 @@
 // precisctl's lists: tables that fit a terminal, filters, orders and totals.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 
@@ -202,6 +203,117 @@ TEST_CASE("rates are per second, and count from a restart", "[client]") {
   CHECK_THAT(activity_text(activity, after, 80), Contains("75.0% of lookups"));
   after.status.uptime_seconds = 3;
   CHECK(rate(activity_between(before, after), "gets") == 10);  // 30 in 3 s
+}
+
+msg::TenantRow tenant_use(const std::string& name, std::uint64_t bytes, std::uint64_t hits,
+                          std::uint64_t hit_tokens = 0) {
+  msg::TenantRow row;
+  row.name = name;
+  row.stored_bytes = bytes;
+  row.hits = hits;
+  row.hit_tokens = hit_tokens;
+  return row;
+}
+
+std::vector<std::string> names_of(const Consumers& consumers) {
+  std::vector<std::string> names;
+  for (const Consumer& row : consumers.rows) names.push_back(row.name);
+  return names;
+}
+
+TEST_CASE("tenants come by hits per second, then stored bytes, then name", "[client]") {
+  Reading before, after;
+  before.at_seconds = 10;
+  after.at_seconds = 12;
+  before.status.uptime_seconds = 100;
+  after.status.uptime_seconds = 102;
+  before.consumers = tenant_consumers(
+      std::vector{tenant_use("idle", 500, 90), tenant_use("busy", 10, 4, 100),
+                  tenant_use("small", 1, 7), tenant_use("also", 1, 7), tenant_use("reset", 2, 9)});
+  std::vector<msg::TenantRow> rows{tenant_use("small", 1, 7),       tenant_use("also", 1, 7),
+                                   tenant_use("idle", 500, 90),     tenant_use("new", 3, 1000),
+                                   tenant_use("busy", 10, 14, 164), tenant_use("reset", 2, 1)};
+  rows[4].puts = 2;
+  after.consumers = tenant_consumers(rows);
+  Activity activity = activity_between(before, after);
+  // The new one has no rate yet, whatever its counter says, and the reset counter is not negative.
+  CHECK(names_of(activity.consumers) ==
+        std::vector<std::string>{"busy", "idle", "new", "reset", "also", "small"});
+  const std::vector<Consumer>& sorted = activity.consumers.rows;
+  CHECK(sorted[0].hits_per_second.value() == 5);
+  CHECK(sorted[0].hit_tokens_per_second.value() == 32);
+  CHECK(sorted[1].hits_per_second.value() == 0);
+  CHECK_FALSE(sorted[2].hits_per_second);
+  CHECK(sorted[3].hits_per_second.value() == 0);
+  const Json json = to_json(activity, after);
+  CHECK_FALSE(json.contains("models"));
+  REQUIRE(json["tenants"].size() == 6);
+  CHECK(json["tenants"][0] == Json{{"name", "busy"},
+                                   {"stored_bytes", 10},
+                                   {"hits_per_second", 5.0},
+                                   {"hit_tokens_per_second", 32.0},
+                                   {"puts", 2}});
+  CHECK(json["tenants"][2]["hits_per_second"].is_null());
+  const std::string text = activity_text(activity, after, 0);
+  CHECK_THAT(text, Contains("\nTENANT  STORED  HITS/S  HIT TOKENS/S  PUTS\n") &&
+                       Contains("\nbusy      10 B       5            32     2\n") &&
+                       Contains("\nnew        3 B       -             -     0\n"));
+
+  after.status.uptime_seconds = 2;  // it was restarted: all counters began at 0
+  activity = activity_between(before, after);
+  CHECK(names_of(activity.consumers).front() == "new");
+  CHECK(activity.consumers.rows[0].hits_per_second.value() == 500);
+  after.status.uptime_seconds = 100;
+  after.at_seconds = before.at_seconds;  // no time has passed
+  activity = activity_between(before, after);
+  for (const Consumer& row : activity.consumers.rows) CHECK_FALSE(row.hits_per_second);
+  CHECK(names_of(activity.consumers).front() == "idle");
+}
+
+TEST_CASE("models of one name are one row, and are not compared with tenants", "[client]") {
+  std::vector<msg::ModelRow> models(3);
+  models[0].model.name = models[2].model.name = "chat";
+  models[1].model.name = "code";
+  for (msg::ModelRow& row : models) row.stored_bytes = 100;
+  for (const std::size_t i : {0u, 2u}) models[i].hits = 8;  // those of both
+  Consumers before = model_consumers(models), now = before;
+  CHECK(names_of(now) == std::vector<std::string>{"chat", "code"});
+  CHECK(now.rows[0].stored_bytes == 200);
+  now.rows[0].hits = 12;
+  set_rates(&before, 2, now);
+  CHECK(now.rows[0].hits_per_second.value() == 2);
+  CHECK_FALSE(consumers_json(now)[0].contains("puts"));
+  before.are_tenants = true;
+  set_rates(&before, 2, now);
+  CHECK_FALSE(now.rows[0].hits_per_second);
+}
+
+TEST_CASE("top's lists fit a terminal, the largest consumers before the newest segments",
+          "[client]") {
+  Reading reading;
+  reading.newest = five().rows;
+  std::vector<msg::TenantRow> rows;
+  for (std::size_t i = 0; i < 30; ++i) rows.push_back(tenant_use("t" + std::to_string(i), i, 0));
+  reading.consumers = tenant_consumers(rows);
+  const Activity activity = activity_between(reading, reading);
+  const auto lines_of = [](const std::string& text) {
+    return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+  };
+  const std::string all = activity_text(activity, reading, 80);
+  CHECK_THAT(all, Contains("TENANT (10 of 30)") && Contains("newest segments"));
+  const std::size_t rates = lines_of(all) - (2 + 10) - (3 + 5);
+  const auto with = [&](std::size_t left) {
+    const std::string text = activity_text(activity, reading, 80, rates + left);
+    CHECK(lines_of(text) <= rates + left);
+    return text;
+  };
+  CHECK_THAT(with(2), !Contains("TENANT") && !Contains("newest"));
+  CHECK_THAT(with(3), Contains("TENANT (1 of 30)") && Contains("\nt29 "));
+  CHECK_THAT(with(15), Contains("TENANT (10 of 30)") && !Contains("newest"));
+  CHECK(lines_of(with(16)) == rates + 16);
+  CHECK_THAT(with(20), Contains("TENANT (10 of 30)") && Contains("newest"));
+  CHECK_THAT(with(25), Contains("TENANT (15 of 30)") && Contains("newest"));
+  CHECK_THAT(with(60), Contains("TENANT  ") && Contains("\nt0 "));
 }
 
 TEST_CASE("Ctrl-C ends a removal after the segment in progress, and what was done is known",

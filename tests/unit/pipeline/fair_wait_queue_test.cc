@@ -74,13 +74,17 @@ TEST_CASE("a line that is stopped is waited in in vain", "[unit][pipeline]") {
 namespace {
 
 struct Room {
-  explicit Room(std::chrono::milliseconds wait) : room(loop, 100, wait) {}
+  explicit Room(std::chrono::milliseconds wait)
+      : room(loop, 100, wait,
+             [this](const std::string& of, std::optional<std::size_t> rest) { rests[of] = rest; }) {
+  }
   using Answer = Result<std::unique_ptr<PutRoom::Place>>;
   Task<void> enter(std::size_t bytes, std::optional<Answer>& answer, bool then_stop = false) {
     answer.emplace(co_await room.enter(bytes, Owner{tenant, 1, this}));
     if (then_stop) loop.stop();
   }
   std::string tenant;
+  std::map<std::string, std::optional<std::size_t>> rests;  // by tenant, as last told
   AsioLoop loop;
   PutRoom room;
 };
@@ -127,6 +131,7 @@ TEST_CASE("a tenant's puts stage no more than its limit, and hold up no others",
   REQUIRE(first);
   REQUIRE(first->ok());
   CHECK(r.room.taken_by("small") == 30);
+  CHECK(r.rests["small"] == 20);  // for its layers in the hot tier
   spawn(r.enter(30, second));
   REQUIRE(second);  // at once
   CHECK(second->status().code() == StatusCode::kRejected);
@@ -144,6 +149,19 @@ TEST_CASE("a tenant's puts stage no more than its limit, and hold up no others",
   nothing.reset();
   CHECK(r.room.taken_by("small") == 0);
   CHECK(r.room.taken_bytes() == 70);
+  CHECK(r.rests["small"] == 50);
+  r.tenant = "small";
+  spawn(r.enter(40, nothing));  // it waits, and holds nothing
+  CHECK(r.room.waiting() == 1);
+  CHECK(r.room.taken_by("small") == 40);
+  CHECK(r.rests["small"] == 50);
+  other->value()->shrink(10);  // a put that has only its digests left
+  CHECK(r.room.taken_by("other") == 10);
+  CHECK(r.room.taken_bytes() == 10);
+  CHECK_FALSE(r.rests.contains("other"));
+  r.room.set_limits({{"other", 60}});
+  CHECK(r.rests["small"] == std::nullopt);
+  CHECK(r.rests["other"] == 50);
 }
 
 }  // namespace precis

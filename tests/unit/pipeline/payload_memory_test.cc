@@ -45,7 +45,7 @@ struct Fixture {
 TEST_CASE("the hot tier makes room for what is asked", "[unit][pipeline]") {
   Fixture f(std::chrono::hours(1));
   for (std::uint32_t layer = 0; layer < 4; ++layer) {
-    f.hot_tier.insert(SegmentId{}, layer, nullptr,
+    f.hot_tier.insert("", SegmentId{}, layer, nullptr,
                       std::move(f.arena->allocate(kArenaBytes / 4)).value());
   }
   std::optional<Fixture::Answer> answer;
@@ -122,7 +122,7 @@ TEST_CASE("pages that lie apart are given once nothing more can be evicted", "[u
   Fixture f(std::chrono::hours(1));
   std::vector<std::unique_ptr<Arena::Buffer>> quarters;
   for (int i = 0; i < 4; ++i) quarters.push_back(f.arena->allocate(kArenaBytes / 4).value());
-  f.hot_tier.insert(SegmentId{}, 0, nullptr, std::move(quarters[1]));
+  f.hot_tier.insert("", SegmentId{}, 0, nullptr, std::move(quarters[1]));
   std::optional<Fixture::Answer> half, other;
   SECTION("they come free") {
     spawn(f.acquire(kHalf, half));
@@ -182,7 +182,7 @@ TEST_CASE("what can never fit beside what was taken for good is refused, and evi
   const auto for_good = std::move(arena->allocate(64)).value();
   HotTier hot_tier(kArenaBytes);
   PayloadMemory memory(*arena, hot_tier, loop, std::chrono::hours(1));
-  hot_tier.insert(SegmentId{}, 0, nullptr, std::move(arena->allocate(64)).value());
+  hot_tier.insert("", SegmentId{}, 0, nullptr, std::move(arena->allocate(64)).value());
   const auto refused = [&](std::vector<PayloadMemory::Want> wants) {
     std::optional<Fixture::Answer> answer;
     const auto acquire = [&]() -> Task<void> { answer.emplace(co_await memory.acquire(wants)); };

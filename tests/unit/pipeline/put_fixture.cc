@@ -121,7 +121,7 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
       arena(std::move(Arena::create(kArenaBytes)).value()),
       hot_tier(kArenaBytes),
       memory(*arena, hot_tier, loop, wait),
-      room(loop, kArenaBytes, wait),
+      room(loop, kArenaBytes, wait, [](const std::string&, std::optional<std::size_t>) {}),
       disk_quota(
           loop, [](const std::string&) { return 0; }, {}, wait),
       compute("compute", with->compressors()),

@@ -116,7 +116,7 @@ TEST_CASE("waiters get what records shrink by, in turn", "[unit][pipeline]") {
   f.leave(alone.staged_bytes_max + kRead);
   // Lies below all records until its reader releases it.
   HotTier::Lease read =
-      f.hot_tier.insert(SegmentId{}, 0, nullptr, f.arena->allocate(kRead).value());
+      f.hot_tier.insert("", SegmentId{}, 0, nullptr, f.arena->allocate(kRead).value());
   const PutPtr put = f.begin(quarter, f.one);
   const auto push = [&](std::uint32_t place) {
     f.push(put, f.layers[order[place]].heads(kCompeting, 0, kHeads), f.one);

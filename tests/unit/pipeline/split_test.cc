@@ -61,7 +61,7 @@ TEST_CASE_METHOD(SplitFixture, "a split copies what the store has, not what memo
   std::ranges::copy(segment.layers[0], hot->bytes().begin());
   hot->bytes().back() ^= std::byte{1};  // in the last row's values, or its padding
   hot->bytes()[segment.layers[0].size() / 2] ^= std::byte{255};
-  hot_tier.insert(whole->id, 0, whole, hot);
+  hot_tier.insert(whole->tenant, whole->id, 0, whole, hot);
 
   REQUIRE(run(kPosition).ok());
   const auto head = stored(part_id(segment.row.id, kPosition)), tail = stored(segment.row.id);

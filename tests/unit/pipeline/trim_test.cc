@@ -1,7 +1,10 @@
 // A trim to a number of entries of each head is told, and never made.
 #include "cachesvc/pipeline/trim.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/pipeline/served_fixture.h"
@@ -28,6 +31,30 @@ struct TrimFixture : ServedFixture {
     loop.run();
     CHECK(*catalog->segment(f.tenant, segment.row.id).value() == segment.row);  // nothing changes
     return std::move(*answer);
+  }
+
+  // The share of the layer's mass that the first counts[...] entries of its heads have, from the
+  // records that were put.
+  double mass_of(std::uint32_t layer, const std::vector<std::uint32_t>& counts) const {
+    std::vector<std::pair<float, bool>> scores;  // and whether the entry is kept
+    std::size_t head = std::size_t{layer} * f.model.num_kv_heads;
+    for (Bytes rest = segment.layers[layer]; !rest.empty(); ++head) {
+      std::size_t size = 0;
+      const auto record = kernels::open_record(rest, &size).value();
+      for (std::uint32_t i = 0; i < record.count; ++i) {
+        if (!std::isfinite(record.scores[i])) continue;  // of a protected entry
+        scores.emplace_back(record.scores[i], i < counts[head]);
+      }
+      rest = rest.subspan(size);
+    }
+    if (scores.empty()) return 1;
+    const double lowest = std::ranges::min(scores).first;
+    double kept = 0, all = 0;
+    for (const auto& [score, is_kept] : scores) {
+      all += score - lowest;
+      kept += is_kept ? score - lowest : 0;
+    }
+    return all > 0 ? kept / all : 1;
   }
 };
 
@@ -62,6 +89,9 @@ TEST_CASE_METHOD(TrimFixture, "counts of heads may differ, and a head gives at m
   REQUIRE(told->kept_mass.size() == kLayers);
   CHECK(told->kept_mass[0] == 1);
   CHECK(told->kept_mass[1] < 1);
+  for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
+    CHECK(told->kept_mass[layer] == Approx(mass_of(layer, counts)).margin(1e-3));
+  }
 
   const auto whole = ask(std::vector<std::uint32_t>(kHeads, ~0u), Budget::all());
   REQUIRE(whole.ok());

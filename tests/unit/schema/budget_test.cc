@@ -63,9 +63,37 @@ TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[uni
   const ModelSpec m = model(3, 2);
   CHECK(budget_entries(r, m, 1000, Budget::ratio_ppm(100000)).value() == 6 * 128);
   CHECK(budget_entries(r, m, 1000, Budget::ratio_ppm(200000)).value() == 6 * 200);
-  CHECK(budget_entries(r, m, 100, Budget::ratio_ppm(100000)).value() == 6 * 100);
   CHECK(budget_entries(r, m, 1000, Budget::entries(1)).value() == 6 * 128);
   CHECK(budget_entries(r, m, 1000, Budget::bytes(1)).value() == 6 * 128);
+}
+
+TEST_CASE("min_entries never makes records larger than the KV, however the heads share them",
+          "[unit][schema]") {
+  const Recipe r = recipe_of("keydiff(min_entries=128)");
+  const std::uint64_t seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  ModelSpec m = model(1, 2);
+  m.head_dim = GENERATE(8u, 64u, 80u, 128u);
+  m.dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
+  const std::uint64_t kv_entry = 2 * m.head_dim * dtype_size_bytes(m.dtype);
+  for (std::uint32_t n = 1; n <= 128; ++n) {
+    CAPTURE(m.head_dim, n);
+    const auto kept = budget_entries(r, m, n, Budget::ratio_ppm(1)).value();
+    CHECK(kept <= 2 * n);
+    if (kept == 2) continue;  // a record has at least one entry
+    const auto first =
+        static_cast<std::uint32_t>(kept - std::min<std::uint64_t>(n, random() % kept));
+    const auto size = [&](std::uint64_t entries) {
+      return RecordLayout::of(static_cast<std::uint32_t>(entries), m.head_dim, m.dtype).size;
+    };
+    CHECK(size(first) + size(kept - first) <= 2 * n * kv_entry);
+  }
+  m.head_dim = 64;
+  m.dtype = Dtype::kBf16;
+  CHECK(budget_entries(r, m, 30, Budget::ratio_ppm(1)).value() == 2 * 27);
+  CHECK(budget_entries(r, m, 128, Budget::ratio_ppm(1)).value() == 2 * 120);
+  CHECK(budget_entries(r, m, 30, Budget::all()).value() == 2 * 30);
 }
 
 TEST_CASE("min_entries counts from the beginning of the path", "[unit][schema]") {
@@ -75,7 +103,7 @@ TEST_CASE("min_entries counts from the beginning of the path", "[unit][schema]")
     return budget_entries(r, m, n, keep, begin).value() / 6;
   };
   CHECK(kept(100, 1000, Budget::ratio_ppm(10000)) == 28);
-  CHECK(kept(100, 20, Budget::ratio_ppm(10000)) == 20);
+  CHECK(kept(100, 20, Budget::ratio_ppm(10000)) == 17);  // what takes no more than the KV
   CHECK(kept(128, 1000, Budget::ratio_ppm(10000)) == 10);
   CHECK(kept(2000, 30, Budget::ratio_ppm(300000)) == 9);
   CHECK(kept(2000, 3, Budget::ratio_ppm(300000)) == 1);

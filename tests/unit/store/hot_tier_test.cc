@@ -25,16 +25,17 @@ SegmentId segment(std::uint8_t n) {
 
 struct Fixture {
   explicit Fixture(std::size_t limit = 256 * kPage, std::size_t arena_bytes = 1024 * kPage)
-      : arena(Arena::create(arena_bytes).value()), tier(limit, make_lru_policy()) {}
+      : arena(Arena::create(arena_bytes).value()), tier(limit, make_lru_policy) {}
 
   HotTier::Lease insert(std::uint8_t n, std::uint32_t layer, std::size_t size,
                         std::byte fill = std::byte{0}) {
     auto buffer = arena->allocate(size).value();
     std::ranges::fill(buffer->bytes(), fill);
-    return tier.insert(segment(n), layer, nullptr, std::move(buffer));
+    return tier.insert(tenant, segment(n), layer, nullptr, std::move(buffer));
   }
 
   std::unique_ptr<Arena> arena;
+  std::string tenant;  // of what is inserted
   HotTier tier;
 };
 
@@ -61,7 +62,7 @@ TEST_CASE("what is of another row is not found, and gives way to what is of the 
   const auto insert = [&](const HotTier::Of& of, std::byte fill) {
     auto buffer = f.arena->allocate(100).value();
     std::ranges::fill(buffer->bytes(), fill);
-    return f.tier.insert(segment(1), 0, of, std::move(buffer));
+    return f.tier.insert("", segment(1), 0, of, std::move(buffer));
   };
   const auto lease = insert(before, std::byte{1});
   CHECK_FALSE(f.tier.find(segment(1), 0, now));
@@ -197,6 +198,64 @@ TEST_CASE("a tier without room keeps nothing and serves all the same", "[unit][h
   CHECK(f.tier.stats().entries == 0);
 }
 
+TEST_CASE("a tenant with a limit keeps no more, and what it evicts is its own",
+          "[unit][hot_tier]") {
+  Fixture f;
+  f.tenant = "large";
+  f.insert(1, 0, kPage);
+  f.tenant = "small";
+  for (std::uint8_t n = 2; n <= 5; ++n) f.insert(n, 0, kPage);
+  CHECK(f.tier.bytes_of("small") == 4 * kPage);
+  SECTION("at once") {
+    f.tier.limit_tenant("small", 4 * kPage);
+    f.tier.find(segment(2), 0, nullptr);  // used later than 3
+    f.tier.limit_tenant("small", 3 * kPage);
+    CHECK(f.tier.bytes_of("small") == 3 * kPage);
+    CHECK_FALSE(f.tier.contains(segment(3), 0, nullptr));
+  }
+  SECTION("when it inserts more") {
+    f.tier.limit_tenant("small", 4 * kPage);
+    f.insert(6, 0, 2 * kPage);
+    CHECK(f.tier.bytes_of("small") == 4 * kPage);
+    CHECK_FALSE(f.tier.contains(segment(2), 0, nullptr));
+    CHECK_FALSE(f.tier.contains(segment(3), 0, nullptr));
+    CHECK(f.tier.contains(segment(6), 0, nullptr));
+  }
+  SECTION("a layer larger than the limit is served, and evicts nothing") {
+    f.tier.limit_tenant("small", 4 * kPage);
+    const HotTier::Lease lease = f.insert(6, 0, 5 * kPage);
+    CHECK(lease->bytes().size() == 5 * kPage);
+    CHECK(f.tier.bytes_of("small") == 4 * kPage);
+    CHECK_FALSE(f.tier.contains(segment(6), 0, nullptr));
+  }
+  SECTION("not what is in use") {
+    const HotTier::Lease used = f.tier.find(segment(2), 0, nullptr);
+    f.tier.limit_tenant("small", 0);
+    CHECK(f.tier.contains(segment(2), 0, nullptr));
+    CHECK(f.tier.bytes_of("small") == kPage);
+  }
+  SECTION("what was in use goes when another is found") {
+    HotTier::Lease used[] = {f.tier.find(segment(2), 0, nullptr),
+                             f.tier.find(segment(3), 0, nullptr)};
+    f.tier.limit_tenant("small", kPage);
+    CHECK(f.tier.bytes_of("small") == 2 * kPage);
+    for (HotTier::Lease& lease : used) lease.reset();
+    CHECK(f.tier.find(segment(3), 0, nullptr));
+    CHECK(f.tier.bytes_of("small") == kPage);
+    CHECK(f.tier.contains(segment(3), 0, nullptr));
+  }
+  SECTION("until the limit is taken away") {
+    f.tier.limit_tenant("small", kPage);
+    f.tier.limit_tenant("small", std::nullopt);
+    f.insert(6, 0, 8 * kPage);
+    CHECK(f.tier.bytes_of("small") == 9 * kPage);
+  }
+  CHECK(f.tier.contains(segment(1), 0, nullptr));
+  CHECK(f.tier.bytes_of("large") == kPage);
+  for (std::uint8_t n = 1; n <= 6; ++n) f.tier.erase(segment(n));
+  CHECK(f.tier.bytes_of("small") == 0);
+}
+
 TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
   const auto arena = Arena::create(64 * kPage).value();
   HotTier::Lease lease;
@@ -204,7 +263,7 @@ TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
     HotTier tier(64 * kPage);
     auto buffer = arena->allocate(kPage).value();
     buffer->bytes()[0] = std::byte{5};
-    lease = tier.insert(segment(1), 0, nullptr, std::move(buffer));
+    lease = tier.insert("", segment(1), 0, nullptr, std::move(buffer));
   }
   CHECK(lease->bytes()[0] == std::byte{5});
   CHECK(arena->used_bytes() == kPage);
@@ -226,7 +285,7 @@ TEST_CASE("readers, writers and erasers share the tier; every lease holds what w
           auto buffer = f.arena->allocate(2 * kPage + n);
           if (!buffer.ok()) continue;
           std::ranges::fill((*buffer)->bytes(), static_cast<std::byte>(n));
-          lease = f.tier.insert(segment(n), 0, nullptr, std::move(buffer).value());
+          lease = f.tier.insert("", segment(n), 0, nullptr, std::move(buffer).value());
         }
         const Bytes bytes = lease->bytes();
         if (bytes.size() != 2 * kPage + n || bytes.front() != static_cast<std::byte>(n) ||

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import precis
+from precis import _core
 from precis.budget import to_pair
 from precis.prefix import Head, Layer
 
@@ -140,7 +141,6 @@ class Compressed:
 
     def _entries(self, keep: float) -> int:
         """The budget in entries (policies.md, D2 and D3)."""
-        _, ppm = to_pair(keep)
-        least = min(self._num_tokens, self._recipe.fields["min_entries"])
-        per_head = max(1, self._num_tokens * ppm // 1_000_000, least)
-        return self._spec.num_layers * self._spec.num_kv_heads * per_head
+        return _core.budget_entries(
+            self._recipe.canonical, self._spec.to_core(), self._num_tokens, to_pair(keep)
+        )

@@ -333,9 +333,11 @@ class Conversation:
         A lookup at a budget skips turns that were computed over fewer entries than it gets. If one
         of the session's own turns is skipped, all that is stored of the path is read.
         """
-        match = self._cache.lookup(
-            self._model, path, keep=self._read, lease=_LEASE_S, **self._hints
-        )
+        how = self._hints | {"keep": self._read, "lease": _LEASE_S}
+        try:
+            match = self._cache.lookup(self._model, path, session=self._session, **how)
+        except NotFound:  # the session has expired; its segments may be there all the same
+            match = self._cache.lookup(self._model, path, **how)
         tip = None if self._session is None else self._session.tip
         if tip is None or _has(match, tip):
             return match
