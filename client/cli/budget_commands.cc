@@ -48,15 +48,14 @@ struct Wanted {
 // request.
 Status take_table(Client& client, const std::string& model, const BudgetChange& change,
                   Wanted& wanted) {
-  if (model.empty()) {
-    return Status::invalid("a table of layers and heads is for one model: give --model");
-  }
   TableParts parts = table_parts(change.layers, change.heads);
   if (!change.table.empty()) {
     PRECIS_ASSIGN(parts, read_table(change.table));
   }
   PRECIS_ASSIGN(wanted.model, find_model(client, model));
-  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(wanted.model.fingerprint));
+  const std::optional<Digest> scope =
+      change.session.empty() ? std::optional(wanted.model.fingerprint) : std::nullopt;
+  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope, change.session));
   const std::string recipe = change.recipe.value_or(budgets.effective.recipe);
   PRECIS_ASSIGN(wanted.table, make_budget_table(wanted.model, recipe, parts));
   msg::SetBudget& request = wanted.request;
@@ -163,8 +162,10 @@ Result<Wanted> wanted_of(Client& client, const std::string& model, const BudgetC
   if (change.limit) {
     PRECIS_ASSIGN(request.limit, parse_limit(*change.limit));
   }
-  PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
   request.scope.session = change.session;
+  if (change.session.empty()) {
+    PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
+  }
   if (!change.session.empty()) PRECIS_TRY(find_session(client, change.session).status());
   if (!change.layers.empty() || !change.heads.empty() || !change.table.empty()) {
     PRECIS_TRY(take_table(client, model, change, wanted));

@@ -43,16 +43,25 @@ void add_set(CLI::App& group, Arguments& a) {
       "--table", change.table,
       "A file with such parts of --layers and --head, one a line; # begins a comment");
   table->type_name("FILE")->excludes(layers)->excludes(heads);
-  session->excludes(model)->excludes(layers)->excludes(heads)->excludes(table);
   CLI::Option* unset = set->add_flag("--unset", change.unset,
                                      "Remove what this scope sets: the wider scope applies");
   for (CLI::Option* set_by : {recipe, keep, limit, layers, heads, table}) unset->excludes(set_by);
   set->add_flag("--apply-to-stored", change.apply_to_stored,
                 "Then trim the stored segments to the new --keep or --limit; Ctrl-C cancels that");
   add_revision_options(*set, change);
-  set->parse_complete_callback([&change, recipe, keep, limit, layers, heads, table] {
-    const std::size_t given = recipe->count() + keep->count() + limit->count() + layers->count() +
-                              heads->count() + table->count();
+  set->parse_complete_callback([&change, model, session, recipe, keep, limit, layers, heads,
+                                table] {
+    const std::size_t of_table = layers->count() + heads->count() + table->count();
+    if (session->count() > 0 && model->count() > 0 && of_table == 0) {
+      throw CLI::ValidationError("budget set",
+                                 "--session and --model name two scopes: give one of them (with a "
+                                 "table of layers both, as a table is of a model)");
+    }
+    if (of_table > 0 && model->count() == 0) {
+      throw CLI::ValidationError("budget set",
+                                 "a table of layers and heads is for one model: give --model");
+    }
+    const std::size_t given = recipe->count() + keep->count() + limit->count() + of_table;
     if (given == 0 && !change.unset) {
       throw CLI::ValidationError("budget set",
                                  "give --recipe, --keep, --limit, --layers, --table or --unset");

@@ -219,6 +219,26 @@ TEST_CASE_METHOD(BudgetCommands, "a table may be in entries, and in a file", "[i
   CHECK_THAT(budget(with({"--table", dir.path("none")})).err, Catch::Contains(dir.path("none")));
 }
 
+TEST_CASE_METHOD(BudgetCommands, "a table is set for a session of its model", "[integration]") {
+  const auto talk = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"set", "--session", "talk"});
+    return words;
+  };
+  REQUIRE(client->open_session("talk", {}).ok());
+  const std::vector<std::string> table = {"--model", "test/tiny", "--recipe",
+                                          "keydiff", "--layers",  "0=320,1-3=80"};
+  CHECK_THAT(budget(talk(table)).err, Catch::Contains("has no turn yet that says its model"));
+  REQUIRE(client->advance_session("talk", store(kTokens, {}).id).ok());
+  CHECK(budget(talk({"--model", "test/tiny", "--keep", "0.5"})).exit_code == kUsage);
+  CHECK(budget(talk({"--layers", "0=320,1-3=80"})).exit_code == kUsage);
+  budget_json(talk(table));
+  PutOptions how;
+  how.session = "talk";
+  const std::vector<std::uint32_t> of_table = {320, 320, 80, 80, 80, 80, 80, 80};
+  CHECK(store(kTokens, how).plan.value().counts == of_table);
+  CHECK(store(kTokens, {}).plan.value().counts != of_table);
+}
+
 TEST_CASE_METHOD(BudgetCommands, "a dry run of a table tells what the next put keeps",
                  "[integration]") {
   const auto dry = [](const std::string& recipe, const std::string& layers) {
