@@ -12,6 +12,7 @@ from conftest import SEED
 from dense_reference import continuation, dense_attention, full_cache, keep_positions
 
 from precis import hf
+from precis.hf import ragged_layer
 
 # Several tokens at once (causal among them), then one at a time, then several again.
 CHUNKS = [7, 1, 1, 1, 1, 1, 20, 1, 1, 30]
@@ -95,6 +96,34 @@ def test_queries_in_blocks_give_the_same_logits(random_llama, monkeypatch):
     monkeypatch.setattr("precis.hf.ragged_layer._BLOCK_SCORES", 4000)  # 7 queries at a time
     blocks = hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
     assert (whole - blocks).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_steps_of_one_token_use_the_kernel(random_llama, monkeypatch, dtype):
+    model = copy.deepcopy(random_llama).to(dtype)
+    tokens = torch.arange(20, 100).tolist()
+    cache, _ = full_cache(model, tokens[:70])
+    prefix = keep_positions(cache, random_kept(model, 70))
+    real, calls = ragged_layer._kernel(), []
+
+    class Counting:
+        def attend(self, *arguments):
+            calls.append(arguments)
+            return real.attend(*arguments)
+
+    monkeypatch.setattr(ragged_layer, "_kernel", Counting)
+    one = hf.RaggedCache(model, prefix)
+    hf.forward(model, tokens[70:73], one)
+    assert not calls
+    by_kernel = hf.forward(model, tokens[73:74], one)
+    assert len(calls) == model.config.num_hidden_layers
+    monkeypatch.setattr(ragged_layer.RaggedLayer, "_fits_kernel", lambda *_: False)
+    other = hf.RaggedCache(model, prefix)
+    hf.forward(model, tokens[70:73], other)
+    by_torch = hf.forward(model, tokens[73:74], other)
+    assert len(calls) == model.config.num_hidden_layers
+    bound = 1e-4 if dtype == torch.float32 else 0.05 * float(by_torch.abs().max())
+    assert (by_kernel - by_torch).abs().max() <= bound
 
 
 def test_the_model_and_generate_of_transformers_accept_a_ragged_cache(random_llama):

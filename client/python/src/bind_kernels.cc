@@ -19,6 +19,7 @@
 #include "gil.h"
 #include "precis/block_digest.h"
 #include "precis/compress.h"
+#include "precis/ragged_attention.h"
 #include "precis/rope.h"
 
 namespace precis::python {
@@ -110,9 +111,76 @@ nb::tuple kept_head(nb::handle_t<Kept> self, std::size_t layer, std::size_t head
                         rows_over(rows(record.values), self));
 }
 
+// The kept rows of one layer, by KV head. Keeps their arrays alive.
+struct KeptRows {
+  std::vector<AnyArray> arrays;
+  std::vector<kernels::RaggedRows> rows;
+  std::uint32_t head_dim = 0;
+  Dtype dtype = Dtype::kF32;
+};
+
+// `keys`, `values`: [1, count, head_dim] of each KV head, of one dtype.
+KeptRows kept_rows(std::vector<AnyArray> keys, std::vector<AnyArray> values) {
+  KeptRows kept;
+  for (std::size_t head = 0; head < keys.size(); ++head) {
+    const HeadsView k = heads_view(keys[head], "keys"), v = heads_view(values.at(head), "values");
+    if (head == 0) kept.head_dim = k.head_dim, kept.dtype = k.dtype;
+    const bool fits = k.num_tokens == v.num_tokens && k.num_heads == 1 && v.num_heads == 1;
+    for (const HeadsView* view : {&k, &v}) {
+      if (fits && view->head_dim == kept.head_dim && view->dtype == kept.dtype) continue;
+      check(Status::invalid("kept rows of head " + std::to_string(head) +
+                            " do not have the shape and dtype of the others"));
+    }
+    kept.rows.push_back({static_cast<std::uint32_t>(head), k.num_tokens, k.data, v.data});
+  }
+  kept.arrays = std::move(keys);
+  for (AnyArray& array : values) kept.arrays.push_back(std::move(array));
+  return kept;
+}
+
+// Attention of one token. `queries`: f32 [num_q_heads, head_dim]. `keys`, `values`: the tokens
+// since, [num_kv_heads, count, head_dim], of the kept rows' dtype. Returns f32 [num_q_heads,
+// head_dim].
+nb::object attend(const kernels::RaggedAttention& attention, const KeptRows& kept,
+                  const FloatArray& queries, const AnyArray& keys, const AnyArray& values,
+                  float scale) {
+  const HeadsView k = heads_view(keys, "keys"), v = heads_view(values, "values");
+  const std::size_t heads = kept.rows.size();
+  for (const HeadsView* view : {&k, &v}) {
+    if (view->num_heads == heads && view->num_tokens == k.num_tokens &&
+        view->head_dim == kept.head_dim && view->dtype == kept.dtype) {
+      continue;
+    }
+    check(Status::invalid("the tail does not have the heads, shape and dtype of the kept rows"));
+  }
+  std::vector<kernels::RaggedRows> rows = kept.rows;
+  for (std::uint32_t head = 0; head < heads; ++head) {
+    rows.push_back({head, k.num_tokens, k.row(head, 0), v.row(head, 0)});
+  }
+  std::vector<float> out(queries.size());
+  const auto num_q_heads = static_cast<std::uint32_t>(out.size() / kept.head_dim);
+  const kernels::RaggedQuery query{static_cast<std::uint32_t>(heads),
+                                   num_q_heads / static_cast<std::uint32_t>(heads),
+                                   kept.head_dim,
+                                   kept.dtype,
+                                   {queries.data(), queries.size()},
+                                   scale,
+                                   rows};
+  check(without_gil([&] { return attention.attend(query, out); }));
+  return array_of(std::move(out), num_q_heads, kept.head_dim);
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& module) {
+  nb::class_<KeptRows>(module, "KeptRows")
+      .def("__init__",
+           [](KeptRows* self, std::vector<AnyArray> keys, std::vector<AnyArray> values) {
+             new (self) KeptRows(kept_rows(std::move(keys), std::move(values)));
+           });
+  nb::class_<kernels::RaggedAttention>(module, "RaggedAttention")
+      .def(nb::init<unsigned>())
+      .def("attend", &attend);
   nb::class_<LayerArrays>(module, "LayerArrays")
       .def(
           "__init__",

@@ -5,6 +5,7 @@
 
 #include "kernels/score/values/value_norms.h"
 #include "precis/joiner.h"
+#include "precis/ragged_attention.h"
 
 namespace precis::bench {
 namespace {
@@ -87,6 +88,7 @@ class Cases {
     norm("l2_gram", ValueNorm::kL2Gram, {keys, 0, gram});
     norm("l1_exact", ValueNorm::kL1Exact, {keys, 0, exact});
     for (const PresetFloor& p : preset_floors(layers_)) preset(p.name, p.score);
+    attend();
     return std::move(rows_);
   }
 
@@ -104,6 +106,29 @@ class Cases {
     const Recipe recipe = must(parse_recipe("knorm"));
     add("check", "all", "", {2 * keys, 0, 0},
         [&](std::size_t i) { must(cpu_.check(recipe, layers_.input(i))); });
+  }
+
+  // Decoding one token. Head h of H has (h + 1) / H of the layer's rows.
+  void attend() {
+    const ModelShape& shape = layers_.shape();
+    const std::vector<float> queries(std::size_t{shape.num_q_heads} * shape.head_dim, 0.1f);
+    std::vector<float> out(queries.size());
+    std::vector<kernels::RaggedRows> rows(shape.num_kv_heads);
+    double bytes = 0;
+    for (std::uint32_t head = 0; head < shape.num_kv_heads; ++head) {
+      rows[head] = {head, layers_.num_tokens() * (head + 1) / shape.num_kv_heads};
+      bytes += 4.0 * rows[head].count * shape.head_dim;
+    }
+    add("attend", "ragged", "ragged", {bytes, 0, 0}, [&](std::size_t i) {
+      const LayerInput input = layers_.input(i);
+      for (kernels::RaggedRows& each : rows) {
+        each.keys = input.keys.row(each.head, 0);
+        each.values = input.values.row(each.head, 0);
+      }
+      must(attention_.attend({shape.num_kv_heads, shape.num_q_heads / shape.num_kv_heads,
+                              shape.head_dim, input.keys.dtype, queries, 0.1f, rows},
+                             out));
+    });
   }
 
   void norm(const std::string& name, ValueNorm norm, const Floor& floor) {
@@ -146,6 +171,7 @@ class Cases {
   const CpuStages& cpu_;
   const Layers& layers_;
   const Plan& plan_;
+  const kernels::RaggedAttention attention_;
   std::vector<Row> rows_;
 };
 

@@ -27,7 +27,7 @@ struct Floor {
 
 struct Row {
   std::string name;  // "score keydiff", "preset ada_snapkv"
-  std::string kind;  // ceiling, check, norm, score, select, encode, preset
+  std::string kind;  // ceiling, check, norm, score, select, encode, preset, attend
   std::string preset;
   Seconds seconds;
   Floor floor;

@@ -20,6 +20,8 @@ SHARES = {
     "score ada_snapkv, lse pushed": 0.50,
     "encode keydiff": 0.60,
     "norm l1_exact": 0.75,
+    "score kvprobe": 0.60,
+    "attend ragged": 0.70,
 }
 BESIDE = {
     "preset ada_snapkv": ("score ada_snapkv", 1.4),
@@ -37,6 +39,7 @@ RATES = {
 }
 UNITS = {"exps": "G/s", "tiles": "GFLOP/s"}  # all others: GB/s
 FASTER, FASTER_EXACT = 5.0, 1.2
+FASTER_ATTEND = 3.0  # beside torch's attention over padded rows
 # On a GPU: at most so many ms for all of a model's layers, by a row's name or else its kind.
 GPU_LAYERS = 32
 GPU_MS = {
@@ -148,10 +151,12 @@ def finish(rows: list[dict[str, Any]]) -> None:
             row["beside"], row["beside_mark"] = beside, most
             row["times_beside"] = row["min"] / other["min"]
         press = presses.get((*key, row.get("preset", "")))
-        if row["kind"] == "preset" and press is not None:
+        if row["kind"] in ("preset", "attend") and press is not None:
             row["times_faster"] = press / row["min"]
             exact = row["preset"] == "criticalkv_ada"
             row["times_faster_mark"] = FASTER_EXACT if exact else GPU_FASTER if on_gpu else FASTER
+            if row["kind"] == "attend":
+                row["times_faster_mark"] = FASTER_ATTEND
 
 
 def verdicts(row: dict[str, Any]) -> list[str]:
@@ -178,5 +183,6 @@ def verdicts(row: dict[str, Any]) -> list[str]:
         )
     if row.get("times_faster_mark"):
         met = row["times_faster"] >= row["times_faster_mark"]
-        told.append(f"{'met' if met else 'NOT MET'}: >= {row['times_faster_mark']:g}x kvpress")
+        peer = "torch" if row["kind"] == "attend" else "kvpress"
+        told.append(f"{'met' if met else 'NOT MET'}: >= {row['times_faster_mark']:g}x {peer}")
     return told

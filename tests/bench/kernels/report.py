@@ -78,6 +78,9 @@ def add_torch(rows: list[dict[str, Any]], options: argparse.Namespace) -> None:
         if device == "cpu":
             order = torch_side.order_seconds(shape, tokens, options.keep, options.runs)
             rows.append({**base, "name": "ceiling order", "kind": "ceiling", "min": order})
+            padded = torch_side.padded_attention_seconds(shape, tokens, options.runs)
+            peer = {"name": "torch attention", "kind": "kvpress", "preset": "ragged", "min": padded}
+            rows.append({**base, **peer})
         if not options.kvpress:
             continue
         for preset, dtype, taken in torch_side.press_times(

@@ -94,6 +94,22 @@ def order_seconds(shape: Shape, tokens: int, keep: float, runs: int) -> float:
     return fastest(order, "cpu", runs, 0.1) * shape.num_kv_heads / cores
 
 
+def padded_attention_seconds(shape: Shape, tokens: int, runs: int) -> float:
+    """The time of torch's attention of one token over heads with (h + 1) / H of the rows each.
+
+    The rows are padded to the longest head, with a mask, as torch needs them. The queries of a
+    group stand as rows of their KV head, so that torch reads its keys and values once.
+    """
+    heads, group = shape.num_kv_heads, shape.num_q_heads // shape.num_kv_heads
+    keys, values = (torch.randn(1, heads, tokens, shape.head_dim).bfloat16() for _ in range(2))
+    query = torch.randn(1, heads, group, shape.head_dim).bfloat16()
+    counts = torch.arange(1, heads + 1) * tokens // heads
+    mask = (torch.arange(tokens)[None] < counts[:, None])[None, :, None]
+    attention = torch.nn.functional.scaled_dot_product_attention
+    with torch.inference_mode():
+        return fastest(lambda: attention(query, keys, values, mask), "cpu", runs, 0.1)
+
+
 def _layer(shape: Shape, dtype: torch.dtype, device: str) -> Any:
     """An attention layer with random weights, in the form that kvpress's hooks get."""
     from transformers import LlamaConfig

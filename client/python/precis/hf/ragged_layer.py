@@ -8,6 +8,7 @@ a layer with a sliding window, and which a crop into the prefix hides.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ import torch
 from transformers.cache_utils import CacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+from .. import _core
 from .spec import attention_windows, head_dim, text_config
 
 if TYPE_CHECKING:
@@ -25,6 +27,12 @@ if TYPE_CHECKING:
 # MiB.
 _BLOCK_SCORES = 1 << 24
 _TAIL_TOKENS_MIN = 64
+
+
+@functools.cache
+def _kernel() -> Any:
+    """The attention of one token, on as many threads as torch uses."""
+    return _core.RaggedAttention(torch.get_num_threads())
 
 
 class Entries(Protocol):
@@ -183,6 +191,7 @@ class RaggedLayer(CacheLayerMixin):
         self._index = index
         self._window = source.windows[index]
         self._kept: dict[int, list[Kept]] = {}  # by prefix
+        self._kept_rows: dict[int, Any] = {}  # the same, for the kernel
         self._tail = 0  # tokens in the tail; keys and values have room for more
         self._shared = False  # another layer may use the memory of the tail
 
@@ -247,7 +256,7 @@ class RaggedLayer(CacheLayerMixin):
 
     def load_anew(self) -> None:
         """Drops the loaded entries; the next use loads them from the source again."""
-        self._kept = {}
+        self._kept, self._kept_rows = {}, {}
 
     def reset(self) -> None:
         self._tail = 0
@@ -257,6 +266,7 @@ class RaggedLayer(CacheLayerMixin):
         self._shared = True
         other = copy.copy(self)
         other._source, other._kept = source, dict(self._kept)
+        other._kept_rows = dict(self._kept_rows)
         return other
 
     # ---- the attention --------------------------------------------------------------------------
@@ -284,11 +294,38 @@ class RaggedLayer(CacheLayerMixin):
         if count == self._tail and (window is None or count <= window) and self._causal():
             keys, values = self.keys[:, :, :count], self.values[:, :, :count]
             return sdpa_attention_forward(module, query, keys, values, None, scaling=scaling)[0]
+        decodes = count == 1 and self._fits_kernel(query, window)
+        attend = self._decode_rows if decodes else self._attend_rows
         out = [
-            self._attend_rows(query[rows], scaling, window, which, rows)
+            attend(query[rows], scaling, window, which, rows)
             for which, rows in enumerate(self._source.rows_of(batch))
         ]
         return torch.cat(out).transpose(1, 2)
+
+    def _fits_kernel(self, query: torch.Tensor, window: int | None) -> bool:
+        """Whether the kernel for one token can compute it: every row is seen, on the CPU."""
+        if query.device.type != "cpu" or torch.is_grad_enabled() or window is not None:
+            return False
+        kept = (each for which in range(len(self._source.lengths)) for each in self.kept(which))
+        return self._source.seen is None and all(each.hidden is None for each in kept)
+
+    def _decode_rows(
+        self, query: torch.Tensor, scaling: float, _window: int | None, which: int, rows: slice
+    ) -> torch.Tensor:
+        """The attention of one token of one prefix's rows, [rows, num_q_heads, 1, head_dim]."""
+        if which not in self._kept_rows:
+            kept = self.kept(which)
+            self._kept_rows[which] = _core.KeptRows(
+                [each.keys.contiguous()[None] for each in kept],
+                [each.values.contiguous()[None] for each in kept],
+            )
+        out = torch.empty(query.shape, dtype=torch.float32)
+        for i, row in enumerate(range(rows.start, rows.stop)):
+            tail = (self.keys[row, :, : self._tail], self.values[row, :, : self._tail])
+            queries = query[i, :, 0].float().contiguous().numpy()
+            mixed = _kernel().attend(self._kept_rows[which], queries, *tail, scaling)
+            out[i, :, 0] = torch.from_numpy(mixed)
+        return out.to(query.dtype)
 
     def _causal(self) -> bool:
         """Whether every query sees the whole tail up to itself and nothing else."""
