@@ -28,8 +28,8 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
 class LeastEntries {
  public:
   explicit LeastEntries(const Catalog& catalog) : catalog_(catalog) {}
-  // The entries that a trim leaves at least; all, if the recipe or the
-  // model is not known.
+  // The entries that a trim leaves at least; all, if the recipe or the model is not
+  // known.
   std::uint64_t of(const SegmentRow& row) {
     auto recipe = recipes_.find(row.recipe);
     if (recipe == recipes_.end()) {

@@ -14,7 +14,7 @@ namespace {
 // Sessions that wait, of all tenants and of one; further ones wait for their next change.
 constexpr std::size_t kSessionsMax = 1024, kSessionsOfTenantMax = 128;
 constexpr std::size_t kCurvesMax = 65'536;   // of about 250 bytes
-constexpr std::uint64_t kWorthATrim = 8;     // a trim frees at least this part of a turn
+constexpr std::uint64_t kWorthATrim = 8;     // a turn that gives less than this part stays
 constexpr std::uint32_t kLeastPpm = 50'000;  // that a trim leaves of a turn's full KV
 constexpr std::chrono::seconds kAgain{1};
 constexpr int kRoundsMax = 6;  // of a session, for turns that change meanwhile or give too little

@@ -12,13 +12,6 @@ namespace {
 
 const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
 
-// The session's TTL begins anew. Lookups go on while the store takes no writes, so none waits for
-// this, and a failure changes nothing but the time that the session has left.
-Task<void> renew(const HandlerParts& parts, std::string tenant, std::string session) {
-  (void)co_await run_on(parts.storage, parts.loop, Owner(tenant),
-                        [&] { return parts.catalog.renew_session(tenant, session); });
-}
-
 }  // namespace
 
 Task<Answer> ReadRequests::on(msg::Lookup request) {
@@ -28,11 +21,16 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
         "hints and the session of a lookup need the role writer, and tenant '" +
         caller_.tenant.name + "' has the role reader: look up without them");
   }
+  const Clock::Time began = caller_.parts.clock.now();
   if (!request.session.empty()) {
-    const auto session = caller_.parts.catalog.session(caller_.tenant.name, request.session);
+    Catalog& catalog = caller_.parts.catalog;
+    const auto session = catalog.session(caller_.tenant.name, request.session);
     PRECIS_CO_TRY(session.status());
     if (renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
-      spawn(renew(caller_.parts, caller_.tenant.name, session->name));
+      // A failure, for example on a full disk, only leaves the session the time that it had. The
+      // request waits, so that the limit on requests bounds the renewals of a slow disk.
+      (void)co_await caller_.stored(
+          [&] { return catalog.renew_session(caller_.tenant.name, request.session); });
     }
   }
   const std::size_t tokens = request.tokens.size();
@@ -46,7 +44,6 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
   }
   counting_ += counts ? 1 : 0;
   const auto trace = caller_.parts.tracer.begin(request.traceparent);
-  const Clock::Time began = caller_.parts.clock.now();
   auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
                                                  &caller_.connection, caller_.gone);
   counting_ -= counts ? 1 : 0;

@@ -26,6 +26,8 @@ constexpr char kOpenScreen[] = "\033[?1049h\033[?25l", kCloseScreen[] = "\033[?2
 
 }  // namespace
 
+std::size_t output_rows() { return isatty(STDOUT_FILENO) == 1 ? terminal_size().ws_row : 0; }
+
 std::size_t output_columns(std::size_t wanted) {
   if (isatty(STDOUT_FILENO) != 1) return 0;
   return wanted > 0 ? wanted : terminal_size().ws_col;

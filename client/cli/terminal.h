@@ -14,6 +14,8 @@ namespace precis::cli {
 // The columns of standard output; 0 if it is no terminal, so that a pipe gets whole lines.
 // `wanted`: overrides the terminal's own number unless it is 0.
 std::size_t output_columns(std::size_t wanted);
+// The rows of standard output; 0 if it is no terminal or does not say.
+std::size_t output_rows();
 
 // Makes interrupted() false. The next SIGINT or SIGTERM then only sets it, so that a command can
 // end in order; one after that ends the program.

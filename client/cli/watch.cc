@@ -1,8 +1,6 @@
 #include "client/cli/watch.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <optional>
 
@@ -42,11 +40,10 @@ Status watch(std::chrono::milliseconds interval, const std::function<Status(std:
 }
 
 std::size_t frame_lines() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  if (size.ws_row == 0) return 0;
+  const std::size_t rows = output_rows();
+  if (rows == 0) return 0;
   constexpr std::size_t kOthers = kHintLines + 1;  // the cursor has the last row
-  return size.ws_row > kOthers ? size.ws_row - kOthers : 1;
+  return rows > kOthers ? rows - kOthers : 1;
 }
 
 }  // namespace precis::cli

@@ -30,8 +30,8 @@ struct RaggedQuery {
   std::span<const RaggedRows> rows;  // of any heads, in any order
 };
 
-// Computes on the threads of a pool, each of which reads every row once. A result does not depend
-// on the number of threads. Thread-safe.
+// Computes on the threads of a pool and reads each row once. A result does not depend on the number
+// of threads. Thread-safe.
 class RaggedAttention {
  public:
   explicit RaggedAttention(unsigned threads = 0);  // 0: every core

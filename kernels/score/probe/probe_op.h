@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "kernels/common/element_op.h"
 #include "kernels/common/host_device.h"
 #include "kernels/score/keys/key_scores_op.h"
 
@@ -29,22 +28,16 @@ struct ProbeSums {
   float value_norm;  // ||v||^2
 };
 
-PRECIS_HOST_DEVICE PRECIS_INLINE float at_most_finite(float x) {
-  constexpr float kMost = 3.4028234664e38f;
-  return x < kMost ? x : kMost;
-}
-
 PRECIS_HOST_DEVICE PRECIS_INLINE float probe_score(const ProbeOp& op, const ProbeSums& sums) {
-  // log_f32() takes finite numbers only; the sum of large squares may be infinite.
-  const float key_norm = at_most_finite(guarded_norm(std::sqrt(sums.key_norm)));
-  const float value_norm = at_most_finite(guarded_norm(std::sqrt(sums.value_norm)));
+  const float key_norm = guarded_norm(std::sqrt(sums.key_norm));
+  const float value_norm = guarded_norm(std::sqrt(sums.value_norm));
   const float apart = 1.0f - sums.along / key_norm;
   const float difference = apart > kDifferenceMin ? apart : kDifferenceMin;
-  const float log_score = sums.key + sums.value + op.log_key * log_f32(key_norm) +
-                          op.log_value * log_f32(value_norm) + op.difference * difference +
-                          op.log_difference * log_f32(difference) + op.constant;
-  const float least = log_score > -kLogScoreMax ? log_score : -kLogScoreMax;  // also if it is NaN
-  return exp_f32(least < kLogScoreMax ? least : kLogScoreMax);
+  const float log_score = sums.key + sums.value + op.log_key * std::log(key_norm) +
+                          op.log_value * std::log(value_norm) + op.difference * difference +
+                          op.log_difference * std::log(difference) + op.constant;
+  if (!(log_score > -kLogScoreMax)) return std::exp(-kLogScoreMax);  // also if it is NaN
+  return std::exp(log_score < kLogScoreMax ? log_score : kLogScoreMax);
 }
 
 }  // namespace precis::kernels
