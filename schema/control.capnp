@@ -86,6 +86,7 @@ struct Request {
     setRetention @47 :SetRetention $Is.call("set_retention") $Is.administrative;
     showApplication @48 :ShowApplication $Is.role("reader") $Is.call("application");
     cancelApplication @49 :CancelApplication $Is.call("cancel_application") $Is.administrative;
+    compareBudgets @50 :CompareBudgets $Is.role("reader") $Is.call("compare_budgets");
   }
 }
 
@@ -368,9 +369,6 @@ struct TrimPrefix {  # -> Trimmed
   durability @2 :Durability = wal;
   dryRun @3 :Bool;
   # Only answer what the trim would do.
-  counts @4 :Data $Is.array("std::uint32_t") $Is.atMost("kMatchCountsMax");
-  # [numLayers, numKvHeads]: the first so many entries of each head, or all that it stores if these
-  # are fewer, instead of the budget. Only with dryRun.
 }
 
 struct SetRetention $Is.checked {  # -> SegmentInfo without its plan
@@ -403,6 +401,10 @@ struct SetBudget {  # -> Budgets
   applyToStored @8 :Bool;
   # Also begin to trim what is stored to what a put would get after the change; with dryRun, begin
   # to count what that would do. It replaces a count that runs, but no trims: those must have ended.
+  table @9 :Text $Is.atMost("kBudgetTableBytesMax");
+  # Shares or entries of the layers and KV heads of one model (head_table.h). The service adds a
+  # profile that says them, and sets a recipe that uses it and has the scores of `recipe`, or of the
+  # recipe in force. Absent `keep`: the mean of the table. Empty: no table.
 }
 
 struct ShowApplication {}  # -> BudgetApplication: of the tenant, the one that runs or ran last
@@ -417,6 +419,14 @@ struct ListBudgetRevisions {  # -> BudgetRevisions
   before @0 :UInt64;
   # Only revisions below this number; 0: from the newest on.
   limit @1 :UInt32 = 100;
+}
+
+struct CompareBudgets {  # -> BudgetChanges
+  # Compares what the scopes set after two revisions.
+  from @0 :UInt64 = 0xffffffffffffffff $Is.optional;
+  # 0: before the first. Absent: compares with scopes that set nothing.
+  to @1 :UInt64 = 0xffffffffffffffff $Is.optional;
+  # Absent: the newest.
 }
 
 struct RollBackBudget {  # -> BudgetRevision, the new one
@@ -579,6 +589,7 @@ struct Reply {
     backupState @28 :BackupState;
     backups @29 :Backups;
     budgetApplication @30 :BudgetApplication;
+    budgetChanges @31 :BudgetChanges;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -879,6 +890,32 @@ struct Budgets {
   # Only for the tenant's global scope: what sessions set, by name. The first 100.
   application @3 :UInt64;
   # The number of the application (BudgetApplication) that a SetBudget began; 0: none.
+  nextPut @4 :NextPut $Is.optional;
+  # Only after a SetBudget with dryRun.
+}
+
+struct NextPut {
+  # Tells what the next put would keep after a change of the budgets if it was like a stored
+  # segment: the tip of the session that the change is for, or else the newest of its model or
+  # tenant.
+  segment @0 :Data $Is.segmentId;
+  # Null: no segment can tell, and only `note` says more.
+  tokens @1 :UInt32;
+  storedBytes @2 :UInt64;
+  # The size of all records.
+  keptMass @3 :Data $Is.array("float") $Is.atMost("kLayersMax");
+  # As in Trimmed.
+  note @4 :Text $Is.atMost("kTextBytesMax");
+  # Says in words what the stored scores do not tell. Empty: they tell all.
+  keep @5 :Types.Budget $Is.optional;
+  # The budget of the put, which a limit may have lowered. Absent if no segment can tell.
+}
+
+struct BudgetChanges {
+  from @0 :UInt64 = 0xffffffffffffffff $Is.optional;
+  to @1 :UInt64;
+  changes @2 :List(Types.BudgetChange) $Is.atMost("kListPageRowsMax");
+  # Scopes that set the same after both are left out.
 }
 
 struct Stat {

@@ -61,6 +61,9 @@ std::vector<Route> make_table() {
   t.add(kPut, "/api/v1/budgets", "Change the defaults of puts", msg::SetBudget{});
   t.add(kGet, "/api/v1/budgets/revisions", "The revisions of the budgets, the newest first",
         msg::ListBudgetRevisions{});
+  t.add(kGet, "/api/v1/budgets/diff",
+        "What the scopes set differently after two revisions; without `from`, all that they set",
+        msg::CompareBudgets{});
   t.add(kPost, "/api/v1/budgets/revisions/{revision}/rollback",
         "Set every scope to what it was after a revision", msg::RollBackBudget{});
   t.add(kGet, "/api/v1/budgets/application",

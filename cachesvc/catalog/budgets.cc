@@ -9,7 +9,7 @@ namespace precis {
 namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
-constexpr std::size_t kPageRevisionsMax = 100, kPageBytesMax = 256 << 10;
+constexpr std::size_t kSessionRowsBytesMax = 256 << 10;
 
 Status check_budget(const std::string& name, const Budget& keep) {
   const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
@@ -37,14 +37,6 @@ Status check_recipe(const std::string& recipe) {
   return recipe.empty() ? Status() : parse_recipe(recipe).status();
 }
 
-std::size_t size_of(const msg::BudgetRevision& revision) {
-  std::size_t bytes = sizeof revision + revision.user.size() + revision.comment.size();
-  for (const msg::BudgetChange& change : revision.changes) {
-    bytes += sizeof change + change.before.recipe.size() + change.after.recipe.size();
-  }
-  return bytes;
-}
-
 // A value of a request: absent is unchanged, and all entries means unset.
 void take(const std::optional<Budget>& wanted, std::optional<Budget>& value) {
   if (wanted) value = wanted->kind == Budget::Kind::kAll ? std::nullopt : wanted;
@@ -69,6 +61,17 @@ Status check_values(const msg::BudgetValues& values, bool limit_is_stored) {
 
 }  // namespace
 
+void settle(msg::Budgets& budgets) {
+  msg::BudgetRow& effective = budgets.effective;
+  for (const msg::BudgetRow& layer : budgets.layers) {
+    if (!layer.recipe.empty()) effective.recipe = layer.recipe;
+    if (layer.keep) effective.keep = layer.keep;
+    if (layer.limit) effective.limit = layer.limit;
+    effective.version = std::max(effective.version, layer.version);
+    effective.set_unix_ms = std::max(effective.set_unix_ms, layer.set_unix_ms);
+  }
+}
+
 void BudgetTable::put(StoredBudget row) {
   Key key{row.tenant, {row.session, row.model}};
   rows_.insert_or_assign(std::move(key), std::move(row));
@@ -92,8 +95,9 @@ std::vector<StoredBudget> BudgetTable::rows(std::string_view tenant) const {
 
 BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
   Keys keys;
-  for (const auto& [key, row] : rows_) {
-    if (key.first == tenant) keys.scopes.push_back(scope_of(key.second));
+  for (auto row = rows_.lower_bound({std::string(tenant), {}});
+       row != rows_.end() && row->first.first == tenant; ++row) {
+    keys.scopes.push_back(scope_of(row->first.second));
   }
   const auto kept = revisions_.find(tenant);
   if (kept == revisions_.end()) return keys;
@@ -129,54 +133,10 @@ Status BudgetTable::check_room(std::string_view tenant, const msg::BudgetScope& 
                               "remove some, or set the budget of a model");
 }
 
-std::vector<std::uint64_t> BudgetTable::forgotten_by(std::string_view tenant,
-                                                     const msg::BudgetRevision& revision) const {
-  std::vector<std::uint64_t> forgotten;
-  const auto kept = revisions_.find(tenant);
-  if (kept == revisions_.end()) return forgotten;
-  std::size_t bytes = size_of(revision), count = 1;
-  for (auto each = kept->second.rbegin(); each != kept->second.rend(); ++each) {
-    bytes += size_of(*each);
-    if (++count > limits::kBudgetRevisionsMax || bytes > limits::kBudgetRevisionBytesMax) {
-      forgotten.push_back(each->number);
-    }
-  }
-  return forgotten;
-}
-
-void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
-  std::size_t forgotten = forgotten_by(tenant, revision).size();
-  auto& kept = revisions_[std::string(tenant)];
-  for (; forgotten > 0; --forgotten) kept.pop_front();
-  kept.push_back(std::move(revision));
-}
-
 msg::BudgetValues BudgetTable::values(std::string_view tenant,
                                       const msg::BudgetScope& scope) const {
   const StoredBudget* const row = find(tenant, scope);
   return row ? msg::BudgetValues{row->recipe, row->keep, row->limit} : msg::BudgetValues{};
-}
-
-// All rows of a tenant share one sequence, so that a revision identifies the whole state. Rows of
-// an earlier build, none of which is a session's, have versions without a revision.
-std::uint64_t BudgetTable::newest(std::string_view tenant) const {
-  std::uint64_t newest = 0;
-  const auto sessions = first_session(tenant);
-  for (auto row = rows_.lower_bound({std::string(tenant), {}}); row != sessions; ++row) {
-    newest = std::max(newest, row->second.version);
-  }
-  const auto kept = revisions_.find(tenant);
-  if (kept != revisions_.end()) newest = std::max(newest, kept->second.back().number);
-  return newest;
-}
-
-Status BudgetTable::check_newest(std::string_view tenant,
-                                 std::optional<std::uint64_t> expected) const {
-  const std::uint64_t is = newest(tenant);
-  if (!expected || *expected == is) return {};
-  return Status::conflict("the budgets are at revision " + std::to_string(is) + ", not " +
-                          std::to_string(*expected) +
-                          ": somebody else has changed them; see `precisctl budget log`");
 }
 
 BudgetTable::Planned BudgetTable::planned(std::string_view tenant, msg::BudgetRevision revision,
@@ -220,70 +180,6 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   return planned(tenant, std::move(revision), now_ms);
 }
 
-Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
-                                                      const msg::RollBackBudget& request,
-                                                      std::uint64_t now_ms,
-                                                      const IsScope& is_scope) const {
-  PRECIS_TRY(check_newest(tenant, request.if_revision));
-  const auto kept = revisions_.find(tenant);
-  const std::uint64_t is = newest(tenant);
-  if (request.revision > is) {
-    return Status::not_found("there is no revision " + std::to_string(request.revision) +
-                             "; the newest is " + std::to_string(is));
-  }
-  if (request.revision == is) {
-    return Status::conflict("the budgets are at revision " + std::to_string(is) +
-                            "; roll back to an earlier one");
-  }
-  const std::uint64_t later = kept == revisions_.end()
-                                  ? 0
-                                  : static_cast<std::uint64_t>(std::ranges::count_if(
-                                        kept->second, [&](const msg::BudgetRevision& each) {
-                                          return each.number > request.revision;
-                                        }));
-  if (later != is - request.revision) {
-    return Status::not_found("not all revisions after " + std::to_string(request.revision) +
-                             " are kept any more; see `precisctl budget log`");
-  }
-  // The first change of a scope after that revision says what the scope was before. Changes of a
-  // session that do not lead to its present budget were those of an earlier session of its name.
-  std::map<ScopeKey, msg::BudgetValues> then;
-  for (auto revision = kept->second.rbegin();
-       revision != kept->second.rend() && revision->number > request.revision; ++revision) {
-    for (const msg::BudgetChange& change : revision->changes) {
-      const auto was = then.try_emplace(key_of(change.scope), values(tenant, change.scope)).first;
-      if (change.scope.session.empty() || was->second == change.after) was->second = change.before;
-    }
-  }
-  msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
-  for (auto& [key, was] : then) {
-    const msg::BudgetScope scope = scope_of(key);
-    if (!is_scope(scope)) continue;
-    msg::BudgetValues now = values(tenant, scope);
-    if (now != was) revision.changes.push_back({scope, std::move(now), std::move(was)});
-  }
-  return planned(tenant, std::move(revision), now_ms);
-}
-
-msg::BudgetRevisions BudgetTable::revisions(std::string_view tenant,
-                                            const msg::ListBudgetRevisions& request) const {
-  msg::BudgetRevisions page;
-  page.newest = newest(tenant);
-  const auto kept = revisions_.find(tenant);
-  if (kept == revisions_.end()) return page;
-  page.oldest = kept->second.front().number;
-  const std::size_t limit = std::min<std::size_t>(request.limit, kPageRevisionsMax);
-  std::size_t bytes = 0;
-  for (auto revision = kept->second.rbegin();
-       revision != kept->second.rend() && page.rows.size() < limit && bytes < kPageBytesMax;
-       ++revision) {
-    if (request.before != 0 && revision->number >= request.before) continue;
-    bytes += size_of(*revision);
-    page.rows.push_back(*revision);
-  }
-  return page;
-}
-
 msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope& scope,
                                  std::string_view model_name, const msg::BudgetRow& configured,
                                  const std::string& by_profile, const IsSession& is_session) const {
@@ -314,22 +210,15 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
   std::size_t bytes = 0;
   for (auto row = first_session(tenant);
        scope == msg::BudgetScope() && row != rows_.end() && row->first.first == tenant; ++row) {
-    if (budgets.sessions.size() == kShownSessionBudgetsMax || bytes > kPageBytesMax) break;
+    if (budgets.sessions.size() == kShownSessionBudgetsMax || bytes > kSessionRowsBytesMax) break;
     if (!is_session(row->second.session)) continue;
     budgets.sessions.push_back(row_of(session_name(row->second.session), row->second));
     bytes += row->second.recipe.size();
   }
 
-  msg::BudgetRow& effective = budgets.effective;
-  effective.scope = budgets.layers.back().scope;
-  effective.session = scope.session;
-  for (const msg::BudgetRow& layer : budgets.layers) {
-    if (!layer.recipe.empty()) effective.recipe = layer.recipe;
-    if (layer.keep) effective.keep = layer.keep;
-    if (layer.limit) effective.limit = layer.limit;
-    effective.version = std::max(effective.version, layer.version);
-    effective.set_unix_ms = std::max(effective.set_unix_ms, layer.set_unix_ms);
-  }
+  budgets.effective.scope = budgets.layers.back().scope;
+  budgets.effective.session = scope.session;
+  settle(budgets);
   return budgets;
 }
 

@@ -23,6 +23,9 @@ namespace precis {
 inline constexpr std::string_view kBuiltInRecipe = "global_kvdiff(min_entries=128)";
 inline constexpr std::uint32_t kBuiltInKeepPpm = 300'000;
 
+// Sets what is in force from the layers: of each value, the narrowest that is set.
+void settle(msg::Budgets& budgets);
+
 // The process's own defaults (config file). Every stored row overrides them.
 struct BudgetDefaults {
   msg::BudgetRow row;
@@ -69,6 +72,10 @@ class BudgetTable {
   using IsScope = std::function<bool(const msg::BudgetScope& scope)>;
   Result<Planned> rolled_back(std::string_view tenant, const msg::RollBackBudget& request,
                               std::uint64_t now_ms, const IsScope& is_scope) const;
+  // The scopes in order. Without `from`, only those that are still there. kNotFound as
+  // rolled_back(); kOutOfSpace for more than limits::kListPageRowsMax, or too large ones.
+  Result<msg::BudgetChanges> compared(std::string_view tenant, const msg::CompareBudgets& which,
+                                      const IsScope& is_scope) const;
   using IsSession = std::function<bool(const std::string& name)>;
   msg::BudgetRevisions revisions(std::string_view tenant, const msg::ListBudgetRevisions&) const;
   // Returns all layers of a scope and their effective values, and for the global scope what
@@ -87,6 +94,11 @@ class BudgetTable {
   Status check_room(std::string_view tenant, const msg::BudgetScope& scope) const;
   std::uint64_t newest(std::string_view tenant) const;
   Status check_newest(std::string_view tenant, std::optional<std::uint64_t> expected) const;
+  // kNotFound unless all revisions after this one are kept.
+  Status check_kept(std::string_view tenant, std::uint64_t revision) const;
+  // The values after this revision, which is kept, of the scopes that later ones have changed.
+  std::map<ScopeKey, msg::BudgetValues> values_after(std::string_view tenant,
+                                                     std::uint64_t revision) const;
   Planned planned(std::string_view tenant, msg::BudgetRevision revision,
                   std::uint64_t now_ms) const;
 

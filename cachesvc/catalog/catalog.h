@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cachesvc/base/clock.h"
-#include "cachesvc/catalog/budgets.h"
+#include "cachesvc/catalog/budget_catalog.h"
 #include "cachesvc/catalog/event_source.h"
 #include "cachesvc/catalog/model_catalog.h"
 #include "cachesvc/catalog/segment_leases.h"
@@ -30,7 +30,7 @@
 
 namespace precis {
 
-class Catalog : public ModelCatalog, public EventSource {
+class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource {
  public:
   // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
   // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
@@ -176,22 +176,6 @@ class Catalog : public ModelCatalog, public EventSource {
     std::map<std::string, std::uint64_t, std::less<>> of_tenant;
   };
   virtual void set_pinned_limits(PinnedLimits limits) = 0;
-
-  // ---- budgets
-  virtual msg::Budgets budgets(std::string_view tenant, const msg::BudgetScope& scope,
-                               const BudgetDefaults& configured) const = 0;
-  virtual std::vector<std::string> sessions_with_budgets(std::string_view tenant) const = 0;
-  // Both are [blocking] and make a revision that survives a crash, or change nothing: a revision
-  // without changes is not stored. Errors as BudgetTable's; kInvalidArgument if a recipe for all
-  // models needs a profile; kNotFound without model or profile; kOutOfSpace for too many changes.
-  virtual Result<msg::BudgetRevision> set_budget(std::string_view tenant,
-                                                 const msg::SetBudget&) = 0;
-  virtual Result<msg::BudgetRevision> roll_back_budget(std::string_view tenant,
-                                                       const msg::RollBackBudget&) = 0;
-  // Removes all that the tenant has set, and its revisions. Returns how many rows that were.
-  virtual Result<std::size_t> remove_budgets(std::string_view tenant) = 0;
-  virtual msg::BudgetRevisions budget_revisions(std::string_view tenant,
-                                                const msg::ListBudgetRevisions&) const = 0;
 
   // ---- tenants that are stored (cachesvc/server/tenants_in_force.h)
   virtual std::vector<StoredTenant> stored_tenants() const = 0;  // by name

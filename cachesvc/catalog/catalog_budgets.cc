@@ -152,4 +152,12 @@ msg::BudgetRevisions CatalogBudgets::budget_revisions(
   return budgets_.revisions(tenant, request);
 }
 
+Result<msg::BudgetChanges> CatalogBudgets::compare_budgets(std::string_view tenant,
+                                                           const msg::CompareBudgets& which) const {
+  std::shared_lock lock(state_);
+  return budgets_.compared(tenant, which, [&](const msg::BudgetScope& scope) {
+    return check_scope(tenant, scope).ok();
+  });
+}
+
 }  // namespace precis

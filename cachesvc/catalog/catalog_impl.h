@@ -37,6 +37,7 @@ class CatalogModels : public virtual CatalogState {
 class CatalogProfiles : public virtual CatalogState {
  public:
   Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) override;
+  Status check_profile(std::string_view tenant, const Profile& profile) const override;
   std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                         std::optional<Digest> model) const override;
   Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
@@ -45,14 +46,12 @@ class CatalogProfiles : public virtual CatalogState {
                         std::string_view name) override;
   Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
                                     const Recipe& recipe) const override;
-
-  // As find_profile().
   static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
-                                              const Recipe& recipe);
+                                              const Recipe& recipe);  // as find_profile()
 
  private:
   static msg::ProfileRow describe(const KnownProfile& known);
-  Status check_profile_room(std::string_view tenant, const Profile& profile) const;
+  Status check_fits(std::string_view tenant, const Profile& profile) const;
   Status check_unused(std::string_view tenant, const Digest& model, std::string_view name) const;
   Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
                                                            const Digest& model,
@@ -149,8 +148,7 @@ class CatalogSessions : public virtual CatalogState {
   Status remove_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
   Result<SessionTurns> session_turns(std::string_view tenant, std::string_view name) const override;
-  Result<msg::Sessions> sessions_page(std::string_view tenant,
-                                      const msg::ListSessions& request) const override;
+  Result<msg::Sessions> sessions_page(std::string_view, const msg::ListSessions&) const override;
 
  private:
   // Callers hold changes_ for the functions below.
@@ -169,6 +167,8 @@ class CatalogBudgets : public virtual CatalogState {
   Result<std::size_t> remove_budgets(std::string_view tenant) override;
   msg::BudgetRevisions budget_revisions(std::string_view tenant,
                                         const msg::ListBudgetRevisions&) const override;
+  Result<msg::BudgetChanges> compare_budgets(std::string_view tenant,
+                                             const msg::CompareBudgets&) const override;
 
  private:
   BudgetTable::IsSession is_session_of(std::string_view tenant) const;

@@ -32,8 +32,11 @@ msg::ProfileRow CatalogProfiles::describe(const KnownProfile& known) {
           {}};
 }
 
-// Limits the number of profiles and the memory of their tables.
-Status CatalogProfiles::check_profile_room(std::string_view tenant, const Profile& profile) const {
+// Whether it fits its model, and the limits on the number of profiles and the memory of their
+// tables. The caller holds a lock.
+Status CatalogProfiles::check_fits(std::string_view tenant, const Profile& profile) const {
+  PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
+  PRECIS_TRY(check_profile_shape(profile, model->spec));
   std::size_t count = 1, numbers = profile.table.size();
   const auto [first, last] = models_of(tenant);
   for (auto m = first; m != last; ++m) {
@@ -57,6 +60,11 @@ Status CatalogProfiles::check_profile_room(std::string_view tenant, const Profil
   return {};
 }
 
+Status CatalogProfiles::check_profile(std::string_view tenant, const Profile& profile) const {
+  std::shared_lock lock(state_);
+  return check_fits(tenant, profile);
+}
+
 Result<msg::ProfileRow> CatalogProfiles::add_profile(std::string_view tenant,
                                                      std::string_view json) {
   PRECIS_ASSIGN(Profile parsed, parse_profile(json));
@@ -65,9 +73,8 @@ Result<msg::ProfileRow> CatalogProfiles::add_profile(std::string_view tenant,
   const Profile& profile = *known.profile;
   Change change;
   std::lock_guard changing(changes_);
+  PRECIS_TRY(check_fits(tenant, profile));
   PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
-  PRECIS_TRY(check_profile_shape(profile, model->spec));
-  PRECIS_TRY(check_profile_room(tenant, profile));
   known.added_unix_ms = clock_.unix_ms();
   // The time distinguishes a profile from the one it replaces, so it must be later.
   if (const auto before = model->profiles.find(profile.name); before != model->profiles.end()) {
@@ -181,12 +188,13 @@ Result<Catalog::FoundProfile> CatalogProfiles::fitting_profile(const Model& hold
     };
     const auto found = std::find_if(holder.profiles.begin(), holder.profiles.end(), named);
     if (found == holder.profiles.end()) return none_such(recipe.profile, holder.spec.name);
-    PRECIS_TRY(check_profile(*found->second.profile, recipe, model));
+    PRECIS_TRY(precis::check_profile(*found->second.profile, recipe, model));
     return FoundProfile{found->second.profile, found->second.digest};
   }
   const KnownProfile* newest = nullptr;
   for (const auto& [name, known] : holder.profiles) {
-    if (!check_profile(*known.profile, recipe, model).ok()) continue;
+    if (name.starts_with(kTableProfile)) continue;
+    if (!precis::check_profile(*known.profile, recipe, model).ok()) continue;
     if (!newest || known.added_unix_ms >= newest->added_unix_ms) newest = &known;
   }
   if (!newest) {

@@ -14,6 +14,10 @@
 
 namespace precis {
 
+// The beginning of the names of profiles that the service makes from tables of a budget. Only
+// recipes that name them use them.
+inline constexpr std::string_view kTableProfile = "table-";
+
 class ModelCatalog {
  public:
   virtual ~ModelCatalog() = default;
@@ -51,6 +55,8 @@ class ModelCatalog {
   // or kVersionMismatch for the JSON, kNotFound if its model is not registered, kRejected if the
   // tenant has too many profiles.
   virtual Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) = 0;
+  // Whether it could be added: the errors of add_profile().
+  virtual Status check_profile(std::string_view tenant, const Profile& profile) const = 0;
   virtual std::vector<msg::ProfileRow> profiles(std::string_view tenant,
                                                 std::optional<Digest> model) const = 0;
   // [blocking] Returns the profile with its JSON, as it was added.
@@ -60,8 +66,8 @@ class ModelCatalog {
   virtual Status remove_profile(std::string_view tenant, const Digest& model,
                                 std::string_view name) = 0;
   // Returns the profile that `recipe` names, by name or digest. If the recipe names none, returns
-  // the newest profile that was built for this model and the recipe's scores. kInvalidArgument if
-  // the named profile does not fit them, kNotFound if there is none.
+  // the newest profile that was built for this model and the recipe's scores, but none of a table.
+  // kInvalidArgument if the named profile does not fit them, kNotFound if there is none.
   struct FoundProfile {
     std::shared_ptr<const Profile> profile;  // shared: readers outlive a removal
     Digest digest;

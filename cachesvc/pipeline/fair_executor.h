@@ -86,15 +86,16 @@ InTurns<Piece> in_turns(FairExecutor& executor, EventLoop& loop, Owner owner, Pi
 }
 
 // co_await run_on(executor, loop, owner, fn): runs fn() when it is the owner's turn and returns its
-// result on the loop.
+// result on the loop. `cost`: as that of in_turns().
 template <typename Fn>
-Task<std::invoke_result_t<Fn&>> run_on(FairExecutor& executor, EventLoop& loop, Owner owner,
-                                       Fn fn) {
+Task<std::invoke_result_t<Fn&>> run_on(FairExecutor& executor, EventLoop& loop, Owner owner, Fn fn,
+                                       double cost = 1) {
   std::optional<std::invoke_result_t<Fn&>> result;
-  co_await in_turns(executor, loop, std::move(owner), [&] {
+  const auto piece = [&] {
     result.emplace(fn());
     return false;
-  });
+  };
+  co_await in_turns(executor, loop, std::move(owner), piece, cost);
   co_return std::move(*result);
 }
 

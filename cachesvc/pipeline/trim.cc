@@ -65,30 +65,39 @@ Status take_scores(Bytes records, std::size_t step, std::size_t& next, std::vect
 
 // The number of entries that are left.
 Result<std::uint64_t> left_entries(const SegmentRow& row, const ModelSpec& model,
-                                   const msg::TrimPrefix& request) {
-  if (request.counts.empty()) {
-    PRECIS_TRY(cut_entries_at_most(row, model, request.budget).status());
-    const auto entries = cut_entries(row, model, request.budget);
+                                   const Budget& budget, std::span<const std::uint32_t> counts) {
+  if (counts.empty()) {
+    PRECIS_TRY(cut_entries_at_most(row, model, budget).status());
+    const auto entries = cut_entries(row, model, budget);
     if (!entries.ok()) return Status::conflict(entries.status().message());  // it stores less
     return *entries;
   }
   const std::vector<std::uint32_t>& stored = row.plan.counts;
-  if (request.counts.size() != stored.size()) {
-    return Status::invalid("segment " + row.id.hex() + ": " +
-                           counted(request.counts.size(), "count") + " for " +
-                           std::to_string(model.num_layers) + " layers of " +
+  if (counts.size() != stored.size()) {
+    return Status::invalid("segment " + row.id.hex() + ": " + counted(counts.size(), "count") +
+                           " for " + std::to_string(model.num_layers) + " layers of " +
                            counted(model.num_kv_heads, "KV head") + "; give one for each head");
   }
   std::uint64_t entries = 0;
-  for (std::size_t i = 0; i < stored.size(); ++i) entries += std::min(request.counts[i], stored[i]);
+  for (std::size_t i = 0; i < stored.size(); ++i) entries += std::min(counts[i], stored[i]);
   return entries;
 }
 
 }  // namespace
 
 Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
+  return try_often(std::move(owner), std::move(request), {});
+}
+
+Task<Result<msg::Trimmed>> TrimPath::would_keep(Owner owner, SegmentId segment, Counts counts) {
+  return try_often(std::move(owner), {segment, Budget::all(), Durability::kWal, /*dry_run=*/true},
+                   std::move(counts));
+}
+
+Task<Result<msg::Trimmed>> TrimPath::try_often(Owner owner, msg::TrimPrefix request,
+                                               Counts counts) {
   for (int tries = 0; tries < kReadTriesMax; ++tries) {
-    auto trimmed = co_await attempt(owner, request);
+    auto trimmed = co_await attempt(owner, request, counts);
     parts_.memory.retry();  // the attempt's memory is free now, on errors too
     PRECIS_CO_TRY(trimmed.status());
     if (*trimmed) co_return **trimmed;
@@ -99,11 +108,8 @@ Task<Result<msg::Trimmed>> TrimPath::run(Owner owner, msg::TrimPrefix request) {
 
 // Returns none if the row that was read is no longer the stored one.
 Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
-                                                            const msg::TrimPrefix& request) {
-  if (!request.counts.empty() && !request.dry_run) {
-    co_return Status::invalid(
-        "counts only tell what a trim would leave: give a budget, or ask for a dry run");
-  }
+                                                            const msg::TrimPrefix& request,
+                                                            const Counts& counts) {
   const auto found = parts_.catalog.segment(owner.tenant, request.segment);
   if (!found.ok()) {
     const auto now = parts_.catalog.info(owner.tenant, request.segment, /*with_plan=*/false);
@@ -112,7 +118,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   }
   const Catalog::Row row = *found;
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(owner.tenant, row->model));
-  PRECIS_CO_ASSIGN(const std::uint64_t entries, left_entries(*row, model, request));
+  PRECIS_CO_ASSIGN(const std::uint64_t entries, left_entries(*row, model, request.budget, counts));
   if (entries == row->plan.total()) {
     if (!request.dry_run) {
       PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, owner, [&] {
@@ -126,7 +132,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
   Cut cut;
   cut.row = *row;
   cut.entries = entries;
-  cut.counts = request.counts;
+  cut.counts = counts;
   cut.row.trimmed = request.budget;
   // The share of the whole that a part stores stays the same.
   if (row->whole_entries != 0 && cut.counts.empty()) {

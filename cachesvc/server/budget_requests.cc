@@ -1,9 +1,14 @@
 #include "cachesvc/server/budget_requests.h"
 
+#include <utility>
+
 #include "cachesvc/server/change_text.h"
+#include "cachesvc/server/next_put.h"
 
 namespace precis {
 namespace {
+
+constexpr double kTableBytesPerMs = 32 << 10;  // that parsing takes, about
 
 bool can_trim_to(const msg::SetBudget& request) {
   const std::optional<Budget>& wanted = request.keep ? request.keep : request.limit;
@@ -64,23 +69,78 @@ Task<Answer> BudgetRequests::on(msg::ShowBudget request) {
   co_return msg::ReplyBody(catalog_.budgets(tenant_, request.scope, caller_.parts.configured));
 }
 
+Result<HeadTable> BudgetRequests::read_table(msg::SetBudget& request) const {
+  std::optional<Digest> model = request.scope.model;
+  if (!request.scope.session.empty()) {
+    PRECIS_ASSIGN(const msg::SessionRow session, catalog_.session(tenant_, request.scope.session));
+    if (const auto tip = catalog_.stored_segment(tenant_, session.tip); tip.ok()) {
+      model = tip->row->model;
+    }
+    if (!model) {
+      return Status::invalid("a table of layers and heads is for one model, and session '" +
+                             request.scope.session + "' has no stored turn that says its model");
+    }
+  }
+  if (!model) {
+    return Status::invalid("a table of layers and heads is for one model: give the model");
+  }
+  PRECIS_ASSIGN(const ModelSpec spec, catalog_.model(tenant_, *model));
+  const std::string recipe =
+      request.recipe && !request.recipe->empty()
+          ? *request.recipe
+          : catalog_.budgets(tenant_, request.scope, caller_.parts.configured).effective.recipe;
+  PRECIS_ASSIGN(HeadTable table, parse_head_table(request.table, *model, spec, recipe));
+  if (!request.keep) request.keep = table.keep;
+  return table;
+}
+
+Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
+                                                const std::optional<HeadTable>& table,
+                                                std::optional<msg::ProfileRow>& profile) const {
+  if (!table) return catalog_.set_budget(tenant_, request);
+  msg::SetBudget tried = request;  // the recipe is refused before its profile is there
+  tried.recipe.reset();
+  tried.dry_run = true;
+  PRECIS_ASSIGN(msg::BudgetRevision revision, catalog_.set_budget(tenant_, tried));
+  PRECIS_TRY(catalog_.check_profile(tenant_, table->profile));
+  if (request.dry_run) return revision;
+  const Digest& model = table->profile.model;
+  if (!digest_of(catalog_.profiles(tenant_, model), model, table->profile.name)) {
+    PRECIS_ASSIGN(profile, catalog_.add_profile(tenant_, profile_json(table->profile)));
+  }
+  request.recipe = canonical_recipe(table->recipe);
+  return catalog_.set_budget(tenant_, request);
+}
+
 Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   PRECIS_CO_TRY(check(request.scope));
+  std::optional<HeadTable> table;
+  if (!request.table.empty()) {
+    const double cost = 1 + static_cast<double>(request.table.size()) / kTableBytesPerMs;
+    PRECIS_CO_ASSIGN(table, co_await caller_.listed([&] { return read_table(request); }, cost));
+  }
   // A dry run of what no trim can take counts nothing: its other effects are told all the same.
   const bool applies = request.apply_to_stored && (!request.dry_run || can_trim_to(request));
   if (applies) PRECIS_CO_TRY(check_applicable(request));
   const std::string was = budget_text(request.scope);
-  PRECIS_CO_ASSIGN(const msg::BudgetRevision revision,
-                   co_await caller_.stored([&] { return catalog_.set_budget(tenant_, request); }));
+  std::optional<msg::ProfileRow> profile;
+  const auto made = co_await caller_.stored([&] { return set(request, table, profile); });
+  if (profile) {
+    caller_.note({"AddProfile", "profile added", profile->name,
+                  profile->kind + " for model " + profile->model.hex(), std::nullopt,
+                  profile->digest.hex()});
+  }
+  PRECIS_CO_ASSIGN(const msg::BudgetRevision revision, made);
   if (!request.dry_run && !revision.changes.empty()) {
     caller_.note({"SetBudget", "budget set", scope_text(request.scope), change_text(request), was,
                   budget_text(request.scope)});
   }
+  const msg::BudgetValues own =
+      revision.changes.empty() ? values_of(request.scope) : revision.changes.front().after;
   std::uint64_t application = 0;
   if (applies) {
     BudgetsToApply budgets{revision.changes, false, /*to_limit=*/!request.keep};
     if (budgets.changes.empty()) {  // the same budget again: for what an earlier application left
-      const msg::BudgetValues own = values_of(request.scope);
       budgets.changes.push_back({request.scope, own, own});
     }
     PRECIS_CO_ASSIGN(application,
@@ -88,11 +148,20 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   }
   msg::Budgets told = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
   told.application = application;
+  if (request.dry_run) {
+    TriedBudget tried{request.scope, own, std::move(table)};
+    told.next_put = co_await tell_next_put(caller_, std::move(tried));
+  }
   co_return msg::ReplyBody(std::move(told));
 }
 
 Task<Answer> BudgetRequests::on(msg::ListBudgetRevisions request) {
   co_return msg::ReplyBody(catalog_.budget_revisions(tenant_, request));
+}
+
+Task<Answer> BudgetRequests::on(msg::CompareBudgets request) {
+  co_return answer(
+      co_await caller_.listed([&] { return catalog_.compare_budgets(tenant_, request); }));
 }
 
 Task<Answer> BudgetRequests::on(msg::RollBackBudget request) {

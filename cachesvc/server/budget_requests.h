@@ -1,6 +1,10 @@
 // Requests about the budgets that are set for a tenant and its models.
 #pragma once
 
+#include <optional>
+#include <string>
+
+#include "cachesvc/pipeline/head_table.h"
 #include "cachesvc/server/caller.h"
 
 namespace precis {
@@ -13,6 +17,7 @@ class BudgetRequests {
   Task<Answer> on(msg::ShowBudget request);
   Task<Answer> on(msg::SetBudget request);
   Task<Answer> on(msg::ListBudgetRevisions request);
+  Task<Answer> on(msg::CompareBudgets request);
   Task<Answer> on(msg::RollBackBudget request);
   Task<Answer> on(msg::ShowApplication request);
   Task<Answer> on(msg::CancelApplication request);
@@ -22,6 +27,13 @@ class BudgetRequests {
   Status check(const msg::BudgetScope& scope) const;
   // Returns OK if a trim can take what the request sets, and no trims for another change run.
   Status check_applicable(const msg::SetBudget& request) const;
+  // The table of the request, for the model that its scope has or whose turns the session has. Sets
+  // the request's keep, unless it has one. It may take long.
+  Result<HeadTable> read_table(msg::SetBudget& request) const;
+  //[blocking] Makes the change unless it is a dry run. `profile` receives the profile of its table,
+  // if that was added. A change that is refused leaves none, unless another one overtook it.
+  Result<msg::BudgetRevision> set(msg::SetBudget& request, const std::optional<HeadTable>& table,
+                                  std::optional<msg::ProfileRow>& profile) const;
   // Applies the changes of a revision, which were made unless it is a dry run. `request`: the name
   // of the request. Returns the number of the application.
   Result<std::uint64_t> apply(std::string_view request, const msg::BudgetRevision& revision,

@@ -55,10 +55,10 @@ struct Caller {
     return run_on(parts.storage, parts.loop, owner(), std::move(fn));
   }
   // Runs a function that reads many rows on another thread than the loop's, in this connection's
-  // turn.
+  // turn. `cost`: its milliseconds, about.
   template <typename Fn>
-  auto listed(Fn fn) const {
-    return run_on(parts.paths.turns(), parts.loop, owner(), std::move(fn));
+  auto listed(Fn fn, double cost = 1) const {
+    return run_on(parts.paths.turns(), parts.loop, owner(), std::move(fn), cost);
   }
 };
 

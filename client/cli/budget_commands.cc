@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "client/cli/budget_application.h"
 #include "client/cli/budget_history.h"
-#include "client/cli/budget_table.h"
 #include "client/cli/files.h"
 #include "client/cli/find.h"
 #include "client/cli/heatmap.h"
@@ -16,6 +14,7 @@
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
 #include "precis/keep.h"
+#include "precis/limits.h"
 #include "precis/printable.h"
 
 namespace precis::cli {
@@ -37,41 +36,22 @@ Result<std::vector<ModelBudgets>> apart(Client& client, const msg::Budgets& all)
   return apart;
 }
 
-// A change, and the table of layers and heads that it sets.
-struct Wanted {
-  msg::SetBudget request;
-  std::optional<BudgetTable> table;
-  msg::ModelRow model;  // of the table
-};
-
-// Adds the profile of a table to the service, unless the change is a dry run, and names it in the
-// request.
-Status take_table(Client& client, const std::string& model, const BudgetChange& change,
-                  Wanted& wanted) {
-  TableParts parts = table_parts(change.layers, change.heads);
+// The table of layers and heads in a change; empty for none. All errors are kInvalidArgument.
+Result<std::string> table_of(const BudgetChange& change) {
   if (!change.table.empty()) {
-    PRECIS_ASSIGN(parts, read_table(change.table));
+    PRECIS_ASSIGN(std::string text, read_named(change.table, limits::kBudgetTableBytesMax));
+    return text.empty() ? Status::invalid(change.table + " is empty") : Result(std::move(text));
   }
-  PRECIS_ASSIGN(wanted.model, find_model(client, model));
-  const std::optional<Digest> scope =
-      change.session.empty() ? std::optional(wanted.model.fingerprint) : std::nullopt;
-  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope, change.session));
-  const std::string recipe = change.recipe.value_or(budgets.effective.recipe);
-  PRECIS_ASSIGN(wanted.table, make_budget_table(wanted.model, recipe, parts));
-  msg::SetBudget& request = wanted.request;
-  if (!request.keep) request.keep = wanted.table->keep;
-  // A change that is refused must leave no profile.
-  msg::SetBudget tried = request;
-  tried.recipe.reset();
-  tried.dry_run = true;
-  PRECIS_TRY(client.set_budget(tried).status());
-  if (change.dry_run) {
-    request.recipe.reset();
-    return {};
+  if (change.layers.find('#') != change.layers.npos) {
+    return Status::invalid("--layers '" + change.layers + "': a # is only for a file (--table)");
   }
-  PRECIS_TRY(client.add_profile(profile_json(wanted.table->profile)).status());
-  request.recipe = canonical_recipe(wanted.table->recipe);
-  return {};
+  for (const std::string& head : change.heads) {
+    if (head.find('.') != head.npos && head.find_first_of("#,") == head.npos) continue;
+    return Status::invalid("--head '" + head + "' has no form such as 12.3=0.6: LAYER.HEAD=SHARE");
+  }
+  return fmt::format("{}{}{}", change.layers,
+                     change.layers.empty() || change.heads.empty() ? "" : ",",
+                     fmt::join(change.heads, ","));
 }
 
 // The newest segment of a model, with its plan, shows how its budget is shared among layers and
@@ -98,12 +78,13 @@ Status show_budget(Context context, const std::string& model, const std::string&
   PRECIS_ASSIGN(const auto scope, model_scope(context.client, model));
   if (!png.empty()) PRECIS_TRY(draw(context, scope, png));
   if (revision) {
-    PRECIS_ASSIGN(const auto changes, set_after(context.client, *revision));
+    PRECIS_ASSIGN(const msg::BudgetChanges set, context.client.compare_budgets({{}, *revision}));
     if (context.json) {
-      context.out += json_text(changes_json(context.client, changes));
+      context.out += json_text(changes_json(context.client, set.changes));
     } else {
-      context.out += changes.empty() ? "nothing was set\n"
-                                     : changes_text(context.client, changes, context.columns());
+      context.out += set.changes.empty()
+                         ? "nothing was set\n"
+                         : changes_text(context.client, set.changes, context.columns());
     }
     return {};
   }
@@ -143,10 +124,9 @@ Result<Budget> parse_limit(const std::string& text) {
                          "'128 entries', bytes of a segment such as '64 MiB', or none");
 }
 
-// The change, with the profile of its table of layers and heads.
-Result<Wanted> wanted_of(Client& client, const std::string& model, const BudgetChange& change) {
-  Wanted wanted;
-  msg::SetBudget& request = wanted.request;
+Result<msg::SetBudget> request_of(Client& client, const std::string& model,
+                                  const BudgetChange& change) {
+  msg::SetBudget request;
   request.user = change.user;
   request.comment = change.comment;
   request.if_revision = change.if_revision;
@@ -162,15 +142,14 @@ Result<Wanted> wanted_of(Client& client, const std::string& model, const BudgetC
   if (change.limit) {
     PRECIS_ASSIGN(request.limit, parse_limit(*change.limit));
   }
+  PRECIS_ASSIGN(request.table, table_of(change));
   request.scope.session = change.session;
-  if (change.session.empty()) {
+  if (!change.session.empty()) {
+    PRECIS_TRY(find_session(client, change.session).status());
+  } else {
     PRECIS_ASSIGN(request.scope.model, model_scope(client, model));
   }
-  if (!change.session.empty()) PRECIS_TRY(find_session(client, change.session).status());
-  if (!change.layers.empty() || !change.heads.empty() || !change.table.empty()) {
-    PRECIS_TRY(take_table(client, model, change, wanted));
-  }
-  return wanted;
+  return request;
 }
 
 // A line for each limit of another scope that lowers the keep of the change: that is no error,
@@ -202,97 +181,25 @@ Result<std::string> limit_notes(Client& client, const msg::SetBudget& request,
   return notes;
 }
 
-bool is_quality(const std::optional<Budget>& budget) {
-  return budget && budget->kind == Budget::Kind::kQuality;
-}
-
-// The part of a recipe that decides in which order a head keeps its entries. The rest decides how
-// many it keeps. Empty if this build can't read the recipe.
-std::string order_of(Result<Recipe> recipe) {
-  if (!recipe.ok()) return {};
-  recipe->preset.clear();
-  recipe->heads = HeadAllocator::kUniform;
-  recipe->layers = LayerAllocator::kUniform;
-  recipe->min_entries = 0;
-  return canonical_recipe(*recipe);
-}
-
-// A part of what a dry run tells.
-struct Told {
-  Json json;
+std::string next_put_text(const msg::NextPut& next) {
   std::string text;
-};
-
-// Tells what the next put with the table would keep of a segment like the model's newest. `limit`:
-// in force then.
-Result<Told> next_put(Client& client, const Wanted& wanted, const std::optional<Budget>& limit) {
-  if (is_quality(wanted.request.keep)) return Told();
-  const Recipe& recipe = wanted.table->recipe;
-  if (recipe.protect_tail || recipe.skip_layers > 0) {  // table_counts() does not know these
-    return Told{{}, "only a put can tell what this recipe keeps: it protects more tokens\n"};
+  if (!next.segment.is_null()) {
+    text = fmt::format("the next put like segment {} ({} tokens): keep {}, {}", next.segment.hex(),
+                       count_text(next.tokens), next.keep.value_or(Budget::all()).to_string(),
+                       bytes_text(next.stored_bytes));
+    if (!next.kept_mass.empty()) {
+      text += fmt::format(", {} by the stored scores",
+                          kept_mass_words({next.kept_mass.begin(), next.kept_mass.end()}));
+    }
+    text += "\n";
   }
-  PRECIS_ASSIGN(const auto newest, newest_segment(client, wanted.model.fingerprint));
-  if (!newest) {
-    return Told{{}, "the model has no stored segment: only a put can tell what it keeps\n"};
-  }
-  PRECIS_ASSIGN(const auto counts, table_counts(*wanted.table, wanted.model.model, *newest,
-                                                *wanted.request.keep, limit));
-  const auto would_keep = client.would_keep(newest->id, counts);
-  const StatusCode code = would_keep.status().code();
-  if (code == StatusCode::kNotFound || code == StatusCode::kCorruption) {
-    return Told{{}, "the model's newest segment is out of service: only a put can tell\n"};
-  }
-  PRECIS_ASSIGN(const msg::Trimmed kept, would_keep);
-  const std::uint32_t tokens = newest->end - newest->begin;
-  Told told{{{"segment", newest->id.hex()},
-             {"tokens", tokens},
-             {"stored_bytes", kept.stored_bytes},
-             {"kept_mass", kept.kept_mass}},
-            {}};
-  told.text = fmt::format("the next put like segment {} ({} tokens): {}", newest->id.hex(),
-                          count_text(tokens), bytes_text(kept.stored_bytes));
-  if (!kept.kept_mass.empty()) {
-    told.text += fmt::format(", {}; by the stored scores of recipe {}",
-                             kept_mass_words({kept.kept_mass.begin(), kept.kept_mass.end()}),
-                             printable(recipe_text(*newest)));
-  }
-  told.text += "\n";
-  std::uint64_t lacking = 0;
-  for (std::size_t head = 0; head < std::min(counts.size(), newest->plan->counts.size()); ++head) {
-    if (counts[head] > newest->plan->counts[head]) ++lacking;
-  }
-  if (lacking > 0) {
-    told.text += fmt::format(
-        "of {} the segment stores fewer entries than a put would keep: the put "
-        "takes more bytes\n",
-        counted(lacking, "head"));
-  }
-  if (order_of(parse_recipe(newest->recipe)) != order_of(wanted.table->recipe)) {
-    told.text += "these scores are of the old recipe: only a put can tell those of the new one\n";
-  }
-  return told;
-}
-
-// A line for what no stored score tells of a change without a table; empty if there is no such
-// thing.
-std::string only_a_put_tells(const BudgetChange& change, const Wanted& wanted) {
-  if (change.unset) {
-    return "only a put can tell what it keeps without this setting: nothing stored is counted\n";
-  }
-  if (is_quality(wanted.request.keep)) {
-    return "only a put can tell what a quality target keeps: the scores of the prompt decide\n";
-  }
-  if (!change.recipe || wanted.table) return {};
-  return fmt::format(
-      "only a put can tell what recipe {} keeps: what is stored has the scores of its own recipe\n",
-      printable(*change.recipe));
+  return next.note.empty() ? text : text + printable(next.note) + "\n";
 }
 
 }  // namespace
 
 Status set_budget(Context context, const std::string& model, const BudgetChange& change) {
-  PRECIS_ASSIGN(Wanted wanted, wanted_of(context.client, model, change));
-  msg::SetBudget& request = wanted.request;
+  PRECIS_ASSIGN(msg::SetBudget request, request_of(context.client, model, change));
   // A dry run also counts what trims would do. The service counts nothing for a budget that no trim
   // can take.
   request.apply_to_stored = change.apply_to_stored || change.dry_run;
@@ -304,25 +211,17 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   }
   std::string text =
       change.dry_run ? "the change is valid\n" : budgets_text(budgets, {}, context.columns());
-  Json json = change.dry_run ? Json{{"dry_run", true}} : cli::to_json(budgets);
+  Json json = cli::to_json(budgets);
+  if (change.dry_run) json = {{"dry_run", true}, {"next_put", json["next_put"]}};
   if (!context.json) {
     const auto notes = limit_notes(context.client, request, budgets);
     if (notes.ok()) text += *notes;  // the change is made already, so an error would mislead
+    if (budgets.next_put) text += next_put_text(*budgets.next_put);
   }
   Status status;
-  if (change.dry_run) text += only_a_put_tells(change, wanted);
-  if (change.dry_run && wanted.table) {
-    const auto next =
-        next_put(context.client, wanted, request.limit ? request.limit : budgets.effective.limit);
-    status = next.status();
-    if (next.ok()) {
-      json["next_put"] = next->json;
-      text += next->text;
-    }
-  }
   if (budgets.application != 0) {
     const auto applied = wait_for_application(context.client, budgets.application);
-    if (status.ok()) status = applied.ok() ? applied->status : applied.status();
+    status = applied.ok() ? applied->status : applied.status();
     if (applied.ok()) {
       json["stored"] = applied->json;
       text += applied->text;

@@ -14,7 +14,7 @@ struct BudgetChange {
   std::string session;  // the change is for this session; empty: for a model or for all
   std::optional<std::string> recipe, keep, limit;
   bool unset = false;
-  // The parts of a table (budget_table.h), or the file that has them; empty for none.
+  // The parts of a table (msg::SetBudget), or the file that has them; empty for none.
   std::string layers, table;
   std::vector<std::string> heads;
   std::string user, comment;

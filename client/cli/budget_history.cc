@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -14,7 +12,6 @@
 #include "client/cli/render.h"
 #include "client/cli/table.h"
 #include "client/cli/terminal.h"
-#include "precis/budget_scope.h"
 
 namespace precis::cli {
 namespace {
@@ -43,97 +40,7 @@ Json to_json(const msg::BudgetValues& values) {
           {"limit", cli::to_json(values.limit)}};
 }
 
-// The names of sessions that set a budget of their own, as far as the service lists them.
-Result<std::vector<std::string>> sessions_with_budgets(Client& client) {
-  PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets({}));
-  if (budgets.sessions.size() >= kShownSessionBudgetsMax) {
-    return Status::unsupported(
-        "so many sessions have a budget of their own that not all are listed, and nobody can tell "
-        "what was set after a revision; `precisctl budget diff` tells what was changed");
-  }
-  std::vector<std::string> names;
-  for (const msg::BudgetRow& row : budgets.sessions) {
-    if (!row.session.empty()) names.push_back(row.session);
-  }
-  return names;
-}
-
-// All revisions above `number`, the newest first.
-Result<msg::BudgetRevisions> revisions_above(Client& client, std::uint64_t number) {
-  msg::BudgetRevisions all;
-  for (std::uint64_t before = 0;;) {
-    PRECIS_ASSIGN(msg::BudgetRevisions page, client.budget_revisions({before, 100}));
-    all.newest = page.newest;
-    all.oldest = page.oldest;
-    for (msg::BudgetRevision& row : page.rows) {
-      if (row.number <= number) return all;
-      before = row.number;
-      all.rows.push_back(std::move(row));
-    }
-    if (page.rows.empty() || before <= page.oldest) return all;
-  }
-}
-
-Status check_kept(const msg::BudgetRevisions& above, std::uint64_t number, std::uint64_t last) {
-  if (last > above.newest) {
-    return Status::not_found("there is no revision " + std::to_string(last) + "; the newest is " +
-                             std::to_string(above.newest));
-  }
-  if (above.rows.size() == above.newest - number) return {};
-  return Status::not_found("not all revisions after " + std::to_string(number) +
-                           " are kept any more; the oldest is " + std::to_string(above.oldest));
-}
-
-// The scopes that are set differently after revision `to` than after `from`.
-Result<std::vector<msg::BudgetChange>> between(Client& client, std::uint64_t from,
-                                               std::uint64_t to) {
-  PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, std::min(from, to)));
-  PRECIS_TRY(check_kept(above, std::min(from, to), std::max(from, to)));
-  std::map<ScopeKey, msg::BudgetChange> by_scope;
-  for (auto revision = above.rows.rbegin(); revision != above.rows.rend(); ++revision) {
-    if (revision->number > std::max(from, to)) break;
-    for (const msg::BudgetChange& change : revision->changes) {
-      const auto [known, is_new] = by_scope.try_emplace(key_of(change.scope), change);
-      if (!is_new) known->second.after = change.after;
-    }
-  }
-  std::vector<msg::BudgetChange> changes;
-  for (auto& [key, change] : by_scope) {
-    if (change.before == change.after) continue;
-    if (from > to) std::swap(change.before, change.after);
-    changes.push_back(std::move(change));
-  }
-  return changes;
-}
-
 }  // namespace
-
-// The present values, with the later changes undone.
-Result<std::vector<msg::BudgetChange>> set_after(Client& client, std::uint64_t revision) {
-  std::map<ScopeKey, msg::BudgetChange> by_scope;
-  PRECIS_ASSIGN(const auto models, client.models());
-  PRECIS_ASSIGN(const auto sessions, sessions_with_budgets(client));
-  std::vector<msg::BudgetScope> scopes(1);
-  for (const msg::ModelRow& model : models) scopes.push_back({model.fingerprint, {}});
-  for (const std::string& session : sessions) scopes.push_back({{}, session});
-  for (const msg::BudgetScope& scope : scopes) {
-    PRECIS_ASSIGN(const msg::Budgets budgets, client.budgets(scope.model, scope.session));
-    const msg::BudgetRow& own = budgets.layers.back();
-    by_scope[key_of(scope)] = {scope, {}, {own.recipe, own.keep, own.limit}};
-  }
-  PRECIS_ASSIGN(const msg::BudgetRevisions above, revisions_above(client, revision));
-  PRECIS_TRY(check_kept(above, revision, revision));
-  for (const msg::BudgetRevision& later : above.rows) {
-    for (const msg::BudgetChange& change : later.changes) {
-      by_scope[key_of(change.scope)] = {change.scope, {}, change.before};
-    }
-  }
-  std::vector<msg::BudgetChange> changes;
-  for (auto& [key, change] : by_scope) {
-    if (change.after != msg::BudgetValues{}) changes.push_back(std::move(change));
-  }
-  return changes;
-}
 
 std::string changes_text(Client& client, const std::vector<msg::BudgetChange>& changes,
                          std::size_t columns) {
@@ -199,13 +106,9 @@ Status list_revisions(Context context, std::uint32_t limit) {
 }
 
 Status diff_revisions(Context context, std::uint64_t from, std::optional<std::uint64_t> to) {
-  if (!to) {
-    PRECIS_ASSIGN(const msg::BudgetRevisions page, context.client.budget_revisions({0, 1}));
-    to = page.newest;
-  }
-  PRECIS_ASSIGN(const auto changes, between(context.client, from, *to));
-  context.out += context.json ? json_text(changes_json(context.client, changes))
-                              : changes_text(context.client, changes, context.columns());
+  PRECIS_ASSIGN(const msg::BudgetChanges told, context.client.compare_budgets({from, to}));
+  context.out += context.json ? json_text(changes_json(context.client, told.changes))
+                              : changes_text(context.client, told.changes, context.columns());
   return {};
 }
 

@@ -22,7 +22,8 @@ void add_set(CLI::App& group, Arguments& a) {
   CLI::Option* model =
       set->add_option("--model", a.model, "Only for this model, by name or fingerprint");
   CLI::Option* session =
-      set->add_option("--session", change.session, "Only for the puts that name this session");
+      set->add_option("--session", change.session, "Only for the puts that name this session")
+          ->excludes(model);
   CLI::Option* recipe = set->add_option("--recipe", change.recipe,
                                         "A preset such as global_kvdiff, "
                                         "preset(param=value, ...), or JSON");
@@ -41,7 +42,7 @@ void add_set(CLI::App& group, Arguments& a) {
                       "The share or entries of one KV head, such as 12.3=0.6; may be given again");
   CLI::Option* table = set->add_option(
       "--table", change.table,
-      "A file with such parts of --layers and --head, one a line; # begins a comment");
+      "A file with such parts of --layers and --head, in lines; # begins a comment");
   table->type_name("FILE")->excludes(layers)->excludes(heads);
   CLI::Option* unset = set->add_flag("--unset", change.unset,
                                      "Remove what this scope sets: the wider scope applies");
@@ -52,14 +53,11 @@ void add_set(CLI::App& group, Arguments& a) {
   set->parse_complete_callback([&change, model, session, recipe, keep, limit, layers, heads,
                                 table] {
     const std::size_t of_table = layers->count() + heads->count() + table->count();
-    if (session->count() > 0 && model->count() > 0 && of_table == 0) {
-      throw CLI::ValidationError("budget set",
-                                 "--session and --model name two scopes: give one of them (with a "
-                                 "table of layers both, as a table is of a model)");
-    }
-    if (of_table > 0 && model->count() == 0) {
-      throw CLI::ValidationError("budget set",
-                                 "a table of layers and heads is for one model: give --model");
+    if (of_table > 0 && model->count() + session->count() == 0) {
+      throw CLI::ValidationError(
+          "budget set",
+          "a table of layers and heads is for one model: give --model, or --session, whose turns "
+          "are of one");
     }
     const std::size_t given = recipe->count() + keep->count() + limit->count() + of_table;
     if (given == 0 && !change.unset) {

@@ -279,11 +279,6 @@ Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budge
                                                 Durability durability, bool dry_run) {
   return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
 }
-Result<msg::Trimmed> RemoteClient::would_keep(const SegmentId& id,
-                                              const std::vector<std::uint32_t>& counts) {
-  const msg::TrimPrefix request{id, Budget::all(), Durability::kWal, /*dry_run=*/true, counts};
-  return call<msg::Trimmed>(request, Patience::kWhileAlive);
-}
 
 Result<msg::SegmentInfo> RemoteClient::set_retention(const msg::SetRetention& change) {
   return call<msg::SegmentInfo>(change);
@@ -296,10 +291,14 @@ Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model,
   return call<msg::Budgets>(msg::ShowBudget{{model, session}});
 }
 Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
+  if (change.dry_run) return call<msg::Budgets>(change, Patience::kWhileAlive);
   return call_once<msg::Budgets>(change);
 }
 Result<msg::BudgetRevisions> RemoteClient::budget_revisions(const msg::ListBudgetRevisions& which) {
   return call<msg::BudgetRevisions>(which);
+}
+Result<msg::BudgetChanges> RemoteClient::compare_budgets(const msg::CompareBudgets& which) {
+  return call<msg::BudgetChanges>(which);
 }
 Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBudget& change) {
   return call_once<msg::BudgetRevision>(change);

@@ -67,13 +67,12 @@ class RemoteClient final : public Client {
   Result<msg::Checked> check_segment(const SegmentId& id) override;
   Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep, Durability durability,
                                     bool dry_run) override;
-  Result<msg::Trimmed> would_keep(const SegmentId& id,
-                                  const std::vector<std::uint32_t>& counts) override;
   Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) override;
   Result<msg::Budgets> budgets(std::optional<Digest> model, const std::string& session) override;
   Result<msg::Budgets> set_budget(const msg::SetBudget& change) override;
   Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) override;
   Result<msg::Events> events(const msg::ListEvents& after) override;
+  Result<msg::BudgetChanges> compare_budgets(const msg::CompareBudgets& which) override;
   Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) override;
   Result<msg::IssuedToken> add_tenant(const msg::AddTenant& tenant) override;
   Result<std::vector<msg::TenantRow>> tenants() override;

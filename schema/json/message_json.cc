@@ -134,10 +134,12 @@ Json to_json(const msg::BudgetRow& row) {
 }
 
 Json to_json(const msg::Budgets& budgets) {
-  return {{"layers", rows_json(budgets.layers)},
-          {"effective", to_json(budgets.effective)},
-          {"sessions", rows_json(budgets.sessions)},
-          {"application", budgets.application == 0 ? Json() : Json(budgets.application)}};
+  Json json{{"layers", rows_json(budgets.layers)},
+            {"effective", to_json(budgets.effective)},
+            {"sessions", rows_json(budgets.sessions)},
+            {"application", budgets.application == 0 ? Json() : Json(budgets.application)}};
+  if (budgets.next_put) json["next_put"] = to_json(*budgets.next_put);  // only of a dry run
+  return json;
 }
 
 Json to_json(const msg::KvEvent& event) {

@@ -114,25 +114,6 @@ TEST_CASE_METHOD(TrimFixture, "trimming is refused above what is stored, and aga
   CHECK(stat(*client, "precis_stored_bytes") == client->segment(before.id).value().stored_bytes);
 }
 
-TEST_CASE_METHOD(TrimFixture, "a trim to a reader's counts is told as the trim to its budget",
-                 "[integration]") {
-  const auto path = random_tokens(random, kTokens);
-  const auto before = put(path, options("ada_keydiff", 0.6));
-  LookupOptions reader;
-  reader.keep = ratio(0.3);
-  const auto match = client->lookup(model, path, reader).value();
-  REQUIRE(match.links.size() == 1);
-  const std::vector<std::uint32_t> counts = match.links[0].counts;
-  const auto told = client->would_keep(before.id, counts);
-  INFO(told.status().to_string());
-  REQUIRE(told.ok());
-  CHECK(*told == client->trim_segment(before.id, ratio(0.3), Durability::kWal, true).value());
-  CHECK(told->entries < before.entries);
-  CHECK(client->segment(before.id).value() == before);
-  const std::vector<std::uint32_t> few(counts.begin(), counts.end() - 1);
-  CHECK(client->would_keep(before.id, few).status().code() == StatusCode::kInvalidArgument);
-}
-
 TEST_CASE_METHOD(TrimFixture, "what stands on a trimmed segment stays, and a put again restores it",
                  "[integration]") {
   auto path = random_tokens(random, kTokens);

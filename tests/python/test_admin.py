@@ -185,6 +185,68 @@ def test_a_change_of_budgets_is_a_revision_that_can_be_rolled_back(operator):
     assert operator.api("budgets")["effective"]["limit"] is None
 
 
+def test_revisions_are_compared(operator):
+    first = operator.api("budgets", "PUT", {"keep": 0.21})["effective"]["version"]
+    last = operator.api("budgets", "PUT", {"keep": 0.22, "recipe": "knorm"})["effective"]["version"]
+    diff = operator.api(f"budgets/diff?from={first}&to={last}")
+    assert (diff["from"], diff["to"]) == (first, last)
+    (change,) = diff["changes"]
+    assert change["scope"] == {"model": None, "session": ""}
+    assert (change["before"]["keep"]["value"], change["after"]["keep"]["value"]) == (0.21, 0.22)
+    assert operator.api(f"budgets/diff?from={last}")["changes"] == []
+    whole = operator.api("budgets/diff")
+    assert whole["from"] is None and whole["changes"][0]["after"]["recipe"] == "knorm"
+    assert "no revision" in operator.api(f"budgets/diff?to={last + 1}", status=404)["message"]
+    operator.api("budgets", "PUT", {"keep": None, "recipe": None})
+
+
+def test_a_table_of_layers_and_heads_is_set_over_http(tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data", "--admin", "127.0.0.1:0") as service:
+        operator = Operator(service, tmp_path / "data.log")
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name="toy"))
+            layers = random_layers(model.spec, 300)
+            whole = put_all(cache, model, range(300), layers, keep=1.0, recipe="keydiff")
+            table = {
+                "model": model.fingerprint,
+                "recipe": "keydiff",
+                "table": "0=0.8, 1-2=0.2\n2.1=0.4  # the head that looks back",
+            }
+            dry = operator.api("budgets", "PUT", table | {"dry_run": True})["next_put"]
+            assert (dry["segment"], dry["tokens"], dry["note"]) == (whole.id, 300, "")
+            assert len(dry["kept_mass"]) == 3 and max(dry["kept_mass"]) <= 1
+            assert operator.api("profiles")["profiles"] == []
+            set_to = operator.api("budgets", "PUT", table)
+            assert "next_put" not in set_to
+            (profile,) = operator.api("profiles")["profiles"]
+            assert set_to["effective"]["recipe"].count(profile["name"]) == 1
+            put = put_all(cache, model, range(300), layers, recipe=None)
+            assert put.bytes == dry["stored_bytes"]
+            # Every head keeps its protected tokens first; the rest is dealt by the shares.
+            wanted = [[240, 240], [60, 60], [60, 120]]
+            assert abs(cache.segment(put.id).plan.astype(int) - wanted).max() <= 3
+
+            wrong = operator.api("budgets", "PUT", table | {"table": "0-2=0.5\n1.7=1"}, status=400)
+            assert "line 2: '1.7=1': the model has KV heads 0 to 1" in wrong["message"]
+            for number in range(63):  # with the profile of the first table, as many as there may be
+                share = f"0-2={0.1 + number / 100}"
+                operator.api("budgets", "PUT", table | {"table": share})
+            for dry_run in (True, False):
+                last = table | {"table": "0-2=0.99", "dry_run": dry_run}
+                told = operator.api("budgets", "PUT", last, status=429)["message"]
+                assert "remove one first" in told
+            assert len(operator.api("profiles")["profiles"]) == 64
+            operator.api(f"models/{model.fingerprint}/profiles/{profile['name']}", "DELETE")
+            del table["model"]
+            told = operator.api("budgets", "PUT", table, status=400)["message"]
+            assert "for one model: give the model" in told
+            with pytest.raises(precis.InvalidArgument, match="nothing for heads of layer 1, 2"):
+                cache.set_budget(model=model, recipe="keydiff", table="0=0.5")
+            budgets = cache.set_budget(model=model, recipe="keydiff", table="0-2=64")
+            assert budgets.effective.keep == precis.entries(64)
+        service.stop()
+
+
 def test_a_body_with_very_many_keys_is_refused_at_once(operator):
     wide = {str(key): 0 for key in range(50_000)}
     assert operator.ask("/api/v1/budgets", "PUT", wide)[0] == 400

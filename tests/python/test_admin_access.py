@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from admin_port import Operator, guarded, samples
+from admin_tls import wait_for
 from kv import put_all, random_layers, toy_spec
 
 import precis
@@ -99,6 +100,7 @@ def test_an_admin_manages_tenants_over_http_and_no_other_tenant_does(tmp_path):
         with precis.connect(service.address, tenant="blue", token=added["token"]) as cache:
             model = cache.register_model(toy_spec(name="toy"))
             put_all(cache, model, list(range(50)), random_layers(model.spec, 50), keep=0.5)
+        wait_for(lambda: operator.api("tenants/blue?tenant=ops")["connections"] == 0)
         rows = operator.api("tenants?tenant=ops")["tenants"]
         assert [row["name"] for row in rows] == ["blue", "eye", "ops", "red"]
         assert rows[0] == operator.api("tenants/blue?tenant=ops")

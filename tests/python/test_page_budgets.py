@@ -55,6 +55,42 @@ def test_a_change_of_a_budget_is_applied_to_what_is_stored(browser, tmp_path):
         service.stop()
 
 
+def test_a_table_of_layers_and_heads_is_set_for_a_session(browser, tmp_path):
+    with Precisd(find_precisd(), tmp_path / "data", "--admin", "127.0.0.1:0") as service:
+        with precis.connect(service.address) as cache:
+            model = cache.register_model(toy_spec(name="small"))
+            layers = random_layers(model.spec, 300)
+            whole = put_all(cache, model, range(300), layers, keep=1.0, recipe="keydiff")
+            session = cache.session("talk")
+            session.advance(whole.id)
+            operator = Operator(service, tmp_path / "data.log")
+            shown = Shown(browser, operator.address)
+            tab = shown.open()
+            has_text(tab, "#scope", "talk")
+            assert tab.locator("#layers").is_disabled()  # all models have no layers in common
+            tab.select_option("#scope", label="talk")
+            has_text(tab, "#budget-table", "session talk")
+            tab.fill("#recipe", "keydiff")
+            tab.fill("#layers", "0=0.8, 1-2=0.2, 7.0=1")
+            tab.click("#dry-run")
+            has_text(tab, "#budget-result .error", "'7.0=1': the model has layers 0 to 2")
+            tab.fill("#layers", "0=0.8, 1-2=0.2")
+            tab.click("#dry-run")
+            has_text(tab, "#budget-result tbody", "layers and heads.*0=0.8, 1-2=0.2")
+            has_text(tab, ".next-put", f"like segment {whole.id[:12]} .300 tokens. keeps .*average")
+            has_text(tab, "#budget-result", "would trim 1 segment")
+            tab.click("#apply")
+            has_text(tab, "#budget-result", "Applied as revision 1")
+            assert tab.input_value("#keep") == "40%" and tab.input_value("#layers") == ""
+            put = put_all(cache, model, range(300), layers, recipe=None, session="talk")
+            assert cache.segment(put.id).plan.tolist() == [[240, 240], [60, 60], [60, 60]]
+            tab.fill("#recipe", "knorm")
+            tab.click("#dry-run")
+            has_text(tab, ".next-put", "Only a put can tell what this recipe keeps")
+            shown.close(expected="status of 400")
+        service.stop()
+
+
 def test_an_application_that_runs_already_is_shown_and_can_be_canceled(browser, tmp_path):
     with Precisd(find_precisd(), tmp_path / "data", "--admin", "127.0.0.1:0") as service:
         operator = Operator(service, tmp_path / "data.log")

@@ -2,7 +2,7 @@
 // what that would do, while the page waits for its end.
 import { call, tenant } from "./api.js";
 import { el, meter, setMeter } from "./dom.js";
-import { bytes, percent, plural } from "./format.js";
+import { bytes, keptMass, plural } from "./format.js";
 
 const kPollMs = 150;
 const kPath = "budgets/application";
@@ -16,17 +16,14 @@ export async function running() {
 
 function effect(state) {
   const done = !state.dry_run;
-  const mass = state.kept_mass;
-  const lowest = mass.indexOf(Math.min(...mass));
-  const mean = mass.reduce((sum, share) => sum + share, 0) / mass.length;
+  const mass = keptMass(state.kept_mass);
   const left = (names, why) => (names === "" ? null
     : el("p", {}, `Left as they are: segments of ${names.split("\n").join(", ")}, ${why}.`));
   return [
     el("p", {}, `Stored: ${done ? "trimmed" : "would trim"} `
       + `${plural(state.trimmed_segments, "segment")}, ${bytes(state.freed_bytes)} `
       + `${done ? "freed" : "to be freed"}, ${bytes(state.stored_bytes)} left of them.`),
-    mass.length > 0 ? el("p", {}, `Score mass kept: ${percent(mean)} on average, `
-      + `${percent(mass[lowest])} in layer ${lowest}.`) : null,
+    mass === "" ? null : el("p", {}, mass),
     left(state.quality, "whose budget is a quality target"),
     left(state.apart, "where another budget is set"),
     state.refused_segments > 0 ? el("p", {}, `Not trimmed: `

@@ -2,12 +2,14 @@
 import { call, tenant } from "./api.js";
 import { Application, running } from "./application.js";
 import { $, el, say } from "./dom.js";
-import { budget, recipe, time } from "./format.js";
+import { budget, bytes, keptMass, plural, recipe, time } from "./format.js";
+import { Scope } from "./scope.js";
 
 const kUser = "precis.user";   // the name that the operator has typed in this tab
 const kNobody = "admin page";  // the user of a revision if there is none
 const kRevisions = 50;
 const kFields = ["keep", "limit", "recipe"];
+const kTyped = [...kFields, "layers"];
 
 const shown = (field, value) =>
   (value === null || value === "" || value === undefined ? "–"
@@ -24,19 +26,27 @@ function changeTable(changes) {
       el("td", { class: "new" }, each.after))))));
 }
 
+// What a dry run tells about the next put.
+function nextPut({ segment, tokens, keep, stored_bytes: stored, kept_mass: mass, note }) {
+  const told = segment === null ? "" : `The next put like segment ${segment.slice(0, 12)} `
+    + `(${plural(tokens, "token")}) keeps ${budget(keep)}, ${bytes(stored)}. ${keptMass(mass)} `;
+  const rest = note === "" ? "" : `${note[0].toUpperCase()}${note.slice(1)}.`;
+  return el("p", { class: "next-put" }, (told + rest).trim());
+}
+
 const user = () => $("your-name").value.trim() || kNobody;
 
 export class Budgets {
   constructor(onError) {
     this.onError = onError;
-    this.models = [];
+    this.loaded = null;    // the scope whose budgets are shown, as the list of scopes has it
     this.revisions = [];
     this.newest = 0;
     this.tried = null;     // the change of the last dry run that succeeded
     this.rollback = null;  // {revision, newest} that the dialog asks about
     this.counting = null;  // the application of a dry run, which may have ended
     this.tries = 0;        // of dry runs
-    $("scope").addEventListener("change", () => this.load());
+    this.scope = new Scope(() => this.load());
     $("budget-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.#dryRun();
@@ -56,18 +66,15 @@ export class Budgets {
       event.preventDefault();
       this.#rollBack();
     });
-    $("scope").append(el("option", { value: "" }, "all models"));
   }
 
-  setModels(models) {
-    const labels = (list) => list.map((model) => model.fingerprint + model.label).join();
-    if (labels(models) === labels(this.models)) return;
-    this.models = models;
-    this.#showRevisions();
-    const chosen = $("scope").value;
-    $("scope").replaceChildren(el("option", { value: "" }, "all models"),
-      ...models.map((model) => el("option", { value: model.fingerprint }, model.label)));
-    $("scope").value = models.some((model) => model.fingerprint === chosen) ? chosen : "";
+  setScopes(models, sessions) {
+    const { models: before } = this.scope;
+    const scope = $("scope").value;
+    this.scope.offer(models, sessions);
+    if (JSON.stringify(models) !== JSON.stringify(before)) this.#showRevisions();
+    if ($("scope").value === scope) return;
+    this.load().then(() => say($("budget-result"), "What the scope named is gone."));
   }
 
   // Shows the budgets of the page's tenant, and what is being applied already.
@@ -83,14 +90,26 @@ export class Budgets {
 
   // Forgets the tenant before.
   clear() {
-    this.setModels([]);
+    this.scope.offer([], []);
+    this.#leave();
+    this.#showRevisions();
     $("running").replaceChildren();
+  }
+
+  // Nothing that was typed for one scope or tenant may be sent for another.
+  #leave() {
+    this.loaded = null;
+    this.#untry();
+    for (const field of kTyped) $(field).value = "";
+    $("dry-run").disabled = true;
   }
 
   // Clears the form, too.
   async load() {
     const scope = $("scope").value;
-    const query = scope === "" ? {} : { model: scope };
+    const of = tenant();
+    if (scope !== this.loaded) this.#leave();
+    const query = this.scope.chosen;
     const [budgets, revisions] = await Promise.all([
       call("budgets", { query }),
       call("budgets/revisions", { query: { limit: kRevisions } }),
@@ -98,7 +117,9 @@ export class Budgets {
       this.onError(error);
       return [];
     });
-    if (budgets === undefined || scope !== $("scope").value) return;
+    if (budgets === undefined || scope !== $("scope").value || of !== tenant()) return;
+    this.loaded = scope;
+    $("dry-run").disabled = false;
     this.newest = revisions.newest;
     this.revisions = revisions.revisions;
     this.layers = budgets.layers;
@@ -110,13 +131,18 @@ export class Budgets {
       const wider = shown(field, this.#wider(field));
       $(field).placeholder = wider === "–" ? "none" : wider;
     }
+    $("layers").value = "";
+    $("layers").disabled = scope === "{}";
     this.#untry();
   }
 
   // Shows what others have changed, unless the operator has begun a change.
   async refresh() {
     const { newest } = await call("budgets/revisions", { query: { limit: 1 } });
-    if (newest !== this.newest && Object.keys(this.#values()).length === 0) await this.load();
+    const failed = this.loaded !== $("scope").value;
+    if (failed || (newest !== this.newest && Object.keys(this.#values()).length === 0)) {
+      await this.load();
+    }
   }
 
   // What applies if this scope sets nothing.
@@ -165,22 +191,15 @@ export class Budgets {
   #changesOf(revision) {
     return revision.changes.flatMap(({ scope, before, after }) => kFields
       .filter((field) => shown(field, before[field]) !== shown(field, after[field]))
-      .map((field) => ({ scope: this.#scopeName(scope), field,
+      .map((field) => ({ scope: this.scope.name(scope), field,
                          before: shown(field, before[field]),
                          after: shown(field, after[field]) })));
   }
 
-  #scopeName({ model, session }) {
-    if (session) return `session ${session}`;
-    if (!model) return "all models";
-    return this.models.find((each) => each.fingerprint === model)?.label ?? model.slice(0, 12);
-  }
-
   // The fields that differ from what the scope sets; null unsets.
   #change() {
-    const change = { user: user(), comment: $("comment").value.trim(), if_revision: this.newest };
-    if ($("scope").value !== "") change.model = $("scope").value;
-    return { ...change, ...this.#values() };
+    return { user: user(), comment: $("comment").value.trim(), if_revision: this.newest,
+             ...this.scope.chosen, ...this.#values() };
   }
 
   #values() {
@@ -190,7 +209,8 @@ export class Budgets {
       const own = shown(field, this.own[field]);
       if (value !== (own === "–" ? "" : own)) values[field] = value === "" ? null : value;
     }
-    return values;
+    const table = $("layers").value.trim();
+    return table === "" ? values : { ...values, table };
   }
 
   #untry() {
@@ -213,12 +233,12 @@ export class Budgets {
     this.#untry();
     const change = this.#change();
     const fields = kFields.filter((field) => field in change);
-    if (fields.length === 0) return say($("budget-result"), "Nothing changes.");
+    if (fields.length === 0 && !change.table) return say($("budget-result"), "Nothing changes.");
     const ask = (how) => call("budgets", { method: "PUT", body: { ...change, ...how } });
     const { tries } = this;
-    let stored;
+    let answer, stored;
     try {
-      ({ stored } = await this.#count(ask));
+      ({ answer, stored } = await this.#count(ask));
     } catch (error) {
       if (tries === this.tries) await this.#refused($("budget-result"), error);
       return;
@@ -227,24 +247,28 @@ export class Budgets {
     this.tried = change;
     $("apply").disabled = false;
     $("apply-stored").disabled = stored === null;
-    const scope = this.#scopeName(change);
+    const scope = this.scope.name(change);
+    const changes = fields.map((field) => ({ scope, field,
+      before: shown(field, this.own[field] ?? this.#wider(field)),
+      after: change[field] ?? shown(field, this.#wider(field)) }));
+    if (change.table) {
+      changes.push({ scope, field: "layers and heads", before: "–", after: change.table });
+    }
     $("budget-result").replaceChildren(
       el("p", {}, "The service would accept this. Nothing is changed yet."),
-      changeTable(fields.map((field) => ({ scope, field,
-        before: shown(field, this.own[field] ?? this.#wider(field)),
-        after: change[field] ?? shown(field, this.#wider(field)) }))),
-      stored ?? "");
+      changeTable(changes), nextPut(answer.next_put), stored ?? "");
   }
 
   async #apply() {
     if (this.tried === null) return;
     const stored = $("apply-stored").checked && !$("apply-stored").disabled;
     const change = { ...this.tried, user: user(), apply_to_stored: stored };
+    const as = tenant();
     this.#untry();
     let answer;
     try {
       await this.counting?.stop();
-      answer = await call("budgets", { method: "PUT", body: change });
+      answer = await call("budgets", { method: "PUT", body: change, as });
     } catch (error) {
       return this.#refused($("budget-result"), error);
     }
@@ -267,9 +291,10 @@ export class Budgets {
   async #refused(node, error) {
     let again = "";
     if (error.code === "conflict") {
-      const typed = kFields.map((field) => $(field).value), { newest } = this;
+      const typed = kTyped.map((field) => $(field).value), { newest, loaded } = this;
       await this.load();
-      kFields.forEach((field, index) => { $(field).value = typed[index]; });
+      if (loaded === null || loaded !== this.loaded) return;  // another scope was chosen meanwhile
+      kTyped.forEach((field, index) => { $(field).value = typed[index]; });
       if (this.newest !== newest) {
         again = " Somebody else has changed the budgets. Look at what is in force now and try "
           + "again.";

@@ -31,6 +31,15 @@ export function percent(share) {
   return `${value.toFixed(value > 0 && value < 10 ? 1 : 0)}%`;
 }
 
+// `mass`: the share of the score mass that each layer keeps; empty if there are no scores.
+export function keptMass(mass) {
+  if (mass.length === 0) return "";
+  const lowest = mass.indexOf(Math.min(...mass));
+  const mean = mass.reduce((sum, share) => sum + share, 0) / mass.length;
+  return `Score mass kept: ${percent(mean)} on average, ${percent(mass[lowest])} in layer `
+    + `${lowest}.`;
+}
+
 const kTimes = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 
 export function duration(seconds) {

@@ -130,8 +130,9 @@ async function reload(stamp = loadedFor) {
       : `The newest ${count(segments.rows.length)} segments; the service has more. ` +
         "The filter finds any of them by its whole id.");
     showMap();
-    budgets.setModels(models.rows.map((model) => ({ fingerprint: model.fingerprint,
-                                                    label: modelName(model.fingerprint) })));
+    budgets.setScopes(models.rows.map((model) => ({ fingerprint: model.fingerprint,
+                                                    label: modelName(model.fingerprint) })),
+                      sessions.rows);
     loadedFor = stamp;
   } catch (error) {
     say($("segments-note"), `The segments could not be read: ${error.message}`);

@@ -37,10 +37,6 @@ class OperatorClient {
   virtual Result<msg::Trimmed> trim_segment(const SegmentId& id, const Budget& keep,
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
-  // The effect of a trim to the first counts[layer * num_kv_heads + head] entries of each head, or
-  // to all that it stores if these are fewer. Nothing changes.
-  virtual Result<msg::Trimmed> would_keep(const SegmentId& id,
-                                          const std::vector<std::uint32_t>& counts) = 0;
   // Sets how long a segment is worth keeping (msg::Hints); what is absent stays as it is. A later
   // put or lookup with hints sets it anew. It is as durable as the segment, at most kWal.
   virtual Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) = 0;
@@ -48,8 +44,11 @@ class OperatorClient {
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model,
                                        const std::string& session = {}) = 0;
   // A recipe that needs a profile can be set only for one model, or for a session of it: kNotFound
-  // if the model has no such profile, kInvalidArgument if the change is for all models.
+  // if the model has no such profile, kInvalidArgument if the change is for all models. A table of
+  // layers and heads is for one model, too, or for a session of it.
   virtual Result<msg::Budgets> set_budget(const msg::SetBudget& change) = 0;
+  // Compares what the scopes set after two revisions. kNotFound if not all between them are kept.
+  virtual Result<msg::BudgetChanges> compare_budgets(const msg::CompareBudgets& which) = 0;
   // The revisions of what was set, the newest first. A rollback makes a new revision, which sets
   // every scope to what it was after an earlier one; `dry_run` of it: only reports what would
   // change.

@@ -553,6 +553,7 @@ class Cache:
         *,
         limit: Keep | None = None,
         session: Session | str | None = None,
+        table: str = "",
         user: str = "",
         comment: str = "",
     ) -> Budgets:
@@ -565,10 +566,14 @@ class Cache:
             model, session: the change is only for puts of this model, or only for those that name
                 this session. It ends with the session.
             limit: the largest budget that a put gets, whatever it names; no quality target.
+            table: shares or entries of layers and KV heads, such as "0-3=0.5, 4-31=0.15, 12.3=0.6"
+                (docs/guides/budgets.md). The recipe gives the scores; the mean is the budget unless
+                `keep` is given.
             user, comment: kept with the revision (``precisctl budget log``).
         """
         scope = None if model is None else model.fingerprint
-        change = (recipe, to_pair(keep), to_pair(limit, "limit"), user, comment, _name_of(session))
+        budgets = (to_pair(keep), to_pair(limit, "limit"))
+        change = (recipe, *budgets, user, comment, _name_of(session), table)
         return Budgets.from_core(self.core.set_budget(scope, *change))
 
     @property

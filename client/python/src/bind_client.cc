@@ -264,18 +264,20 @@ void bind_operations(ClientClass& client) {
           [](OwnedClient& owned, const std::optional<std::string>& model,
              const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<BudgetPair>& limit, const std::string& user,
-             const std::string& comment, const std::string& session) {
-            const msg::SetBudget change{{to_scope(model), session},
-                                        recipe,
-                                        to_budget(keep),
-                                        to_budget(limit),
-                                        user,
-                                        comment,
-                                        {}};
+             const std::string& comment, const std::string& session, const std::string& table) {
+            msg::SetBudget change{{to_scope(model), session},
+                                  recipe,
+                                  to_budget(keep),
+                                  to_budget(limit),
+                                  user,
+                                  comment,
+                                  {}};
+            change.table = table;
             return answer([&, &c = owned.get()] { return c.set_budget(change); });
           },
           nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none(),
-          nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"), nb::arg("session"))
+          nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"), nb::arg("session"),
+          nb::arg("table"))
       .def("stats",
            [](OwnedClient& owned) { return answer([&c = owned.get()] { return c.stats(); }).rows; })
       .def("status",

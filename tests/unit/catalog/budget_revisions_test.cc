@@ -145,6 +145,36 @@ TEST_CASE_METHOD(RevisionsFixture, "a rollback restores every scope, and can be 
   CHECK_FALSE(now().effective.limit);
 }
 
+TEST_CASE_METHOD(RevisionsFixture, "revisions are compared in both directions", "[unit][catalog]") {
+  set(keep(5));
+  set(recipe("keydiff"));
+  set(keep(2, fingerprint));
+  set(keep(5, fingerprint));
+  set(keep(4));
+  using Changes = std::vector<msg::BudgetChange>;
+  const msg::BudgetScope global, of_one{fingerprint, {}};
+  const auto compared = [&](std::optional<std::uint64_t> from, std::optional<std::uint64_t> to) {
+    return catalog->compare_budgets(tenant, {from, to}).value();
+  };
+  const auto tenths = [](std::uint32_t count) { return Budget::ratio_ppm(count * kTenth); };
+  const msg::BudgetValues first{"", tenths(5), {}}, last{"keydiff", tenths(4), {}};
+  const msg::BudgetValues of_model{"", tenths(5), {}};
+  CHECK(compared(1, 5) ==
+        msg::BudgetChanges{1, 5, {{global, first, last}, {of_one, {}, of_model}}});
+  CHECK(compared(5, 1).changes == Changes{{global, last, first}, {of_one, of_model, {}}});
+  CHECK(compared(4, {}) == compared(4, 5));
+  CHECK(compared(3, 3).changes.empty());
+  CHECK(compared({}, {}).changes == Changes{{global, {}, last}, {of_one, {}, of_model}});
+  CHECK(compared({}, 1).changes == Changes{{global, {}, first}});
+  CHECK(compared({}, 0).changes.empty());
+  crash_and_reopen();
+  CHECK(compared({}, {}).changes == compared(0, 5).changes);
+  CHECK(catalog->compare_budgets(tenant, {1, 6}).status().code() == StatusCode::kNotFound);
+  CHECK(catalog->compare_budgets(tenant, {6, {}}).status().code() == StatusCode::kNotFound);
+  REQUIRE(catalog->remove_model(tenant, fingerprint).ok());
+  CHECK(compared({}, {}).changes == Changes{{global, {}, last}});
+}
+
 TEST_CASE_METHOD(RevisionsFixture, "a rollback leaves out a model that is gone",
                  "[unit][catalog]") {
   set(keep(5));

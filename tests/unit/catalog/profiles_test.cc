@@ -53,6 +53,12 @@ TEST_CASE("where several profiles fit, the one added last is meant", "[unit][cat
   REQUIRE(f.catalog->remove_profile(f.tenant, f.fingerprint, "a later one").ok());
   CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "one");
 
+  f.clock.advance_ms(5);
+  const std::string of_table = std::string(kTableProfile) + "of-a-budget";
+  REQUIRE(add(f, f.profile(of_table, 0.25f)).ok());
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv())->profile->name == "one");
+  CHECK(f.catalog->find_profile(f.tenant, f.fingerprint, lukv(of_table)).ok());
+
   Profile weights = f.profile("weights");
   weights.kind = Profile::Kind::kWeights;
   weights.table.resize(std::size_t{f.model.num_layers} * f.model.num_kv_heads);

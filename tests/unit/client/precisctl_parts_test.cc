@@ -1,14 +1,10 @@
 // precisctl's parsing of words, printing of numbers, and requests.
 #include <catch2/catch.hpp>
-#include <cstdio>
-#include <fstream>
 #include <map>
-#include <numeric>
 #include <sstream>
 
 #include "client/cli/backup_commands.h"
 #include "client/cli/budget_application.h"
-#include "client/cli/budget_table.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/outcome.h"
@@ -196,97 +192,34 @@ TEST_CASE("a tenant's limit below its use is asked for by a flag of its own", "[
   CHECK_THAT(out, Contains("1 234 since the service started, of 5 tokens\n"));
 }
 
-TEST_CASE("a table of entries has their weights and their mean", "[client]") {
-  const auto table = [](const std::string& layers, const std::vector<std::string>& heads = {}) {
-    return make_budget_table(small_model(), "keydiff", table_parts(layers, heads));
-  };
-  const BudgetTable entries = table("0=320,1-3=80", {"2.1=200"}).value();
-  CHECK(entries.keep == Budget::entries(155));
-  CHECK(entries.profile.table == std::vector<float>{1, 1, .25f, .25f, .25f, .625f, .25f, .25f});
-  CHECK(table_counts(entries, small_model().model, of_tokens(400), entries.keep, {}).value() ==
-        std::vector<std::uint32_t>{320, 320, 80, 80, 80, 200, 80, 80});
-  // 1 is a share: all entries.
-  CHECK(table("0-3=1").value().keep == Budget::ratio_ppm(1'000'000));
-  CHECK_THAT(table("0=1,1-3=64").status().message(),
-             Contains("'0=1' and '1-3=64' mix shares and entries"));
-  CHECK_THAT(table("0-3=64", {"0.0=0.5"}).status().message(), Contains("mix shares and entries"));
-  for (const char* wrong : {"0", "-1", "1.5", "2.5", "1e9", "nan"}) {
-    CHECK_THAT(table(std::string("0-3=") + wrong).status().message(),
-               Contains("give a share in (0, 1], or a whole number of entries per head"));
-  }
-}
-
-TEST_CASE("a table's counts are those that a put deals", "[client]") {
-  const ModelSpec model = small_model().model;
-  const auto counts = [&](const std::string& recipe, const Budget& keep, std::uint32_t tokens,
-                          std::optional<Budget> limit = {}) {
-    const BudgetTable table =
-        make_budget_table(small_model(), recipe, table_parts("0=0.8,1-3=0.2", {})).value();
-    return table_counts(table, model, of_tokens(tokens), keep, limit).value();
-  };
-  using Counts = std::vector<std::uint32_t>;
-  CHECK(counts("keydiff", Budget::ratio_ppm(350'000), 100) ==
-        Counts{80, 80, 20, 20, 20, 20, 20, 20});
-  // The rest goes to the first heads.
-  CHECK(counts("keydiff", Budget::entries(34), 100) == Counts{78, 78, 20, 20, 19, 19, 19, 19});
-  // A head has no more entries than tokens, and the others get them.
-  CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100) ==
-        Counts{100, 100, 60, 60, 60, 60, 60, 60});
-  // Protected tokens, the recipe's min_entries, and a limit.
-  CHECK(counts("keydiff(sinks=4, recent=1)", Budget::entries(5), 100) == Counts(8, 5));
-  const Counts floor = counts("keydiff(min_entries=70)", Budget::ratio_ppm(350'000), 100);
-  CHECK(std::accumulate(floor.begin(), floor.end(), 0u) == 8 * 70u);
-  CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100, Budget::ratio_ppm(350'000)) ==
-        counts("keydiff", Budget::ratio_ppm(350'000), 100));
-}
-
-TEST_CASE("a table's file has one part a line, and an error names the line", "[client]") {
-  const std::string file = "precisctl_parts_table.txt";
-  const auto table = [&](const std::string& text) -> Result<BudgetTable> {
-    std::ofstream(file) << text;
-    PRECIS_ASSIGN(const TableParts parts, read_table(file));
-    return make_budget_table(small_model(), "keydiff", parts);
-  };
-  const BudgetTable read = table("# ours\n2.1 = 0.4\r\n\n0=0.8  # most\n1-3=0.2").value();
-  CHECK(read.profile.name ==
-        make_budget_table(small_model(), "keydiff", table_parts("0=0.8,1-3=0.2", {"2.1=0.4"}))
-            .value()
-            .profile.name);
-  const auto error = [&](const std::string& text) { return table(text).status().message(); };
-  CHECK_THAT(error("0-3=0.5\n\n0.2=0.5\n"), Contains(file + ":3: '0.2=0.5'"));
-  CHECK_THAT(error("# x\n0-3\n"), Contains(file + ":2: '0-3' is wrong: a line has the form"));
-  CHECK_THAT(error("0-3=0.5,2=0.1\n"), Contains(file + ":1: "));
-  CHECK_THAT(error("0-3=0.5\n1-2=0.5\n"), Contains(file + ":2: layer 1 is given twice"));
-  CHECK_THAT(error(""), Contains("nothing for heads of layer 0, 1, 2, 3"));
-  CHECK_THAT(error(std::string(2 << 20, '#')), Contains(file));
-  std::remove(file.c_str());
-  CHECK(read_table(file).status().code() == StatusCode::kInvalidArgument);
-}
-
 TEST_CASE("a recipe with a table is short for people, and tables fit the terminal", "[client]") {
-  const BudgetTable made =
-      make_budget_table(small_model(), "kvdiff", table_parts("0-3=0.5", {})).value();
+  Recipe with_table = parse_recipe("kvdiff").value();
+  with_table.preset.clear();
+  with_table.heads = HeadAllocator::kTable;
+  with_table.layers = LayerAllocator::kTable;
+  with_table.table = TableKind::kWeights;
+  with_table.profile = "table-0123456789ab";
   msg::BudgetRow row;
   row.scope = "model test/small-and-with-a-long-name";
-  row.recipe = canonical_recipe(made.recipe);
-  row.keep = made.keep;
+  row.recipe = canonical_recipe(with_table);
+  row.keep = Budget::ratio_ppm(500'000);
   const auto widest = [](const std::string& text) {
     std::size_t most = 0;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) most = std::max(most, line.size());
     return most;
   };
-  const std::string whole = budgets_text({{row}, row, {}, 0}, {});
-  CHECK_THAT(whole, Contains("kvdiff, " + made.profile.name + " "));
+  const std::string whole = budgets_text({{row}, row, {}, 0, {}}, {});
+  CHECK_THAT(whole, Contains("kvdiff, " + with_table.profile + " "));
   CHECK(widest(whole) < 160);
-  CHECK(widest(budgets_text({{row}, row, {}, 0}, {}, 60)) <= 60 + 8u);  // ellipses
+  CHECK(widest(budgets_text({{row}, row, {}, 0, {}}, {}, 60)) <= 60 + 8u);  // ellipses
   CHECK(to_json(row)["recipe"] == row.recipe);
   CHECK(recipe_words("ada_keydiff(alpha=0.1)") == "ada_keydiff(alpha=0.1)");
   CHECK(recipe_words(R"({"scorer":"knorm","sinks":3})") == R"({"scorer":"knorm","sinks":3})");
 
   msg::SegmentInfo segment = of_tokens(10);
-  Recipe stored = made.recipe;
-  stored.profile = profile_digest(made.profile).hex();
+  Recipe stored = with_table;
+  stored.profile = std::string(64, 'a');
   segment.recipe = canonical_recipe(stored);
   CHECK(recipe_text(segment) == "kvdiff, table " + stored.profile.substr(0, 12));
   segment.plan = Plan{1, 64, std::vector<std::uint32_t>(64, 5)};

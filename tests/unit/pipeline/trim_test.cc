@@ -15,16 +15,17 @@ namespace {
 struct TrimFixture : ServedFixture {
   TrimPath trim_path{{loop, reads, storage, cold, memory, *catalog, hot_tier, metrics}};
 
-  Result<msg::Trimmed> ask(const std::vector<std::uint32_t>& counts, const Budget& budget,
-                           bool dry_run = true) {
-    msg::TrimPrefix request;
-    request.segment = segment.row.id;
-    request.budget = budget;
-    request.dry_run = dry_run;
-    request.counts = counts;
+  Result<msg::Trimmed> would_keep(const std::vector<std::uint32_t>& counts) {
+    return answer_of(trim_path.would_keep(Owner(f.tenant), segment.row.id, counts));
+  }
+  Result<msg::Trimmed> would_trim(const Budget& budget) {
+    return answer_of(trim_path.run(Owner(f.tenant),
+                                   {segment.row.id, budget, Durability::kWal, /*dry_run=*/true}));
+  }
+  Result<msg::Trimmed> answer_of(Task<Result<msg::Trimmed>> asked) {
     std::optional<Result<msg::Trimmed>> answer;
     const auto run = [&]() -> Task<void> {
-      answer.emplace(co_await trim_path.run(Owner(f.tenant), request));
+      answer.emplace(co_await std::move(asked));
       loop.stop();
     };
     spawn(run());
@@ -61,7 +62,7 @@ struct TrimFixture : ServedFixture {
 TEST_CASE_METHOD(TrimFixture, "counts of the entries of a budget leave what the budget leaves",
                  "[unit][pipeline]") {
   const std::vector<std::uint32_t> counts(kHeads, 30);
-  const auto by_counts = ask(counts, Budget::all()), by_budget = ask({}, Budget::entries(30));
+  const auto by_counts = would_keep(counts), by_budget = would_trim(Budget::entries(30));
   INFO(by_counts.status().to_string());
   REQUIRE(by_counts.ok());
   REQUIRE(by_budget.ok());
@@ -75,7 +76,7 @@ TEST_CASE_METHOD(TrimFixture, "counts of heads may differ, and a head gives at m
   counts[0] = counts[1] = kEntries;  // the whole first layer
   counts[3] = 5;
   counts[5] = kEntries + 1;
-  const auto told = ask(counts, Budget::all());
+  const auto told = would_keep(counts);
   INFO(told.status().to_string());
   REQUIRE(told.ok());
   CHECK(told->entries == 3 * kEntries + 5);
@@ -93,18 +94,14 @@ TEST_CASE_METHOD(TrimFixture, "counts of heads may differ, and a head gives at m
     CHECK(told->kept_mass[layer] == Approx(mass_of(layer, counts)).margin(1e-3));
   }
 
-  const auto whole = ask(std::vector<std::uint32_t>(kHeads, ~0u), Budget::all());
+  const auto whole = would_keep(std::vector<std::uint32_t>(kHeads, ~0u));
   REQUIRE(whole.ok());
   CHECK(whole->entries == kStored);
   CHECK(whole->freed_bytes == 0);
 }
 
-TEST_CASE_METHOD(TrimFixture, "counts are refused for a real trim, or if heads are missing",
-                 "[unit][pipeline]") {
-  const Status real = ask(std::vector<std::uint32_t>(kHeads, 1), Budget::all(), false).status();
-  CHECK(real.code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(real.message(), Catch::Contains("dry run"));
-  const Status few = ask(std::vector<std::uint32_t>(kHeads - 1, 1), Budget::all()).status();
+TEST_CASE_METHOD(TrimFixture, "counts are refused if heads are missing", "[unit][pipeline]") {
+  const Status few = would_keep(std::vector<std::uint32_t>(kHeads - 1, 1)).status();
   CHECK(few.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(few.message(), Catch::Contains("11 counts for 6 layers of 2 KV heads"));
 }

@@ -29,12 +29,13 @@ TEST_CASE("a reader changes nothing, and only an admin manages tenants", "[unit]
     if (request.administrative) CHECK(request.role != Role::kReader);
   }
   // RegisterModel only for a model that is registered (model_requests.cc).
-  CHECK(of_readers == std::set<std::string>{
-                          "Cancel",     "CheckPrefix",  "FindPrefix",          "Get",
-                          "GetStats",   "GetStatus",    "ListBudgetRevisions", "ListEvents",
-                          "ListModels", "ListPrefixes", "ListProfiles",        "ListSessions",
-                          "Lookup",     "Ping",         "RegisterModel",       "ShowApplication",
-                          "ShowBudget", "ShowPrefix",   "ShowProfile",         "ShowSession"});
+  CHECK(of_readers ==
+        std::set<std::string>{
+            "Cancel",        "CheckPrefix",     "CompareBudgets",      "FindPrefix", "Get",
+            "GetStats",      "GetStatus",       "ListBudgetRevisions", "ListEvents", "ListModels",
+            "ListPrefixes",  "ListProfiles",    "ListSessions",        "Lookup",     "Ping",
+            "RegisterModel", "ShowApplication", "ShowBudget",          "ShowPrefix", "ShowProfile",
+            "ShowSession"});
   CHECK(of_admins == std::set<std::string>{
                          "AddTenant", "CancelBackup", "ChangeTenant", "ListBackups", "ListTenants",
                          "RemoveTenant", "RotateToken", "ShowBackup", "ShowTenant", "StartBackup"});

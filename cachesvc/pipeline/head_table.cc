@@ -1,4 +1,4 @@
-#include "client/cli/budget_table.h"
+#include "cachesvc/pipeline/head_table.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,21 +7,30 @@
 #include <set>
 #include <utility>
 
-#include "client/cli/files.h"
 #include "precis/highest_averages.h"
 #include "precis/limits.h"
 #include "precis/reader_budget.h"
 
-namespace precis::cli {
+namespace precis {
 namespace {
 
+constexpr double kLeastShare = 1e-6;  // as that of a budget
+constexpr std::size_t kPartBytesMax = 64;
+// Those of the largest models are fewer than 10,000.
+constexpr std::uint64_t kTableHeadsMax = 1u << 16;
 constexpr std::string_view kLayersForm =
     "layers take a share, such as 0-3=0.5, or entries, such as 0-3=128";
 constexpr std::string_view kHeadForm =
     "a head takes LAYER.HEAD=SHARE, such as 12.3=0.6, or entries, such as 12.3=256";
 
+// A part as errors name it.
+std::string named(std::string_view part) {
+  const bool is_long = part.size() > kPartBytesMax;
+  return "'" + std::string(part.substr(0, kPartBytesMax)) + (is_long ? "...'" : "'");
+}
+
 Status wrong(std::string_view part, std::string_view form) {
-  return Status::invalid("'" + std::string(part) + "' is wrong: " + std::string(form));
+  return Status::invalid(named(part) + " is wrong: " + std::string(form));
 }
 
 template <typename Number>
@@ -45,6 +54,49 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kBlanks);
   if (first == text.npos) return {};
   return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
+struct Part {
+  std::string text;      // without blanks around the sign
+  std::size_t line = 0;  // 0: the table has one line
+};
+
+struct Parts {
+  std::vector<Part> layers, heads;
+};
+
+// The next piece of `rest` up to `separator`, which is removed with it.
+std::string_view next_piece(std::string_view& rest, char separator) {
+  const std::string_view piece = rest.substr(0, rest.find(separator));
+  rest.remove_prefix(std::min(rest.size(), piece.size() + 1));
+  return piece;
+}
+
+Status at_line(const Status& status, std::size_t line) {
+  return status.ok() || line == 0 ? status : status.with_context("line " + std::to_string(line));
+}
+
+Result<Parts> split(std::string_view text) {
+  Parts parts;
+  const bool has_lines = text.find('\n') != text.npos;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = next_piece(text, '\n');
+    std::string_view rest = line.substr(0, line.find('#'));
+    while (!rest.empty()) {
+      const std::string_view part = trimmed(next_piece(rest, ','));
+      if (part.empty()) continue;
+      const std::size_t sign = part.find('=');
+      const std::size_t of_line = has_lines ? number : 0;
+      if (sign == part.npos || part.size() > kPartBytesMax) {
+        return at_line(wrong(part, "a part has the form 0-3=0.5 or 12.3=0.6"), of_line);
+      }
+      const std::string_view place = trimmed(part.substr(0, sign));
+      (place.find('.') == place.npos ? parts.layers : parts.heads)
+          .push_back(
+              {std::string(place) + "=" + std::string(trimmed(part.substr(sign + 1))), of_line});
+    }
+  }
+  return parts;
 }
 
 // The values of a table in progress; 0 where none is given.
@@ -78,7 +130,7 @@ class Values {
     const std::string_view place = halves(part, '=').first;
     const auto [first, second] = halves(place, '.');
     const auto layer = number<std::uint32_t>(first), head = number<std::uint32_t>(second);
-    if (!layer || !head || first.size() == place.size()) return wrong(part, kHeadForm);
+    if (!layer || !head) return wrong(part, kHeadForm);
     if (*layer >= num_layers_) return outside(part, "layers", num_layers_);
     if (*head >= num_kv_heads_) return outside(part, "KV heads", num_kv_heads_);
     const std::size_t at = std::size_t{*layer} * num_kv_heads_ + *head;
@@ -105,45 +157,44 @@ class Values {
   Result<Budget> mean() const {
     const double sum = std::accumulate(values_.begin(), values_.end(), 0.0);
     const double mean = sum / static_cast<double>(values_.size());
-    if (!are_entries()) return Budget::ratio(mean);
+    if (!entries_) return Budget::ratio(mean);
     return Budget::entries(static_cast<std::uint64_t>(std::llround(mean)));
   }
 
   // Shares as they are; entries relative to the most that a head has.
   std::vector<float> weights() const {
-    const double unit = are_entries() ? *std::ranges::max_element(values_) : 1.0;
+    const double unit = entries_ ? *std::ranges::max_element(values_) : 1.0;
     std::vector<float> weights;
     for (const double value : values_) weights.push_back(static_cast<float>(value / unit));
     return weights;
   }
 
  private:
-  static bool is_entries(double value) { return value > 1; }
-  bool are_entries() const { return is_entries(values_.front()); }
-
   Result<double> value_of(std::string_view part, std::string_view form) {
-    const auto [place, text] = halves(part, '=');
+    const std::string_view text = halves(part, '=').second;
     const bool is_percent = text.ends_with('%');
     auto value = number<double>(text.substr(0, text.size() - (is_percent ? 1 : 0)));
-    if (value && is_percent) *value = *value > 0 && *value <= 100 ? *value / 100 : 0;
-    if (place.size() == part.size() || !value) return wrong(part, form);
-    const bool is_share = *value > 0 && *value <= 1;
+    if (!value) return wrong(part, form);
+    if (is_percent) *value = *value > 0 && *value <= 100 ? *value / 100 : 0;
+    const bool is_share = *value >= kLeastShare && *value <= 1;
     const bool is_count =
         *value >= 2 && *value <= limits::kPathTokensMax && *value == std::floor(*value);
     if (!is_share && !is_count) {
-      return Status::invalid("'" + std::string(part) +
-                             "': give a share in (0, 1], or a whole number of entries per head "
+      return Status::invalid(named(part) +
+                             ": give a share in (0, 1], or a whole number of entries per head "
                              "from 2 on");
     }
-    if (first_.empty()) first_ = part;
-    const double first = number<double>(halves(first_, '=').second).value_or(0);
-    if (is_entries(first) == is_count) return *value;
-    return Status::invalid("'" + first_ + "' and '" + std::string(part) +
-                           "' mix shares and entries: give all parts of a table as one of them");
+    if (first_.empty()) {
+      first_ = part;
+      entries_ = is_count;
+    }
+    if (entries_ == is_count) return *value;
+    return Status::invalid(named(first_) + " and " + named(part) +
+                           " mix shares and entries: give all parts of a table as one of them");
   }
 
   static Status outside(std::string_view part, const std::string& what, std::uint32_t count) {
-    return Status::invalid("'" + std::string(part) + "': the model has " + what + " 0 to " +
+    return Status::invalid(named(part) + ": the model has " + what + " 0 to " +
                            std::to_string(count - 1));
   }
 
@@ -151,108 +202,74 @@ class Values {
   std::vector<double> values_;   // [num_layers, num_kv_heads]
   std::set<std::size_t> heads_;  // the places that set_head() has set
   std::string first_;            // the part that decides the unit
+  bool entries_ = false;         // all parts are entries
 };
-
-template <typename Set>
-Status set_all(const std::vector<TableParts::Part>& parts, Set set) {
-  for (const TableParts::Part& part : parts) {
-    const Status status = set(part.text);
-    if (!status.ok()) return part.place.empty() ? status : status.with_context(part.place);
-  }
-  return {};
-}
 
 }  // namespace
 
-TableParts table_parts(const std::string& layers, const std::vector<std::string>& heads) {
-  TableParts parts;
-  for (std::string_view rest = layers; !rest.empty();) {
-    const std::string_view part = rest.substr(0, rest.find(','));
-    parts.layers.push_back({std::string(part), {}});
-    rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-  }
-  for (const std::string& head : heads) parts.heads.push_back({head, {}});
-  return parts;
-}
-
-Result<TableParts> read_table(const std::string& file) {
-  PRECIS_ASSIGN(const std::string text, read_named(file, limits::kConfigBytesMax));
-  TableParts parts;
-  std::size_t line_number = 0;
-  for (std::string_view rest = text; !rest.empty();) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    const std::string place = file + ":" + std::to_string(++line_number);
-    const std::string_view part = trimmed(line.substr(0, line.find('#')));
-    if (part.empty()) continue;
-    const std::size_t sign = part.find('=');
-    if (sign == part.npos) {
-      return wrong(part, "a line has the form 0-3=0.5 or 12.3=0.6").with_context(place);
-    }
-    const std::string_view where = trimmed(part.substr(0, sign));
-    const bool is_head = where.find('.') != where.npos;
-    (is_head ? parts.heads : parts.layers)
-        .push_back({std::string(where) + "=" + std::string(trimmed(part.substr(sign + 1))), place});
-  }
-  return parts;
-}
-
-Result<BudgetTable> make_budget_table(const msg::ModelRow& model, const std::string& recipe,
-                                      const TableParts& parts) {
-  BudgetTable made;
-  PRECIS_ASSIGN(Recipe with_table, parse_recipe(recipe));
-  if (with_table.needs_probe()) {
+Result<HeadTable> parse_head_table(std::string_view text, const Digest& fingerprint,
+                                   const ModelSpec& model, const std::string& recipe) {
+  HeadTable made;
+  PRECIS_ASSIGN(made.recipe, parse_recipe(recipe));
+  if (made.recipe.needs_probe()) {
     return Status::invalid("recipe '" + recipe +
-                           "' takes its scores from a profile, and shares of layers and heads need "
-                           "one as well; name another recipe, such as --recipe kvdiff");
+                           "' takes its scores from a profile, and a table of layers and heads "
+                           "needs one as well; name another recipe, such as kvdiff");
   }
-  Values values(model.model);
-  PRECIS_TRY(
-      set_all(parts.layers, [&](const std::string& part) { return values.set_layers(part); }));
-  PRECIS_TRY(set_all(parts.heads, [&](const std::string& part) { return values.set_head(part); }));
+  if (std::uint64_t{model.num_layers} * model.num_kv_heads > kTableHeadsMax) {
+    return Status::unsupported("a table of layers and heads has at most " +
+                               std::to_string(kTableHeadsMax) + " heads, and the model has more");
+  }
+  PRECIS_ASSIGN(const Parts parts, split(text));
+  Values values(model);
+  for (const Part& part : parts.layers) {
+    PRECIS_TRY(at_line(values.set_layers(part.text), part.line));
+  }
+  for (const Part& part : parts.heads) PRECIS_TRY(at_line(values.set_head(part.text), part.line));
   PRECIS_TRY(values.check_whole());
   PRECIS_ASSIGN(made.keep, values.mean());
-  with_table.preset.clear();
-  with_table.heads = HeadAllocator::kTable;
-  with_table.layers = LayerAllocator::kTable;
-  with_table.table = TableKind::kWeights;
-  with_table.profile.clear();
+  made.recipe.preset.clear();
+  made.recipe.heads = HeadAllocator::kTable;
+  made.recipe.layers = LayerAllocator::kTable;
+  made.recipe.table = TableKind::kWeights;
+  made.recipe.profile.clear();
   Profile& profile = made.profile;
   profile.kind = TableKind::kWeights;
-  profile.model = model.fingerprint;
-  profile.sinks = with_table.sinks;
-  profile.recent = with_table.recent;
-  profile.num_layers = model.model.num_layers;
-  profile.num_kv_heads = model.model.num_kv_heads;
+  profile.model = fingerprint;
+  profile.sinks = made.recipe.sinks;
+  profile.recent = made.recipe.recent;
+  profile.num_layers = model.num_layers;
+  profile.num_kv_heads = model.num_kv_heads;
   profile.table = values.weights();
-  profile.scorer = profile_scorer(with_table);
+  profile.scorer = profile_scorer(made.recipe);
   profile.name = "table-" + profile_digest(profile).hex().substr(0, 12);
-  with_table.profile = profile.name;
-  PRECIS_TRY(
-      parse_recipe(canonical_recipe(with_table)).status());  // not every recipe takes a table
-  made.recipe = std::move(with_table);
+  made.recipe.profile = profile.name;
+  // Not every recipe takes a table.
+  PRECIS_TRY(parse_recipe(canonical_recipe(made.recipe)).status());
   return made;
 }
 
-Result<std::vector<std::uint32_t>> table_counts(const BudgetTable& table, const ModelSpec& model,
-                                                const msg::SegmentInfo& like, const Budget& keep,
-                                                const std::optional<Budget>& limit) {
-  const std::uint32_t tokens = like.end - like.begin;
+Result<std::vector<std::uint32_t>> head_counts(const HeadTable& table, const ModelSpec& model,
+                                               std::uint32_t num_tokens, std::uint32_t begin,
+                                               const Budget& keep,
+                                               const std::optional<Budget>& limit) {
   Recipe recipe = table.recipe;
+  if (recipe.protect_tail || recipe.skip_layers > 0) {
+    return Status::unsupported("the recipe protects more tokens than sinks and recent ones");
+  }
   Budget within = keep;
   if (limit) {
-    PRECIS_ASSIGN(recipe, with_floor_within(recipe, model, tokens, like.begin, *limit));
-    PRECIS_ASSIGN(within, within_limit(recipe, model, tokens, like.begin, keep, *limit));
+    PRECIS_ASSIGN(recipe, with_floor_within(recipe, model, num_tokens, begin, *limit));
+    PRECIS_ASSIGN(within, within_limit(recipe, model, num_tokens, begin, keep, *limit));
   }
   PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, tokens, within, like.begin));
+                budget_entries(recipe, model, num_tokens, within, begin));
   // Every head first keeps the protected tokens.
-  const std::uint32_t sinks =
-      recipe.sinks > like.begin ? std::min(recipe.sinks - like.begin, tokens) : 0;
-  const std::uint32_t guarded = sinks + std::min(recipe.recent, tokens - sinks);
+  const std::uint32_t sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
+  const std::uint32_t guarded = sinks + std::min(recipe.recent, num_tokens - sinks);
   const std::size_t heads = table.profile.table.size();
   const std::uint64_t first = std::min<std::uint64_t>(guarded, entries / heads);
-  const std::vector<std::uint64_t> caps(heads, tokens - first);
+  const std::vector<std::uint64_t> caps(heads, num_tokens - first);
   const auto shared = highest_averages_counts(table.profile.table, caps, entries - heads * first);
   std::vector<std::uint32_t> counts;
   for (const std::uint64_t count : shared) {
@@ -261,4 +278,4 @@ Result<std::vector<std::uint32_t>> table_counts(const BudgetTable& table, const 
   return counts;
 }
 
-}  // namespace precis::cli
+}  // namespace precis
