@@ -355,6 +355,13 @@ def test_defaults_change_live_and_apply_to_the_next_put(cache, model):
     assert effective.recipe.startswith("knorm") and effective.keep == precis.ratio(0.25)
     segment = put_all(cache, model, range(64), layers, recipe=None)
     assert segment.preset == "knorm" and segment.kept == 64 * 6 // 4
+    assert cache.budgets(model).next_put is None
+    told = cache.set_budget(keep=0.125, model=model, dry_run=True).next_put
+    assert (told.segment, told.tokens, told.keep) == (segment.id, 64, precis.ratio(0.125))
+    assert told.bytes < segment.bytes and len(told.kept_mass) == 3 and told.note == ""
+    told = cache.set_budget(recipe="keydiff", model=model, dry_run=True).next_put
+    assert told.segment == "" and told.keep is None and "only a put" in told.note
+    assert cache.budgets(model).effective.keep == precis.ratio(0.25)
 
 
 def test_a_session_has_a_budget_of_its_own(cache, model, request):
@@ -429,6 +436,7 @@ def test_lookups_are_counted(cache, model):
     [
         ("SegmentInfo", "Segment", {"budget": "keep", "entries": "kept", "stored_bytes": "bytes"}),
         ("Trimmed", "Trimmed", {"entries": "kept", "stored_bytes": "bytes"}),
+        ("NextPut", "NextPut", {"stored_bytes": "bytes"}),
         ("ModelRow", "ModelRow", {"model": "spec", "stored_bytes": "bytes"}),
         ("ProfileRow", "ProfileRow", {"json": "content"}),
         *(

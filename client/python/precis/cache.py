@@ -556,6 +556,7 @@ class Cache:
         table: str = "",
         user: str = "",
         comment: str = "",
+        dry_run: bool = False,
     ) -> Budgets:
         """Changes the defaults of later puts. None leaves a value; "" and precis.ALL unset it.
 
@@ -570,10 +571,11 @@ class Cache:
                 (docs/guides/budgets.md). The recipe gives the scores; the mean is the budget unless
                 `keep` is given.
             user, comment: kept with the revision (``precisctl budget log``).
+            dry_run: changes nothing; `next_put` of the answer tells what the next put would keep.
         """
         scope = None if model is None else model.fingerprint
         budgets = (to_pair(keep), to_pair(limit, "limit"))
-        change = (recipe, *budgets, user, comment, _name_of(session), table)
+        change = (recipe, *budgets, user, comment, _name_of(session), table, dry_run)
         return Budgets.from_core(self.core.set_budget(scope, *change))
 
     @property

@@ -276,6 +276,33 @@ class BudgetRow:
 
 
 @dataclass(frozen=True)
+class NextPut:
+    """What the next put would keep after a change, if it was like a stored segment.
+
+    Attributes:
+        segment: its id: the session's tip, or the newest of the model or tenant; "" if none tells.
+        tokens: of that segment.
+        bytes: of all records that the put would store.
+        kept_mass: each layer's share of the segment's score mass that would be left.
+        note: what the segment does not tell; "" if nothing.
+        keep: the put's budget, within the limit; None if no segment tells.
+    """
+
+    segment: str
+    tokens: int
+    bytes: int
+    kept_mass: tuple[float, ...]
+    note: str
+    keep: Budget | None
+
+    @classmethod
+    def from_core(cls, told: Any) -> NextPut:
+        """Made from the extension module's struct."""
+        given = {"bytes": told.stored_bytes, "kept_mass": tuple(told.kept_mass)}
+        return _row(cls, told, keep=_budget(told.keep), **given)
+
+
+@dataclass(frozen=True)
 class Budgets:
     """The defaults in force, and the scopes they come from, widest first."""
 
@@ -286,6 +313,8 @@ class Budgets:
     asked for."""
     application: int
     """The number of the application to stored segments that the change began; 0: none."""
+    next_put: NextPut | None
+    """Only after a dry run."""
 
     @classmethod
     def from_core(cls, budgets: Any) -> Budgets:
@@ -293,7 +322,9 @@ class Budgets:
         layers = tuple(BudgetRow.from_core(row) for row in budgets.layers)
         sessions = tuple(BudgetRow.from_core(row) for row in budgets.sessions)
         effective = BudgetRow.from_core(budgets.effective)
-        return cls(effective, layers, sessions, budgets.application)
+        told = budgets.next_put
+        next_put = None if told is None else NextPut.from_core(told)
+        return cls(effective, layers, sessions, budgets.application, next_put)
 
 
 @dataclass(frozen=True)

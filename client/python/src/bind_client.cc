@@ -264,7 +264,8 @@ void bind_operations(ClientClass& client) {
           [](OwnedClient& owned, const std::optional<std::string>& model,
              const std::optional<std::string>& recipe, const std::optional<BudgetPair>& keep,
              const std::optional<BudgetPair>& limit, const std::string& user,
-             const std::string& comment, const std::string& session, const std::string& table) {
+             const std::string& comment, const std::string& session, const std::string& table,
+             bool dry_run) {
             msg::SetBudget change{{to_scope(model), session},
                                   recipe,
                                   to_budget(keep),
@@ -273,11 +274,12 @@ void bind_operations(ClientClass& client) {
                                   comment,
                                   {}};
             change.table = table;
+            change.dry_run = dry_run;
             return answer([&, &c = owned.get()] { return c.set_budget(change); });
           },
           nb::arg("model").none(), nb::arg("recipe").none(), nb::arg("keep").none(),
           nb::arg("limit").none(), nb::arg("user"), nb::arg("comment"), nb::arg("session"),
-          nb::arg("table"))
+          nb::arg("table"), nb::arg("dry_run"))
       .def("stats",
            [](OwnedClient& owned) { return answer([&c = owned.get()] { return c.stats(); }).rows; })
       .def("status",

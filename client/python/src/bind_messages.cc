@@ -96,6 +96,7 @@ void bind_segments(nb::module_& module) {
 
 void bind_operations(nb::module_& module) {
   bind_row<msg::BudgetRow>(module, "BudgetRow");
+  bind_row<msg::NextPut>(module, "NextPut");
   bind_row<msg::Budgets>(module, "Budgets");
   bind_row<msg::Stat>(module, "Stat");
   bind_row<msg::ServerStatus>(module, "ServerStatus");
