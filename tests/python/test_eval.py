@@ -14,7 +14,7 @@ from kv import random_layers, toy_spec
 from tiny_models import prose
 
 import precis
-from precis import hf
+from precis import _core, hf
 from precis.eval.__main__ import default_recipes, main, split_recipes
 from precis.eval.cuts import Compressed, Cut, Recipe
 from precis.eval.page import markdown
@@ -94,6 +94,35 @@ def test_kvpress_beside_us_answers_as_our_presets_of_the_same_set(
     assert results.row("PyramidKV", 0.5, "kvpress").failed.startswith("RuntimeError: The size")
 
 
+def test_rows_of_fewer_bits_are_judged_with_the_bytes_that_they_would_take(
+    tiny_model, text_file, tmp_path
+):
+    def judged(*rows: str) -> dict:
+        out = tmp_path / "rows.json"
+        arguments = ["--model", str(tiny_model), "--text", str(text_file), "--recipes", "keydiff"]
+        arguments += ["--keep", "0.5", "--contexts", "1", "--tokens", "300", "--json", str(out)]
+        assert main([*arguments, *rows]) == 0
+        return json.loads(out.read_text())
+
+    raw, coded = judged(), judged("--rows", "int4")
+    (mine,), (theirs,) = coded["rows"], raw["rows"]
+    assert coded["settings"]["rows"] == "int4" and "rows" not in raw["settings"]
+    assert mine["plan"] == theirs["plan"] and mine["nll"] != theirs["nll"]
+    saved = 2 * np.sum(mine["plan"]) * (4 * 16 - (2 + 8))
+    assert mine["bytes"] == theirs["bytes"] - saved
+
+
+def test_rows_come_back_within_half_a_step():
+    rows = np.random.default_rng(SEED).standard_normal((9, 64), dtype=np.float32)
+    for name, most, size in (("int8", 127, 66), ("int4", 7, 34)):
+        back = _core.recode_rows(rows, name)
+        # The largest sum of 64 of these is below 8 times sqrt(64).
+        assert 0 < np.abs(back - rows).max() < 64 / most / 2
+        assert _core.coded_row_bytes(name, 64) == size
+    with pytest.raises(precis.InvalidArgument, match="coded as int8 or int4, not 'int2'"):
+        _core.recode_rows(rows, "int2")
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -122,7 +151,7 @@ def test_bad_arguments_are_refused_before_anything_runs(arguments, reason, capsy
 
 def test_what_cannot_be_run_is_told_with_what_to_do(tiny_model, text_file, tmp_path, capsys):
     assert main(["--model", "/nowhere"]) == 1
-    assert "neither one of smollm2, gemma3 nor a folder" in capsys.readouterr().err
+    assert "neither one of smollm2, gemma3, qwen nor a folder" in capsys.readouterr().err
     short = tmp_path / "short.txt"
     short.write_text(prose(200))
     assert main(["--model", str(tiny_model), "--text", str(short), "--tokens", "999"]) == 1

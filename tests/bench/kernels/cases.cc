@@ -6,6 +6,7 @@
 #include "kernels/score/values/value_norms.h"
 #include "precis/joiner.h"
 #include "precis/ragged_attention.h"
+#include "precis/row_code.h"
 
 namespace precis::bench {
 namespace {
@@ -89,6 +90,7 @@ class Cases {
     norm("l1_exact", ValueNorm::kL1Exact, {keys, 0, exact});
     for (const PresetFloor& p : preset_floors(layers_)) preset(p.name, p.score);
     attend();
+    for (const auto code : {kernels::RowCode::kInt8, kernels::RowCode::kInt4}) code_rows(code);
     return std::move(rows_);
   }
 
@@ -129,6 +131,21 @@ class Cases {
                               shape.head_dim, input.keys.dtype, queries, 0.1f, rows},
                              out));
     });
+  }
+
+  // Coding the keys of one head, and decoding them again. The ceiling is a copy of the rows.
+  void code_rows(kernels::RowCode code) {
+    const auto keys = layers_.input(0).keys;
+    const kernels::CodedRows shape{code, keys.dtype, keys.head_dim, layers_.num_tokens()};
+    const auto bytes = static_cast<double>(shape.count * keys.row_bytes());
+    std::vector<std::byte> coded(shape.count * kernels::coded_row_bytes(code, shape.head_dim));
+    std::vector<std::byte> rows(shape.count * keys.row_bytes());
+    const std::string name = code == kernels::RowCode::kInt8 ? "int8" : "int4";
+    add("code", name, "", {0, bytes, 0}, [&](std::size_t i) {
+      must(kernels::encode_rows(shape, layers_.input(i).keys.row(0, 0), coded.data()));
+    });
+    add("decode", name, "", {0, bytes, 0},
+        [&](std::size_t) { must(kernels::decode_rows(shape, coded.data(), rows.data())); });
   }
 
   void norm(const std::string& name, ValueNorm norm, const Floor& floor) {

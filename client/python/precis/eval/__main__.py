@@ -93,13 +93,20 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--quick", action="store_true", help="fewer contexts, recipes and budgets: minutes")
-    add("--model", default="smollm2", help="smollm2, gemma3, or a folder that Transformers loads")
+    known = "smollm2, gemma3, qwen, or a folder that Transformers loads"
+    add("--model", default="smollm2", help=known)
     add(
         "--recipes",
         metavar="A,B,...",
         help="presets or recipes; all: every preset [those that need no other input]",
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
+    add(
+        "--rows",
+        choices=("int8", "int4"),
+        default="",
+        help="what K and V in these forms would cost, which no service stores yet [the model's]",
+    )
     add(
         "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
     )
@@ -222,6 +229,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
         seed=options.seed,
         kvpress=options.kvpress,
         profiles=profiles,
+        rows=options.rows,
     )
     loaded = models.load(options.model)
     names = ", ".join(text.name for text in settings.texts)

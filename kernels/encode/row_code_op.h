@@ -1,0 +1,54 @@
+// The arithmetic of coded rows (precis/row_code.h), for one element. Both backends must follow it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/common/element_op.h"
+#include "precis/row_code.h"
+
+namespace precis::kernels {
+
+// The elements of a block that is rotated.
+constexpr std::uint32_t rotated_block(RowCode code, std::uint32_t head_dim) {
+  return code == RowCode::kInt8 ? 1 : head_dim & (0u - head_dim);
+}
+
+// The codes are in [-largest, largest].
+constexpr float largest_code(RowCode code) { return code == RowCode::kInt8 ? 127.0f : 7.0f; }
+
+// The step as the bits of a bf16: rounded up, so that no code is larger than the largest.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(RowCode code, float largest) {
+  const std::uint32_t bits = bits_of_f32(largest / largest_code(code));
+  return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
+}
+// A factor instead of a quotient for each element; 0 for a row of zeros.
+PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
+  return bits == 0 ? 0.0f : 1.0f / f32_of_bf16(bits);
+}
+
+// Adding it to a small number leaves the nearest integer, ties to even, in the low bits.
+inline constexpr float kRoundingAddend = 12582912.0f;  // 1.5 * 2^23
+
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t bf16_of_f32(float x) {
+  const std::uint32_t bits = bits_of_f32(x);
+  const bool is_nan = (bits & 0x7fffffffu) > kF32ExponentBits;
+  const std::uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return static_cast<std::uint16_t>((is_nan ? bits | 0x400000u : rounded) >> 16);
+}
+
+// Rounds to the nearest, ties to even; 65520 and more become infinite. The addition of a power of
+// two aligns the bits that an f16 keeps, also of subnormals.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t f16_of_f32(float x) {
+  const std::uint32_t bits = bits_of_f32(x), sign = (bits >> 16) & 0x8000u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > kF32ExponentBits) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | kF16ExponentBits);
+  if (magnitude < 0x38800000u) {  // below 2^-14
+    const float aligned = f32_of_bits(magnitude) + 0.5f;
+    return static_cast<std::uint16_t>(sign | (bits_of_f32(aligned) - bits_of_f32(0.5f)));
+  }
+  const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+}  // namespace precis::kernels

@@ -1,0 +1,216 @@
+// Coded rows, compared with a plain transform in f64 and with bounds that follow from the step.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/common/isa.h"
+#include "kernels/encode/row_code_loops.h"
+#include "precis/row_code.h"
+
+namespace precis::kernels::test {
+namespace {
+
+std::uint16_t half_of(Dtype dtype, float x) {
+  return dtype == Dtype::kBf16 ? bf16_of_f32(x) : f16_of_f32(x);
+}
+float element(Dtype dtype, const std::byte* src) {
+  if (dtype == Dtype::kF32) {
+    float x;
+    std::memcpy(&x, src, sizeof x);
+    return x;
+  }
+  std::uint16_t half;
+  std::memcpy(&half, src, sizeof half);
+  return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
+}
+
+struct Rows {
+  CodedRows shape;
+  std::vector<std::byte> bytes;
+  float at(std::size_t row, std::size_t i) const {
+    const std::size_t size = dtype_size_bytes(shape.dtype);
+    return element(shape.dtype, bytes.data() + (row * shape.head_dim + i) * size);
+  }
+};
+
+Rows rows_of(const CodedRows& shape, const std::vector<float>& values) {
+  Rows rows{shape, {}};
+  for (const float x : values) {
+    std::byte part[4];
+    const std::uint16_t half = shape.dtype == Dtype::kF32 ? 0 : half_of(shape.dtype, x);
+    std::memcpy(part, shape.dtype == Dtype::kF32 ? static_cast<const void*>(&x) : &half,
+                dtype_size_bytes(shape.dtype));
+    rows.bytes.insert(rows.bytes.end(), part, part + dtype_size_bytes(shape.dtype));
+  }
+  return rows;
+}
+
+std::vector<std::byte> coded(const Rows& rows) {
+  std::vector<std::byte> out(rows.shape.count *
+                             coded_row_bytes(rows.shape.code, rows.shape.head_dim));
+  REQUIRE(encode_rows(rows.shape, rows.bytes.data(), out.data()).ok());
+  return out;
+}
+Rows decoded(const CodedRows& shape, const std::vector<std::byte>& codes) {
+  Rows rows{shape, {}};
+  rows.bytes.resize(shape.count * shape.head_dim * dtype_size_bytes(shape.dtype));
+  REQUIRE(decode_rows(shape, codes.data(), rows.bytes.data()).ok());
+  return rows;
+}
+
+// Rows with a few large elements each, as keys have.
+Rows random_rows(std::mt19937_64& random, const CodedRows& shape) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(shape.count * shape.head_dim);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = normal(random) * (random() % 16 == 0 ? 20.0f : 1.0f);
+  }
+  return rows_of(shape, values);
+}
+
+int code_at(const CodedRows& shape, const std::byte* row, std::uint32_t i) {
+  const std::byte* const codes = row + kRowStepBytes;
+  if (shape.code == RowCode::kInt8) return static_cast<std::int8_t>(codes[i]);
+  const std::uint32_t half = shape.head_dim / 2;
+  const auto both = std::to_integer<unsigned>(codes[i % half]);
+  const int bits = static_cast<int>(i < half ? both & 0xf : both >> 4);
+  return bits < 8 ? bits : bits - 16;
+}
+
+// The i-th sum of the transform of a block, by its definition.
+double transformed(const Rows& rows, std::size_t row, std::uint32_t i) {
+  const std::uint32_t block = rotated_block(rows.shape.code, rows.shape.head_dim);
+  const std::uint32_t first = i / block * block;
+  double sum = 0;
+  for (std::uint32_t j = 0; j < block; ++j) {
+    const int odd = __builtin_popcount((i - first) & j) & 1;
+    sum += (odd != 0 ? -1.0 : 1.0) * rows.at(row, first + j);
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("rows are coded as their transform, and come back within half a step",
+          "[unit][kernels]") {
+  std::mt19937_64 random(11);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const std::uint32_t dim =
+      GENERATE(2u, 6u, 8u, 16u, 32u, 48u, 64u, 80u, 96u, 128u, 192u, 256u, 512u);
+  CAPTURE(dtype_name(dtype), static_cast<int>(code), dim);
+  const Rows rows = random_rows(random, {code, dtype, dim, 9});
+  const auto codes = coded(rows);
+  const Rows back = decoded(rows.shape, codes);
+  for (std::size_t r = 0; r < rows.shape.count; ++r) {
+    const std::byte* const row = codes.data() + r * coded_row_bytes(code, dim);
+    const float step = element(Dtype::kBf16, row);
+    const double slack = 1e-5 * step * largest_code(code);  // of sums in f32
+    int largest = 0;
+    for (std::uint32_t i = 0; i < dim; ++i) {
+      const int found = code_at(rows.shape, row, i);
+      largest = std::max(largest, std::abs(found));
+      CHECK(std::abs(found * double{step} - transformed(rows, r, i)) <= step / 2 + slack);
+      const double rounding =
+          dtype == Dtype::kF32 ? 0 : std::abs(rows.at(r, i)) * (dtype == Dtype::kF16 ? 1e-3 : 8e-3);
+      CHECK(std::abs(back.at(r, i) - rows.at(r, i)) <= step / 2 * 1.01 + slack + rounding);
+    }
+    // The step is the least that holds the largest sum, but for its own rounding to 8 bits.
+    CHECK(largest >= (code == RowCode::kInt8 ? 126 : 7));
+    CHECK(largest <= (code == RowCode::kInt8 ? 127 : 7));
+  }
+}
+
+TEST_CASE("rows of any size are coded by the same sums in the same order", "[unit][kernels]") {
+  // A row of 3 b elements is three rows of b elements that share a step. Equal blocks have equal
+  // codes, whether they are coded in registers or element by element.
+  std::mt19937_64 random(12);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const std::uint32_t dim = GENERATE(16u, 32u, 64u, 128u, 256u);
+  const Rows one = random_rows(random, {code, dtype, dim, 1});
+  std::vector<std::byte> three;
+  for (int copy = 0; copy < 3; ++copy)
+    three.insert(three.end(), one.bytes.begin(), one.bytes.end());
+  const Rows wide{{code, dtype, 3 * dim, 1}, three};
+  const auto codes = coded(one), wide_codes = coded(wide);
+  const Rows back = decoded(one.shape, codes), wide_back = decoded(wide.shape, wide_codes);
+  CHECK(std::memcmp(codes.data(), wide_codes.data(), kRowStepBytes) == 0);
+  for (std::uint32_t i = 0; i < 3 * dim; ++i) {
+    CHECK(code_at(wide.shape, wide_codes.data(), i) == code_at(one.shape, codes.data(), i % dim));
+    CHECK(wide_back.at(0, i) == back.at(0, i % dim));
+  }
+}
+
+TEST_CASE("codes and rows are the same with every instruction set", "[unit][kernels]") {
+  std::mt19937_64 random(14);
+  constexpr std::size_t kCount = 200, kVectors = 4;
+  const auto same = [&]<Dtype dtype, RowCode code>() {
+    const Rows rows = random_rows(random, {code, dtype, kVectors * kLanes, kCount});
+    const auto codes = coded(rows);
+    const Rows back = decoded(rows.shape, codes);
+    for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+      if (isa > detect_isa()) continue;
+      std::vector<std::byte> these(codes.size()), those(back.bytes.size());
+      for_isa<&encode_loop<dtype, code, kVectors>>(isa)(kCount, rows.bytes.data(), these.data());
+      for_isa<&decode_loop<dtype, code, kVectors>>(isa)(kCount, these.data(), those.data());
+      CHECK(these == codes);
+      CHECK(those == back.bytes);
+    }
+  };
+  same.operator()<Dtype::kF32, RowCode::kInt8>();
+  same.operator()<Dtype::kBf16, RowCode::kInt8>();
+  same.operator()<Dtype::kF16, RowCode::kInt8>();
+  same.operator()<Dtype::kF32, RowCode::kInt4>();
+  same.operator()<Dtype::kBf16, RowCode::kInt4>();
+  same.operator()<Dtype::kF16, RowCode::kInt4>();
+}
+
+TEST_CASE("a row is coded by itself, and a row of zeros stays one", "[unit][kernels]") {
+  std::mt19937_64 random(13);
+  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  Rows rows = random_rows(random, {code, Dtype::kBf16, 64, 5});
+  std::fill_n(rows.bytes.begin() + 2 * 128, 128, std::byte{0});
+  const auto codes = coded(rows);
+  const Rows back = decoded(rows.shape, codes);
+  for (std::size_t i = 0; i < 64; ++i) CHECK(back.at(2, i) == 0);
+  Rows prefix = rows;
+  prefix.shape.count = 3;
+  prefix.bytes.resize(std::size_t{3} * 128);
+  const auto cut = coded(prefix);
+  CHECK(std::vector(codes.begin(), codes.begin() + static_cast<std::ptrdiff_t>(cut.size())) == cut);
+}
+
+TEST_CASE("every half converts to f32 and back, and ties go to the even one", "[unit][kernels]") {
+  for (std::uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float f16 = f32_of_f16(half), bf16 = f32_of_bf16(half);
+    if (!std::isnan(f16)) CHECK(f16_of_f32(f16) == half);
+    if (!std::isnan(bf16)) CHECK(bf16_of_f32(bf16) == half);
+    if ((bits & 0x7fff) >= 0x7bff) continue;
+    const float next = f32_of_f16(static_cast<std::uint16_t>(bits + 1));
+    const auto even = static_cast<std::uint16_t>(bits + (bits & 1));
+    CHECK(f16_of_f32(f16 + (next - f16) / 2) == even);
+  }
+  CHECK(f16_of_f32(65519.0f) == 0x7bff);
+  CHECK(f16_of_f32(65520.0f) == kF16ExponentBits);
+  CHECK(std::isnan(f32_of_f16(f16_of_f32(std::numeric_limits<float>::quiet_NaN()))));
+  CHECK(std::isnan(f32_of_bf16(bf16_of_f32(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST_CASE("shapes of rows that can't be coded are refused", "[unit][kernels]") {
+  std::byte byte{};
+  const auto status = [&](const CodedRows& shape) {
+    CHECK(encode_rows(shape, &byte, &byte).code() == decode_rows(shape, &byte, &byte).code());
+    return encode_rows(shape, &byte, &byte).code();
+  };
+  CHECK(status({RowCode::kInt8, Dtype::kF32, 0, 0}) == StatusCode::kInvalidArgument);
+  CHECK(status({RowCode::kInt8, Dtype::kF32, 1025, 0}) == StatusCode::kInvalidArgument);
+  CHECK(status({RowCode::kInt4, Dtype::kF32, 63, 0}) == StatusCode::kInvalidArgument);
+  CHECK(status({RowCode::kInt8, Dtype::kF32, 63, 0}) == StatusCode::kOk);
+}
+
+}  // namespace precis::kernels::test
