@@ -1,5 +1,6 @@
 #include "precis/row_code.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -35,7 +36,7 @@ void put_element(Dtype dtype, float x, std::byte* dst) {
     std::memcpy(dst, &x, sizeof x);
     return;
   }
-  const std::uint16_t half = dtype == Dtype::kBf16 ? bf16_of_f32(x) : f16_of_f32(x);
+  const std::uint16_t half = dtype == Dtype::kBf16 ? bf16_of_f32(x) : nearest_finite_f16(x);
   std::memcpy(dst, &half, sizeof half);
 }
 
@@ -47,12 +48,11 @@ void encode_any(const CodedRows& shape, const std::byte* rows, std::byte* coded)
     for (std::uint32_t i = 0; i < dim; ++i)
       x[i] = element(shape.dtype, rows + (r * dim + i) * size);
     rotate_any(shape.code, x.data(), dim);
-    float largest = 0;
+    std::uint32_t largest = 0;  // by its bits, which are in the order of magnitudes
     for (std::uint32_t i = 0; i < dim; ++i) {
-      const float magnitude = f32_of_bits(bits_of_f32(x[i]) & 0x7fffffffu);
-      largest = magnitude > largest ? magnitude : largest;
+      largest = std::max(largest, bits_of_f32(x[i]) & 0x7fffffffu);
     }
-    const std::uint16_t step = step_bits(shape.code, largest);
+    const std::uint16_t step = step_bits(shape.code, f32_of_bits(largest));
     std::byte* const out = coded + r * coded_row_bytes(shape.code, dim);
     std::memcpy(out, &step, sizeof step);
     const float inverse = inverse_step(step);

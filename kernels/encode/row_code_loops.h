@@ -79,30 +79,37 @@ PRECIS_INLINE void narrow(Lanes x, std::byte* dst) {
     float lanes[kLanes];
     store_lanes(lanes, x);
     std::uint16_t half[kLanes];
-    for (std::size_t i = 0; i < kLanes; ++i) half[i] = f16_of_f32(lanes[i]);
+    for (std::size_t i = 0; i < kLanes; ++i) half[i] = nearest_finite_f16(lanes[i]);
     std::memcpy(dst, half, sizeof half);
   }
 }
 
-PRECIS_INLINE float largest_of(Lanes v) {
-  constexpr auto kAll = std::make_integer_sequence<int, int{kLanes}>();
-  v = larger(v, exchanged<8>(v, kAll));
-  v = larger(v, exchanged<4>(v, kAll));
-  v = larger(v, exchanged<2>(v, kAll));
-  return larger(v, exchanged<1>(v, kAll))[0];
+// The numbers are not negative.
+PRECIS_INLINE Ints larger_of(Ints a, Ints b) {
+  const Ints more = b - a;
+  return a + (more & ~(more >> 31));
 }
 
+template <typename Vector>
+PRECIS_INLINE auto largest_lane(Vector v) {
+  constexpr auto kAll = std::make_integer_sequence<int, int{kLanes}>();
+  v = larger_of(v, exchanged<8>(v, kAll));
+  v = larger_of(v, exchanged<4>(v, kAll));
+  v = larger_of(v, exchanged<2>(v, kAll));
+  return larger_of(v, exchanged<1>(v, kAll))[0];
+}
+
+// The largest magnitude, by the bits of f32: NaN is larger than every number.
 template <std::size_t kVectors>
 PRECIS_INLINE float largest_of(const std::array<Lanes, kVectors>& x) {
-  Lanes largest = abs_lanes(x[0]);
-  for (std::size_t i = 1; i < kVectors; ++i) largest = larger(largest, abs_lanes(x[i]));
-  return largest_of(largest);
+  Ints largest = {};
+  for (const Lanes v : x) largest = larger_of(largest, (Ints)abs_lanes(v));
+  return f32_of_bits(static_cast<std::uint32_t>(largest_lane(largest)));
 }
 
 // The magnitudes of a row of halves are in the order of their bits.
 template <Dtype dtype, std::size_t kVectors>
 PRECIS_INLINE float largest_of(const std::byte* row) {
-  constexpr auto kAll = std::make_integer_sequence<int, int{kLanes}>();
   Shorts largest = {};
   for (std::size_t i = 0; i < kVectors; ++i) {
     Shorts x;
@@ -110,11 +117,7 @@ PRECIS_INLINE float largest_of(const std::byte* row) {
     x &= 0x7fff;
     largest = larger_of(largest, x);
   }
-  largest = larger_of(largest, exchanged<8>(largest, kAll));
-  largest = larger_of(largest, exchanged<4>(largest, kAll));
-  largest = larger_of(largest, exchanged<2>(largest, kAll));
-  largest = larger_of(largest, exchanged<1>(largest, kAll));
-  return element_of_bits<dtype>(largest[0]);
+  return element_of_bits<dtype>(largest_lane(largest));
 }
 
 template <Dtype dtype, RowCode code, std::size_t kVectors>
@@ -123,19 +126,16 @@ PRECIS_INLINE void encode_row(const std::byte* row, std::byte* coded) {
   for (std::size_t i = 0; i < kVectors; ++i) {
     x[i] = widened<dtype>(row + i * kLanes * dtype_size_bytes(dtype));
   }
-  float largest;
   if constexpr (code == RowCode::kInt4) rotate(x);
-  if constexpr (code == RowCode::kInt8 && dtype != Dtype::kF32) {
-    largest = largest_of<dtype, kVectors>(row);
-  } else {
-    largest = largest_of(x);
-  }
+  constexpr bool kByHalves = code == RowCode::kInt8 && dtype != Dtype::kF32;
+  const float largest = kByHalves ? largest_of<dtype, kVectors>(row) : largest_of(x);
   const std::uint16_t step = step_bits(code, largest);
   std::memcpy(coded, &step, sizeof step);
   coded += kRowStepBytes;
   const float inverse = inverse_step(step);
   std::array<Octets, kVectors> codes;
-  for (std::size_t i = 0; i < kVectors; ++i) {  // without the mask, lanes are converted one by one
+  // Without the mask, the compiler converts lane by lane.
+  for (std::size_t i = 0; i < kVectors; ++i) {
     codes[i] = __builtin_convertvector((Words)(x[i] * inverse + kRoundingAddend) & 0xffu, Octets);
   }
   if constexpr (code == RowCode::kInt8) {

@@ -16,10 +16,16 @@ constexpr std::uint32_t rotated_block(RowCode code, std::uint32_t head_dim) {
 // The codes are in [-largest, largest].
 constexpr float largest_code(RowCode code) { return code == RowCode::kInt8 ? 127.0f : 7.0f; }
 
-// The step as the bits of a bf16: rounded up, so that no code is larger than the largest.
+inline constexpr std::uint16_t kNanStep = 0x7fc0, kLeastStep = 0x0080;  // 2^-126, whose reciprocal
+                                                                        // is finite
+
+// The step as the bits of a bf16, for the largest magnitude of a row: rounded up, so that no code
+// is larger than the largest.
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(RowCode code, float largest) {
+  if (!(bits_of_f32(largest) < kF32ExponentBits)) return kNanStep;
   const std::uint32_t bits = bits_of_f32(largest / largest_code(code));
-  return static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
+  const auto rounded = static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
+  return rounded < kLeastStep ? std::uint16_t{0} : rounded;
 }
 // A factor instead of a quotient for each element; 0 for a row of zeros.
 PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
@@ -49,6 +55,12 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t f16_of_f32(float x) {
   }
   const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+
+// A row of f16 must not decode to infinities, although its step was rounded up.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t nearest_finite_f16(float x) {
+  constexpr float kMost = 65504.0f;
+  return f16_of_f32(x > kMost ? kMost : x < -kMost ? -kMost : x);
 }
 
 }  // namespace precis::kernels

@@ -19,9 +19,10 @@
 #include "gil.h"
 #include "precis/block_digest.h"
 #include "precis/compress.h"
+#include "precis/limits.h"
 #include "precis/ragged_attention.h"
-#include "precis/row_code.h"
 #include "precis/rope.h"
+#include "precis/row_code.h"
 
 namespace precis::python {
 namespace {
@@ -179,7 +180,10 @@ kernels::RowCode row_code(const std::string& name) {
 
 // Rows [n, head_dim] as they come back from their coded form.
 nb::object recode_rows(const FloatArray& rows, const std::string& name) {
-  if (rows.ndim() != 2) raise(Status::invalid("rows must be [n, head_dim]"));
+  if (rows.ndim() != 2 || rows.shape(1) > limits::kHeadDimMax) {
+    raise(Status::invalid("rows must be [n, head_dim], and head_dim at most " +
+                          std::to_string(limits::kHeadDimMax)));
+  }
   const kernels::CodedRows shape{row_code(name), Dtype::kF32,
                                  static_cast<std::uint32_t>(rows.shape(1)), rows.shape(0)};
   std::vector<std::byte> coded(shape.count * kernels::coded_row_bytes(shape.code, shape.head_dim));
@@ -227,7 +231,7 @@ void bind_kernels(nb::module_& module) {
     return bytes;
   });
   module.def("compress", &compress_arrays);
-  module.def("recode_rows", &recode_rows);
+  module.def("recode_rows", &recode_rows, nb::arg("rows").noconvert(), nb::arg("form"));
   module.def("coded_row_bytes", [](const std::string& name, std::uint32_t head_dim) {
     return kernels::coded_row_bytes(row_code(name), head_dim);
   });

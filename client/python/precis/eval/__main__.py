@@ -105,7 +105,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--rows",
         choices=("int8", "int4"),
         default="",
-        help="what K and V in these forms would cost, which no service stores yet [the model's]",
+        help="judges K and V coded in this form; no service stores it yet [the model's]",
     )
     add(
         "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
@@ -199,6 +199,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
     if options.tokens < _TOKENS_MIN:
         parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
+    if options.rows and options.kvpress:
+        parser.error("--rows codes what precis keeps, and kvpress's presses have no such rows")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: must not be below 0")
     for path in (options.json, options.html, options.markdown):

@@ -91,7 +91,7 @@ class Cut:
 
         def back(array: np.ndarray) -> np.ndarray:
             floats = np.ascontiguousarray(array, dtype=np.float32)
-            return _core.recode_rows(floats, rows) if len(floats) else floats
+            return _core.recode_rows(floats, rows)
 
         layers = [
             Layer(

@@ -219,7 +219,7 @@ def load(name: str) -> Loaded:
     if name in KNOWN:
         known = KNOWN[name]
         model, tokenizer = known.load()
-        # These two's templates would add a system prompt, which the document does not have.
+        # The templates of these two would add a system prompt, which the document does not have.
         dialogue = CHATML if known in (SMOLLM2, QWEN) else Dialogue.of(tokenizer)
         return Loaded(model, tokenizer, known.name, known.revision(), dialogue)
     path = Path(name)

@@ -97,6 +97,11 @@ class _Run:
             for recipe in self._recipes
         }
         self.notes: list[str] = []
+        if settings.rows:
+            self.notes.append(
+                f"K and V are coded as {settings.rows}, which no service stores yet; bytes are "
+                "those of this form, and their shares those of K and V in float32."
+            )
         self._presses = self._press_specs(loaded)
         self._press_rows = {
             (spec.name, keep): Row(spec.name, keep, "kvpress", spec.preset)
