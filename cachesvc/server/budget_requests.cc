@@ -105,7 +105,8 @@ Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
   PRECIS_TRY(catalog_.check_profile(tenant_, table->profile));
   if (request.dry_run) return revision;
   const Digest& model = table->profile.model;
-  if (!digest_of(catalog_.profiles(tenant_, model), model, table->profile.name)) {
+  const auto known = digest_of(catalog_.profiles(tenant_, model), model, table->profile.name);
+  if (known != profile_digest(table->profile).hex()) {  // the name may be of a user's profile
     PRECIS_ASSIGN(profile, catalog_.add_profile(tenant_, profile_json(table->profile)));
   }
   request.recipe = canonical_recipe(table->recipe);

@@ -228,6 +228,12 @@ def test_a_table_of_layers_and_heads_is_set_over_http(tmp_path):
 
             wrong = operator.api("budgets", "PUT", table | {"table": "0-2=0.5\n1.7=1"}, status=400)
             assert "line 2: '1.7=1': the model has KV heads 0 to 1" in wrong["message"]
+            path = f"models/{model.fingerprint}/profiles/{profile['name']}"
+            other = operator.api(path)["profile"]
+            other["table"] = [1.0] * len(other["table"])
+            operator.api("profiles", "POST", {"profile": other})  # of the same name
+            operator.api("budgets", "PUT", table)
+            assert operator.api("profiles")["profiles"][0]["digest"] == profile["digest"]
             for number in range(63):  # with the profile of the first table, as many as there may be
                 share = f"0-2={0.1 + number / 100}"
                 operator.api("budgets", "PUT", table | {"table": share})
