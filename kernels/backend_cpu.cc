@@ -41,7 +41,8 @@ class CpuCompressor final : public LayerCompressor {
   Status encode(std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                 MutableBytes out) override {
-    return stages_.encode(input_, scores_, orders_, counts, seats, segment, out, rows_);
+    return stages_.encode(input_, scores_, orders_, counts, seats, segment, out, recipe_->encoding,
+                          rows_);
   }
 
  private:

@@ -80,7 +80,8 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   input_ = input;
   retreated_ = false;
   buffers_ = {};
-  if (retreat_.device_lost()) {
+  // The device has no kernels for coded rows.
+  if (retreat_.device_lost() || recipe.encoding != Encoding::kRaw) {
     retreated_ = true;
     return on_cpu_->check(recipe, input);
   }
@@ -300,7 +301,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
   const std::uint32_t count_max = *std::ranges::max_element(counts);
   PRECIS_CHECK(count_max <= input_.num_tokens());
   const auto encoded = on_device([&]() -> Status {
-    PRECIS_TRY(check_room(input_, counts, out));
+    PRECIS_TRY(check_room(input_, recipe_->encoding, counts, out));
     const LayerDevice& layer = buffers_.input.layer();
     // Heads and seats share one staged copy.
     const std::size_t head_bytes = counts.size() * sizeof(EncodeHead);
@@ -312,7 +313,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     std::uint64_t offset = 0;
     for (std::size_t h = 0; h < counts.size(); ++h) {
       heads[h] = {offset, counts[h]};
-      offset += RecordLayout::of(counts[h], layer.head_dim, layer.dtype).size;
+      offset += RecordLayout::of(counts[h], RowForm{layer.head_dim, layer.dtype}).size;
       if (!seats.empty()) std::ranges::copy(seats[h], placed + h * count_max);
     }
     PRECIS_ASSIGN(DeviceBuffer plan, allocated(staged.size()));

@@ -34,8 +34,9 @@ Status CpuStages::allocate(const Recipe& recipe, const LayerInput& input, const 
 Status CpuStages::encode(const LayerInput& input, const LayerScores& scores,
                          const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                          const std::vector<std::vector<std::uint32_t>>& seats,
-                         const SegmentId& segment, MutableBytes out, Rows rows) const {
-  return encode_cpu(context_, input, scores, orders, counts, seats, segment, out, rows);
+                         const SegmentId& segment, MutableBytes out, Encoding encoding,
+                         Rows rows) const {
+  return encode_cpu(context_, input, scores, orders, counts, seats, segment, out, encoding, rows);
 }
 Status CpuStages::seal(std::span<const MutableBytes> layers) const {
   return seal_cpu(context_, layers);

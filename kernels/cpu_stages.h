@@ -34,7 +34,8 @@ class CpuStages {
   Status encode(const LayerInput& input, const LayerScores& scores, const RetentionOrders& orders,
                 std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
-                MutableBytes out, Rows rows = Rows::kChecked) const;
+                MutableBytes out, Encoding encoding = Encoding::kRaw,
+                Rows rows = Rows::kChecked) const;
   Status seal(std::span<const MutableBytes> layers) const;
 
  private:

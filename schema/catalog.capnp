@@ -78,6 +78,8 @@ struct SegmentRow $Is.checked {
   # to name it.
   prefillSeconds @32 :Float64;
   # How long the prefill of its tokens took, as its put said. 0: unknown.
+  encoding @33 :Types.Encoding;
+  # The form of the rows of its records, as its recipe says.
 }
 
 struct StoredSession {

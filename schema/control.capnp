@@ -717,6 +717,8 @@ struct SegmentInfo $Is.checked {
   # 0: it is not expected to be used at a certain time. These three follow from hints.
   prefillSeconds @28 :Float64;
   # As its put said. 0: unknown.
+  encoding @29 :Types.Encoding;
+  # The form of the rows of its records, as its recipe says.
 }
 
 struct Segments {

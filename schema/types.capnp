@@ -23,6 +23,12 @@ enum Dtype $Is.byHand("types.h") {
   f32 @3;
 }
 
+enum Encoding $Is.byHand("row_form.h") {
+  raw @0;
+  int8 @1;
+  int4 @2;
+}
+
 struct ModelSpec $Is.byHand("types.h") $Is.checked {
   name @0 :Text;
   revision @1 :Text;

@@ -25,29 +25,40 @@ std::uint64_t share_of(double share, std::uint64_t bytes) {
 }
 
 // Parses each recipe and looks up each model once.
-class LeastEntries {
+class Entries {
  public:
-  explicit LeastEntries(const Catalog& catalog) : catalog_(catalog) {}
+  explicit Entries(const Catalog& catalog) : catalog_(catalog) {}
+  // The bytes of an entry; those of a raw one if the model is not known.
+  std::uint64_t entry_bytes(const SegmentRow& row, std::uint64_t full_entries) {
+    const Result<ModelSpec>& model = model_of(row);
+    const std::uint64_t rows = model.ok() ? 2 * RowForm::of(*model, row.encoding).bytes()
+                                          : row.original_bytes / full_entries;
+    return rows + kBesideRows;
+  }
   // The entries that a trim leaves at least; all, if the recipe or the model is not
   // known.
-  std::uint64_t of(const SegmentRow& row) {
+  std::uint64_t least(const SegmentRow& row) {
     auto recipe = recipes_.find(row.recipe);
     if (recipe == recipes_.end()) {
       recipe = recipes_.emplace(row.recipe, parse_recipe(row.recipe)).first;
     }
+    const Result<ModelSpec>& model = model_of(row);
+    const std::uint64_t stored = row.plan.total();
+    if (!recipe->second.ok() || !model.ok()) return stored;
+    const auto least = asked_entries(row, stored, *recipe->second, *model, Budget::entries(1));
+    return least.ok() ? *least : stored;
+  }
+
+ private:
+  const Result<ModelSpec>& model_of(const SegmentRow& row) {
     const std::pair<std::string_view, Digest> of_model{row.tenant, row.model};
     auto model = models_.find(of_model);
     if (model == models_.end()) {
       model = models_.emplace(of_model, catalog_.model(row.tenant, row.model)).first;
     }
-    const std::uint64_t stored = row.plan.total();
-    if (!recipe->second.ok() || !model->second.ok()) return stored;
-    const auto least =
-        asked_entries(row, stored, *recipe->second, *model->second, Budget::entries(1));
-    return least.ok() ? *least : stored;
+    return model->second;
   }
 
- private:
   const Catalog& catalog_;
   // Both borrow from the rows.
   std::unordered_map<std::string_view, Result<Recipe>> recipes_;
@@ -111,7 +122,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
   std::unordered_map<SegmentId, std::uint32_t> at;
   std::unordered_map<std::string_view, std::uint32_t> owners;
   std::vector<Candidate> candidates;
-  LeastEntries least(parts_.catalog);
+  Entries entries(parts_.catalog);
   for (const StoredUse& use : plan.uses) {
     const SegmentRow& row = *use.row;
     Candidate c;
@@ -122,7 +133,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     c.entries = row.plan.total();
     const std::uint64_t tokens = row.end - row.begin;
     c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
-    if (c.full_entries > 0) c.entry_bytes = row.original_bytes / c.full_entries + kBesideRows;
+    if (c.full_entries > 0) c.entry_bytes = entries.entry_bytes(row, c.full_entries);
     if (row.whole_entries > 0) {  // a trim of a part means a share of the whole
       const std::uint64_t whole = std::uint64_t{row.whole_end - row.whole_begin} *
                                   row.plan.num_layers * row.plan.num_kv_heads;
@@ -130,7 +141,7 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     }
     // A segment out of service can't be hit, so it goes first. It can't be read and cut.
     c.trimmable = use.in_service && !uncut_.contains(row.id);
-    c.least_entries = least.of(row);
+    c.least_entries = entries.least(row);
     if (use.in_service) {
       c.prefill_seconds =
           static_cast<double>(tokens) * parts_.prefill.seconds_per_token(row.tenant, row.model);

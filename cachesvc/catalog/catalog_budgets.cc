@@ -54,6 +54,10 @@ Status CatalogBudgets::check_change(std::string_view tenant,
   PRECIS_TRY(check_scope(tenant, change.scope));
   if (change.after.recipe.empty() || change.after.recipe == change.before.recipe) return {};
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(change.after.recipe));
+  if (change.scope.model && change.scope.session.empty()) {
+    PRECIS_ASSIGN(const ModelSpec model, this->model(tenant, *change.scope.model));
+    PRECIS_TRY(RowForm::of(model, recipe.encoding).validate());
+  }
   if (!recipe.needs_profile()) return {};
   const std::string& session = change.scope.session;
   const auto model = session.empty() ? change.scope.model : model_of(tenant, session);

@@ -130,6 +130,7 @@ msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_pl
   info.end = row.end;
   info.recipe = row.recipe;
   info.preset = row.preset;
+  info.encoding = row.encoding;
   info.budget = row.budget;
   info.trimmed = row.trimmed;
   info.parent_read = row.parent_read;

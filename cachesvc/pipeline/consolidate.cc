@@ -82,9 +82,9 @@ struct ConsolidatePath::Merge {
       std::ranges::sort(entries, {}, &kernels::EntryCopy::seat);
       const kernels::RecordView& like = of_head.front();
       const auto count = static_cast<std::uint32_t>(entries.size());
-      const std::size_t size = RecordLayout::of(count, like.head_dim, like.dtype).size;
+      const std::size_t size = RecordLayout::of(count, like.row_form()).size;
       kernels::write_entries(of_head, entries, row.id, out.first(size));
-      kernels::seal_record(out.first(size), layer, h, count, like.head_dim, like.dtype, row.id);
+      kernels::seal_record(out.first(size), layer, h, count, like.row_form(), row.id);
       out = out.subspan(size);
       yield_if_asked(size);
     }
@@ -126,10 +126,11 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
   if (row.former.size() > limits::kFormerIdsMax) {
     row.former.erase(row.former.begin(), row.former.end() - limits::kFormerIdsMax);
   }
+  const RowForm rows = RowForm::of(model, row.encoding);
   for (std::uint32_t layer = 0; layer < model.num_layers; ++layer) {
     std::uint64_t bytes = 0;
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
-      bytes += RecordLayout::of(row.plan.at(layer, h), model.head_dim, model.dtype).size;
+      bytes += RecordLayout::of(row.plan.at(layer, h), rows).size;
     }
     row.layer_bytes.push_back(bytes);
     row.stored_bytes += bytes;

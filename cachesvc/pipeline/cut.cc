@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -28,23 +27,10 @@ void pad(std::vector<Bytes>& ranges, std::size_t bytes, Bytes inside, Bytes zero
   }
 }
 
-// The row's recipe. The links of a chain usually have the same recipe, and parsing takes longer
-// than everything else for a link, so each thread keeps the last one.
-Result<const Recipe*> recipe_of(const SegmentRow& row) {
-  thread_local std::string text;
-  thread_local std::optional<Recipe> recipe;
-  if (!recipe || text != row.recipe) {
-    recipe.reset();
-    PRECIS_ASSIGN(recipe, parse_recipe(row.recipe));
-    text = row.recipe;
-  }
-  return &*recipe;
-}
-
 Result<std::uint64_t> asked_entries(const SegmentRow& row, const ModelSpec& model,
                                     const Budget& budget) {
   if (budget.kind == Budget::Kind::kAll) return row.plan.total();
-  PRECIS_ASSIGN(const Recipe* const recipe, recipe_of(row));
+  PRECIS_ASSIGN(const Recipe* const recipe, stored_recipe(row.recipe));
   return precis::asked_entries(row, row.plan.total(), *recipe, model, budget);
 }
 
@@ -57,11 +43,12 @@ Status check_records(Bytes records, const SegmentRow& row, std::uint32_t layer) 
     if (!opened.ok()) return Status::corruption(opened.status().message());  // for every code
     const kernels::RecordView& record = *opened;
     if (record.segment != row.id || record.layer != layer || record.head != h ||
-        record.count != row.plan.at(layer, h)) {
+        record.count != row.plan.at(layer, h) || record.encoding != row.encoding) {
       return Status::corruption(
           "the record of head " + std::to_string(h) + " does not belong there: it is of segment " +
           record.segment.hex() + ", layer " + std::to_string(record.layer) + ", head " +
-          std::to_string(record.head) + ", " + counted(record.count, "entry", "entries"));
+          std::to_string(record.head) + ", " + counted(record.count, "entry", "entries") + ", " +
+          std::string(encoding_name(record.encoding)));
     }
     PRECIS_TRY(kernels::verify_record(record));
     records = records.subspan(size);

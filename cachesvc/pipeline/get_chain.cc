@@ -7,6 +7,7 @@
 #include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/cut.h"
 #include "precis/limits.h"
+#include "precis/row_form.h"
 #include "precis/served_layout.h"
 
 namespace precis {
@@ -55,22 +56,21 @@ Status take_heads(const msg::Get& request, GetChain& chain) {
 // Returns the size that the destination needs.
 Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& request) {
   const ModelSpec& model = chain.model;
-  std::uint64_t entries = 0;
+  const std::vector<RowForm> rows = row_forms(chain.links, model);
+  std::vector<std::uint64_t> entries;
   for (std::size_t link = 0; link < chain.links.size(); ++link) {
     const SegmentRow& row = *chain.links[link];
     if (!chain.entries.empty()) {
-      entries += entries_of_heads(chain.entries[link], row.end - row.begin, model.num_layers,
-                                  chain.num_heads);
+      entries.push_back(entries_of_heads(chain.entries[link], row.end - row.begin, model.num_layers,
+                                         chain.num_heads));
     } else if (!chain.is_held_by(row, link, request)) {
       return trimmed(row, "more entries of a head");
     }
   }
   if (chain.entries.empty()) {
-    return served_counts_bytes(request.links, model.num_layers, chain.num_heads, model.head_dim,
-                               model.dtype);
+    return served_counts_bytes(request.links, model.num_layers, chain.num_heads, rows);
   }
-  return served_capacity_bytes(entries, model.num_layers, chain.num_heads, model.head_dim,
-                               model.dtype);
+  return served_capacity_bytes(entries, rows, model.num_layers, chain.num_heads);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/read_tries.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "precis/row_form.h"
 #include "precis/served_layout.h"
 
 namespace precis {
@@ -78,6 +79,7 @@ Status check_count_of(const ModelSpec& model, std::size_t num_links) {
 
 struct Lookup::Counting {
   const ModelSpec& model;
+  const std::vector<RowForm> forms;  // of the links
   ReaderCut cut;
   CountedMatch made;
 
@@ -88,8 +90,7 @@ struct Lookup::Counting {
       made.counts[link].insert(made.counts[link].end(), begin, begin + model.num_kv_heads);
     }
     made.plan.counts.insert(made.plan.counts.end(), layer.plan.begin(), layer.plan.end());
-    made.bytes +=
-        ServedLayout::of(layer.counts, model.num_kv_heads, model.head_dim, model.dtype).size_bytes;
+    made.bytes += ServedLayout::of(layer.counts, model.num_kv_heads, forms).size_bytes;
   }
 };
 
@@ -150,10 +151,10 @@ std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec
   auto described = describe(tenant, model, links);
   if (!described) return std::nullopt;
   msg::Match& match = described->match;
+  std::vector<RowForm> forms;
+  for (const Catalog::Link& link : links) forms.push_back(RowForm::of(model, link.row->encoding));
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-    match.bytes +=
-        ServedLayout::of(layer_counts(links, l), model.num_kv_heads, model.head_dim, model.dtype)
-            .size_bytes;
+    match.bytes += ServedLayout::of(layer_counts(links, l), model.num_kv_heads, forms).size_bytes;
   }
   match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
   return std::move(match);
@@ -261,7 +262,8 @@ Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner
   std::vector<Catalog::Row> rows;
   for (const Catalog::Link& link : links) rows.push_back(link.row);
   const bool in_part = key.matched_end < rows.back()->end;
-  Counting counting{model, {key.entries, key.align, in_part, key.matched_end}, {}};
+  Counting counting{
+      model, row_forms(rows, model), {key.entries, key.align, in_part, key.matched_end}, {}};
   counting.made.counts.resize(rows.size());
   counting.made.plan = {model.num_layers, model.num_kv_heads, {}};
 
@@ -301,8 +303,7 @@ Task<Result<LayerCounts>> Lookup::count_records(const Counting& counting,
   };
   std::size_t work = records.size() * model.num_kv_heads;
   if (counting.cut.in_part) {  // counting reads the last link's positions
-    work +=
-        records.back().size() / record_entry_bytes(model.head_dim, model.dtype) / kEntriesARecord;
+    work += records.back().size() / record_entry_bytes(counting.forms.back()) / kEntriesARecord;
   }
   if (work <= inline_left) {
     inline_left -= work;

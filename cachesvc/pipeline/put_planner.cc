@@ -79,7 +79,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
 Task<Status> PutPlanner::split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
                                PutPlaces::Found& found) {
   const std::uint64_t headers = std::uint64_t{put.model.num_layers} * put.model.num_kv_heads *
-                                RecordLayout::of(1, put.model.head_dim, put.model.dtype).size;
+                                RecordLayout::of(1, RowForm::of(put.model)).size;
   PRECIS_CO_ASSIGN(const auto counted, co_await parts_.disk_quota.enter(tenant.name, headers));
   PRECIS_CO_TRY(co_await split_.run(put.owner, found.split->segment, found.split->position,
                                     /*waits=*/found.must_split));
@@ -100,6 +100,7 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   PRECIS_TRY(equip(tenant, request.model, put));
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
+  put.row.encoding = put.recipe.encoding;
   put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
   put.limit = defaults.limit;
   return {};

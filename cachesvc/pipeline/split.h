@@ -15,7 +15,7 @@ class SplitPath {
  public:
   explicit SplitPath(RewriteParts parts) : parts_(parts) {}
 
-  // The memory that a split needs: both parts, and one layer as it is stored.
+  // The most memory that a split may need: both parts, and one layer as it is stored.
   static std::size_t needed_bytes(const SegmentRow& row, const ModelSpec& model);
 
   // Splits the segment at a block boundary. The first part is part_id(segment, position). OK also

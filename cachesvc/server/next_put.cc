@@ -127,6 +127,9 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
         "only a put can tell what this recipe keeps: what is stored has the scores of its own "
         "recipe");
   }
+  if (like.encoding != recipe.encoding) {
+    co_return only_a_put("what is stored has rows of another encoding: only a put can tell");
+  }
   const std::uint32_t tokens = like.end - like.begin;
   Recipe lowered = recipe;
   if (wanted.limit) {

@@ -74,6 +74,7 @@ std::string recipe_words(const std::string& recipe) {
   if (text("heads") != "table" || scorer.empty() || profile.empty()) return recipe;
   const auto least = parsed.find("min_entries");
   if (least != parsed.end() && *least != 0) scorer += "(min_entries=" + least->dump() + ")";
+  if (const std::string encoding = text("encoding"); !encoding.empty()) scorer += ", " + encoding;
   if (profile.starts_with("table-")) return scorer + ", " + profile;
   // A segment has the digest of its profile.
   return scorer + ", table " + (profile.size() == kDigest ? profile.substr(0, kShortId) : profile);

@@ -44,9 +44,9 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
 Result<std::uint64_t> entries_at(const ModelSpec& model, const msg::SegmentInfo& segment,
                                  const Budget& keep) {
   if (keep.kind == Budget::Kind::kAll) return segment.entries;
-  PRECIS_ASSIGN(const Recipe recipe, parse_recipe(segment.recipe));
+  PRECIS_ASSIGN(const Recipe* const recipe, stored_recipe(segment.recipe));
   PRECIS_ASSIGN(const std::uint64_t entries,
-                asked_entries(segment, segment.entries, recipe, model, keep));
+                asked_entries(segment, segment.entries, *recipe, model, keep));
   if (entries <= segment.entries) return entries;
   return Status::invalid("keep " + keep.to_string() + " asks for " + std::to_string(entries) +
                          " entries, it stores " + std::to_string(segment.entries) + " (keep " +
@@ -102,6 +102,12 @@ Status take_heads(const GetOptions& options, GetPlan& plan) {
   plan.head_begin = begin;
   plan.num_heads = options.head_count > 0 ? options.head_count : all - begin;
   return {};
+}
+
+// Enough bytes for the decoded rows of all heads, each aligned.
+std::size_t decoded_capacity_bytes(const GetPlan& plan, std::uint64_t entries) {
+  const std::size_t heads = std::size_t{plan.model.num_layers} * plan.num_heads;
+  return 2 * (entries * RowForm::of(plan.model).bytes() + heads * kSectionAlign);
 }
 
 // The counts of the heads asked for, [num_layers, num_heads].
@@ -164,7 +170,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
   plan.traceparent = sent_traceparent(options.traceparent);
   PRECIS_TRY(take_heads(options, plan));
   std::uint32_t begin = 0;
-  std::uint64_t total = 0;
+  std::vector<std::uint64_t> served;  // [num_links], at most
   for (const msg::MatchLink& link : match.links) {
     const msg::SegmentInfo& segment = link.segment;
     PRECIS_TRY(check_link(model, link, begin, &link == &match.links.back()));
@@ -180,14 +186,20 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
             : entries_of_heads(*entries, segment.end - begin, model.num_layers, plan.num_heads);
     planned.created_unix_ms = segment.created_unix_ms;
     planned.stored_entries = segment.entries;
-    total += planned.served_max;
+    served.push_back(planned.served_max);
+    plan.forms.push_back(RowForm::of(model, segment.encoding));
+    PRECIS_TRY(plan.forms.back().validate());
     begin = segment.end;
   }
-  plan.capacity_bytes = match.counted()
-                            ? served_counts_bytes(plan.links, model.num_layers, plan.num_heads,
-                                                  model.head_dim, model.dtype)
-                            : served_capacity_bytes(total, model.num_layers, plan.num_heads,
-                                                    model.head_dim, model.dtype);
+  plan.capacity_bytes =
+      match.counted()
+          ? served_counts_bytes(plan.links, model.num_layers, plan.num_heads, plan.forms)
+          : served_capacity_bytes(served, plan.forms, model.num_layers, plan.num_heads);
+  const auto is_coded = [](const RowForm& rows) { return rows.encoding != Encoding::kRaw; };
+  if (std::ranges::any_of(plan.forms, is_coded)) {
+    const std::uint64_t total = std::accumulate(served.begin(), served.end(), std::uint64_t{0});
+    plan.decoded_bytes = decoded_capacity_bytes(plan, total);
+  }
   // All counts may be 0, but a get needs some memory.
   plan.capacity_bytes = std::max(plan.capacity_bytes, kSectionAlign);
   return plan;

@@ -9,6 +9,7 @@
 
 #include "precis/client.h"
 #include "precis/messages.h"
+#include "precis/record_format.h"
 #include "precis/types.h"
 
 namespace precis {
@@ -28,9 +29,13 @@ struct GetPlan {
   Budget budget;
   std::uint32_t head_begin = 0, num_heads = 0;  // the heads asked for
   std::vector<Link> links;
-  std::size_t capacity_bytes = 0;
-  std::string traceparent = {};  // as it is sent
+  std::vector<RowForm> forms;      // [num_links], as they are served
+  std::size_t capacity_bytes = 0;  // of the memory that the service writes to
+  std::size_t decoded_bytes = 0;   // of the memory for all rows if some are coded, otherwise 0
+  std::string traceparent = {};    // as it is sent
 
+  // The decoded rows lie behind the served bytes.
+  std::size_t memory_bytes() const { return align_section(capacity_bytes) + decoded_bytes; }
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }
   // Whether served_max is exact. A match without counts does not tell how many entries of a cut are
   // in only some of the heads.

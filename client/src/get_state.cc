@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "client/src/interrupt.h"
 #include "client/src/served_layer.h"
@@ -17,12 +18,22 @@ std::vector<std::uint64_t> entries_of(const GetPlan& plan) {
 
 // Exact, without padding.
 std::uint64_t bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
-  const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
   std::uint64_t sum = 0;
-  for (const std::uint32_t count : served.counts) {
-    for (const std::size_t part : served_part_bytes(count, row_bytes)) sum += part;
+  for (std::size_t i = 0; i < served.counts.size(); ++i) {
+    const std::size_t link = i / plan.num_heads;
+    if (link == plan.forms.size()) break;  // locate_layer() refuses the message
+    const auto parts = served_part_bytes(served.counts[i], plan.forms[link].bytes());
+    for (const std::size_t part : parts) sum += part;
   }
   return sum;
+}
+
+// Exact, without padding; 0 if no link has coded rows.
+std::uint64_t decoded_bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
+  if (plan.decoded_bytes == 0) return 0;
+  std::uint64_t entries = 0;
+  for (const std::uint32_t count : served.counts) entries += count;
+  return 2 * entries * RowForm::of(plan.model).bytes();
 }
 
 }  // namespace
@@ -41,7 +52,7 @@ void GetState::on_layer(msg::LayerServed served) {
   // One message too many is looked at, to report it; more are not queued.
   if (heard_ > plan_.model.num_layers) return;
   ++heard_;
-  heard_bytes_ += bytes_of(plan_, served);
+  heard_bytes_ += bytes_of(plan_, served) + decoded_bytes_of(plan_, served);
   const std::uint32_t layer = served.layer;
   {
     const std::lock_guard lock(mutex_);
@@ -103,12 +114,14 @@ void GetState::check(const msg::LayerServed& served) {
 }
 
 void GetState::settle(const msg::LayerServed& served) {
-  const auto layout = place(served);
-  if (!layout.ok()) return fail(layout.status());
-  const MutableBytes memory = buffer_->bytes().subspan(served.offset, layout->size_bytes);
-  Status status = verify_layer(plan_, served, *layout, memory);
+  const auto placed = place(served);
+  if (!placed.ok()) return fail(placed.status());
+  const MutableBytes memory = buffer_->bytes().subspan(served.offset, placed->layout.size_bytes);
+  Status status = verify_layer(plan_, served, placed->layout, memory);
   std::vector<HeadEntries> heads;
-  if (status.ok()) heads = arrange_layer(plan_, served, *layout, memory);
+  if (status.ok()) {
+    heads = arrange_layer(plan_, served, placed->layout, memory, placed->decoded);
+  }
 
   const std::lock_guard lock(mutex_);
   Layer& layer = layers_[served.layer];
@@ -124,7 +137,7 @@ void GetState::settle(const msg::LayerServed& served) {
 
 // Finds the layer's place, which must not contradict another layer or an earlier message of the
 // server.
-Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
+Result<GetState::Placed> GetState::place(const msg::LayerServed& served) {
   if (served.layer >= plan_.model.num_layers) {
     return Status::corruption("the service served layer " + std::to_string(served.layer) +
                               " of a model of " + std::to_string(plan_.model.num_layers));
@@ -135,7 +148,7 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
                               " a second time");
   }
   PRECIS_ASSIGN(ServedLayout layout,
-                locate_layer(plan_, served, entries_left_, buffer_->bytes().size()));
+                locate_layer(plan_, served, entries_left_, plan_.capacity_bytes));
   const std::size_t begin = served.offset, end = begin + layout.size_bytes;
   for (const auto& [used_begin, used_end] : used_) {
     if (begin < used_end && used_begin < end) {
@@ -149,7 +162,11 @@ Result<ServedLayout> GetState::place(const msg::LayerServed& served) {
   for (std::size_t i = 0; i < served.counts.size(); ++i) {
     entries_left_[i / plan_.num_heads] -= served.counts[i];
   }
-  return layout;
+  const std::size_t bytes = decoded_bytes(plan_, layout);
+  const std::size_t at =
+      align_section(plan_.capacity_bytes) + std::exchange(decoded_, decoded_ + bytes);
+  const MutableBytes decoded = bytes > 0 ? buffer_->bytes().subspan(at, bytes) : MutableBytes();
+  return Placed{std::move(layout), decoded};
 }
 
 void GetState::finish() {

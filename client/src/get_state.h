@@ -45,7 +45,7 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   bool finished() const;
   bool over() const;  // wait() would not block
   // The loop's thread checks all of it.
-  bool small() const { return plan_.capacity_bytes <= kInlineBytesMax; }
+  bool small() const { return plan_.memory_bytes() <= kInlineBytesMax; }
   // Up to this many bytes of one get are checked by the loop itself: that takes no longer than
   // waking a thread.
   static constexpr std::uint64_t kInlineBytesMax = 256u << 10;
@@ -72,7 +72,11 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
   Unchecked::iterator find_unchecked(std::uint32_t layer);
   void check(const msg::LayerServed& served);
   void settle(const msg::LayerServed& served);
-  Result<ServedLayout> place(const msg::LayerServed& served);
+  struct Placed {
+    ServedLayout layout;
+    MutableBytes decoded;  // for the rows, if some are coded
+  };
+  Result<Placed> place(const msg::LayerServed& served);
   void finish();
   Status missing() const;
   void fail(const Status& status);
@@ -86,11 +90,12 @@ class GetState final : public ReplySink, public std::enable_shared_from_this<Get
 
   // Used on the loop's thread only.
   std::uint32_t heard_ = 0;        // number of LayerServed messages
-  std::uint64_t heard_bytes_ = 0;  // the bytes they announce
+  std::uint64_t heard_bytes_ = 0;  // the bytes they announce, and those of decoded rows
 
   // Guarded by placing_; read without it once all is checked.
   std::mutex placing_;
-  std::vector<bool> placed_;                               // [num_layers]
+  std::size_t decoded_ = 0;   // bytes of the memory for decoded rows that layers have taken
+  std::vector<bool> placed_;  // [num_layers]
   std::vector<std::uint64_t> entries_left_;                // [num_links]
   std::vector<std::pair<std::size_t, std::size_t>> used_;  // [offset, end) of each layer served
 

@@ -43,13 +43,14 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   auto attempt = std::make_shared<Attempt>();
   PRECIS_ASSIGN(attempt->channel, link_->channel(retry_));
   Channel& channel = *attempt->channel;
-  PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.capacity_bytes));
+  PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.memory_bytes()));
   if (pages_) buffer->pin(pages_->mover());
   if (retry_.clock().now() > retry_.deadline()) {
     return retry_.too_late("memory to read into");
   }
   ExposedMemory exposed;
-  PRECIS_ASSIGN(exposed.exposure, channel.expose(buffer->registration(), buffer->bytes()));
+  PRECIS_ASSIGN(exposed.exposure,
+                channel.expose(buffer->registration(), buffer->bytes().first(plan.capacity_bytes)));
   msg::Request body{0, get_request(plan, exposed.exposure->region())};
 
   attempt->state =

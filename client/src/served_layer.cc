@@ -7,6 +7,7 @@
 #include "cachesvc/base/counted.h"
 #include "cachesvc/base/executor.h"
 #include "precis/record.h"
+#include "precis/row_code.h"
 
 namespace precis {
 namespace {
@@ -25,17 +26,17 @@ std::span<const T> array_at(Bytes layer, std::size_t offset, std::size_t count) 
 }
 
 // The entries of one link in one head. `at`: where the link's part of each section begins.
-kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, std::uint32_t head,
+kernels::RecordView record_at(const RowForm& form, std::uint32_t layer_index, std::uint32_t head,
                               std::uint32_t count, const std::array<std::size_t, 6>& at,
                               Bytes layer) {
-  const std::size_t rows =
-      std::size_t{count} * plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
+  const std::size_t rows = count * form.bytes();
   kernels::RecordView record;
   record.layer = layer_index;
   record.head = head;
   record.count = count;
-  record.head_dim = plan.model.head_dim;
-  record.dtype = plan.model.dtype;
+  record.head_dim = form.head_dim;
+  record.dtype = form.dtype;
+  record.encoding = form.encoding;
   record.checksums =
       array_at<kernels::Checksum>(layer, at[kChecksums], count / kChecksumBlockEntries);
   record.positions = array_at<std::uint32_t>(layer, at[kPositions], count);
@@ -44,6 +45,21 @@ kernels::RecordView record_at(const GetPlan& plan, std::uint32_t layer_index, st
   record.keys = layer.subspan(at[kKeys], rows);
   record.values = layer.subspan(at[kValues], rows);
   return record;
+}
+
+// Decodes the rows of K or of V of a head, of all links one after the other. Returns `to`.
+std::byte* decode(const GetPlan& plan, const msg::LayerServed& served, std::uint32_t head,
+                  const std::byte* from, std::byte* const to) {
+  std::byte* out = to;
+  for (std::size_t link = 0; link < plan.links.size(); ++link) {
+    const std::uint32_t count = served.counts[link * plan.num_heads + head];
+    const RowForm& rows = plan.forms[link];
+    kernels::decode_rows(rows, count, from, out);
+    from += count * rows.bytes();
+    out += count * rows.raw().bytes();
+    yield_if_asked(count * rows.raw().bytes());
+  }
+  return to;
 }
 
 // Checksums show that the bytes are the stored bytes. This check shows that they are a cut at T
@@ -103,8 +119,7 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
                                 std::to_string(entries_left[link]) + " are left");
     }
   }
-  ServedLayout layout =
-      ServedLayout::of(served.counts, num_heads, plan.model.head_dim, plan.model.dtype);
+  ServedLayout layout = ServedLayout::of(served.counts, num_heads, plan.forms);
   if (served.offset % kSectionAlign != 0 || layout.size_bytes > buffer_bytes ||
       served.offset > buffer_bytes - layout.size_bytes) {
     return broken(served, std::to_string(layout.size_bytes) + " B at offset " +
@@ -118,13 +133,13 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
 Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const ServedLayout& layout,
                     Bytes layer) {
   const std::uint32_t num_heads = plan.num_heads;
-  const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
   for (std::uint32_t h = 0; h < num_heads; ++h) {
     auto at = layout.heads[h].section;
     for (std::size_t link = 0; link < plan.links.size(); ++link) {
       const std::size_t cut = link * num_heads + h;
       const std::uint32_t count = served.counts[cut];
-      const auto record = record_at(plan, served.layer, plan.head_begin + h, count, at, layer);
+      const RowForm& rows = plan.forms[link];
+      const auto record = record_at(rows, served.layer, plan.head_begin + h, count, at, layer);
       const bool whole_blocks = count % kChecksumBlockEntries == 0;
       Status status =
           kernels::verify_record(record, whole_blocks ? nullptr : &served.tail_checksums[cut]);
@@ -132,29 +147,45 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
       if (!status.ok()) {
         return status.with_context("segment " + plan.links[link].segment.hex());
       }
-      const auto part = served_part_bytes(count, row_bytes);
+      const auto part = served_part_bytes(count, rows.bytes());
       for (std::size_t s = 0; s < kServedSections; ++s) at[s] += part[s];
-      yield_if_asked(2 * count * row_bytes);
+      yield_if_asked(2 * count * rows.bytes());
     }
   }
   return {};
 }
 
+std::size_t decoded_bytes(const GetPlan& plan, const ServedLayout& layout) {
+  if (plan.decoded_bytes == 0) return 0;
+  std::size_t bytes = 0;
+  for (const ServedLayout::Head& head : layout.heads) {
+    bytes += 2 * align_section(head.count * RowForm::of(plan.model).bytes());
+  }
+  return bytes;
+}
+
 std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServed& served,
-                                       const ServedLayout& layout, MutableBytes layer) {
+                                       const ServedLayout& layout, MutableBytes layer,
+                                       MutableBytes decoded) {
   const ModelSpec& model = plan.model;
   const GetPlan::Link& last = plan.links.back();
-  const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
+  const std::size_t row_bytes = RowForm::of(model).bytes();
   std::vector<HeadEntries> heads;
   for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
     const auto& at = layout.heads[h].section;
     auto* positions = reinterpret_cast<std::uint32_t*>(layer.data() + at[kPositions]);
     auto* seats = reinterpret_cast<std::uint32_t*>(layer.data() + at[kSeats]);
     auto* scores = reinterpret_cast<float*>(layer.data() + at[kScores]);
+    const std::uint32_t served_count = layout.heads[h].count;
     std::byte* keys = layer.data() + at[kKeys];
     std::byte* values = layer.data() + at[kValues];
+    if (!decoded.empty()) {
+      const std::size_t size = align_section(served_count * row_bytes);
+      keys = decode(plan, served, h, keys, decoded.data());
+      values = decode(plan, served, h, values, decoded.data() + size);
+      decoded = decoded.subspan(2 * size);
+    }
 
-    const std::uint32_t served_count = layout.heads[h].count;
     std::uint32_t count = served_count;
     if (last.matched_end < last.end) {
       count -= served.counts[(plan.links.size() - 1) * plan.num_heads + h];

@@ -28,9 +28,14 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
 Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const ServedLayout& layout,
                     Bytes layer);
 
-// The heads of a verified layer. If the last link matched in part, its entries after the match are
-// removed in place, which is possible because the last link is at the end of each section.
+// The bytes of a layer's decoded rows; 0 if no link has coded rows.
+std::size_t decoded_bytes(const GetPlan& plan, const ServedLayout& layout);
+
+// The heads of a verified layer. `decoded`: decoded_bytes(), for the rows if some are coded. If the
+// last link matched in part, its entries after the match are removed in place, which is possible
+// because the last link is at the end of each section.
 std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServed& served,
-                                       const ServedLayout& layout, MutableBytes layer);
+                                       const ServedLayout& layout, MutableBytes layer,
+                                       MutableBytes decoded);
 
 }  // namespace precis

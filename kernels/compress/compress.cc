@@ -4,15 +4,20 @@
 #include <utility>
 
 #include "precis/joiner.h"
+#include "precis/row_code.h"
 #include "precis/stages.h"
 
 namespace precis::kernels {
 namespace {
 
+std::byte* aligned_bytes(std::size_t size) {
+  return new (std::align_val_t{kSectionAlign}) std::byte[size]{};
+}
+
 CompressedLayer make_layer(std::size_t size_bytes) {
   CompressedLayer layer;
   layer.size_bytes = size_bytes;
-  layer.data.reset(new (std::align_val_t{kSectionAlign}) std::byte[size_bytes]{});
+  layer.data.reset(aligned_bytes(size_bytes));
   return layer;
 }
 
@@ -73,8 +78,9 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
   std::vector<MutableBytes> bytes;
   for (std::uint32_t l = 0; l < inputs.size(); ++l) {
     const auto& counts = joiner->counts(l);
+    const HeadsView& keys = inputs[l].keys;
     layers.push_back(
-        make_layer(encoded_bytes(counts, inputs[l].keys.head_dim, inputs[l].keys.dtype)));
+        make_layer(encoded_bytes(counts, {keys.head_dim, keys.dtype, recipe.encoding})));
     bytes.push_back(layers.back().bytes());
     PRECIS_TRY(std::move(ordered[l]).encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
   }
@@ -94,6 +100,31 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
   return layers;
 }
 
+// Fills in the views of a layer's rows.
+void open_rows(CompressedLayer& layer) {
+  std::size_t size = 0;
+  for (const RecordView& record : layer.heads) {
+    if (record.encoding != Encoding::kRaw) {
+      size += 2 * align_section(record.count * record.row_form().raw().bytes());
+    }
+  }
+  if (size > 0) layer.decoded.reset(aligned_bytes(size));
+  std::byte* next = layer.decoded.get();
+  const auto view_of = [&next](const RecordView& record, Bytes rows) {
+    const std::byte* data = rows.data();
+    if (record.encoding != Encoding::kRaw) {
+      decode_rows(record.row_form(), record.count, rows.data(), next);
+      data = next;
+      next += align_section(record.count * record.row_form().raw().bytes());
+    }
+    return HeadsView::packed(data, 1, record.count, record.head_dim, record.dtype);
+  };
+  for (const RecordView& record : layer.heads) {
+    layer.keys.push_back(view_of(record, record.keys));
+    layer.values.push_back(view_of(record, record.values));
+  }
+}
+
 // Fills in the views of every layer's records, which are sealed now.
 Status open_records(std::vector<CompressedLayer>& layers, std::uint32_t num_kv_heads) {
   for (CompressedLayer& records : layers) {
@@ -104,6 +135,7 @@ Status open_records(std::vector<CompressedLayer>& layers, std::uint32_t num_kv_h
       records.heads.push_back(record);
       rest = rest.subspan(size);
     }
+    open_rows(records);
   }
   return {};
 }

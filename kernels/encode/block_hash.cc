@@ -16,7 +16,7 @@ static_assert(sizeof(XXH128_canonical_t) == kChecksumBytes);
 
 // Hashes entries [first, last) of every section.
 Checksum hash_any_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
-  const std::size_t row_bytes = record.head_dim * dtype_size_bytes(record.dtype);
+  const std::size_t row_bytes = record.row_form().bytes();
   const std::size_t count = last - first;
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
@@ -49,7 +49,7 @@ PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
 template <typename Lines>
 PRECIS_INLINE xxh3::Hash128 lines_loop(const RecordView& record, std::uint32_t first,
                                        std::uint32_t last) {
-  const std::size_t row_bytes = record.head_dim * dtype_size_bytes(record.dtype);
+  const std::size_t row_bytes = record.row_form().bytes();
   const std::size_t word_lines = (last - first) * std::size_t{4} / kLineBytes;
   const std::size_t row_lines = (last - first) * row_bytes / kLineBytes;
   xxh3::StripeHash<Lines> hash(3 * word_lines + 2 * row_lines);
@@ -81,7 +81,7 @@ Checksum checksum_of(const xxh3::Hash128& hash) {
 Checksum hash_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
   static const LinesLoop loop = lines_loop_here();
   const std::size_t words = (last - first) * std::size_t{4};
-  const std::size_t rows = (last - first) * record.head_dim * dtype_size_bytes(record.dtype);
+  const std::size_t rows = (last - first) * record.row_form().bytes();
   if (words % kLineBytes == 0 && rows % kLineBytes == 0 &&
       3 * words + 2 * rows > xxh3::kShortBytesMax) {
     return checksum_of(loop(record, first, last));

@@ -15,14 +15,15 @@ enum class Rows { kChecked, kUnchecked };
 // `out`: encoded_bytes(counts, ...) long, aligned to 4 bytes. Every byte of it is written, padding
 // included, so that equal inputs give equal bytes. If `seats` is empty, seats and checksums are
 // left zero for place_seats() or place_cut_seats(), and seal_cpu(). kInvalidArgument if `out` has
-// another size or alignment.
+// another size or alignment, or the rows cannot have the encoding.
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
-                  MutableBytes out, Rows rows = Rows::kChecked);
+                  MutableBytes out, Encoding encoding, Rows rows = Rows::kChecked);
 
-// kInvalidArgument if `out` does not have the size and alignment that encode requires.
-Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts, MutableBytes out);
+// kInvalidArgument as encode_cpu() says.
+Status check_room(const LayerInput& input, Encoding encoding, std::span<const std::uint32_t> counts,
+                  MutableBytes out);
 
 // Writes the checksums of every record of these layers. kCorruption if a layer does not hold
 // records.

@@ -12,6 +12,7 @@
 #include "kernels/encode/record_writer.h"
 #include "kernels/encode/stripe_hash.h"
 #include "precis/record.h"
+#include "precis/row_code.h"
 
 namespace precis::kernels {
 namespace {
@@ -28,12 +29,11 @@ struct HeadOutput {
   std::size_t offset;
 };
 
-std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
-                                     Dtype dtype) {
+std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, const RowForm& rows) {
   std::vector<HeadOutput> heads;
   std::size_t offset = 0;
   for (const std::uint32_t count : counts) {
-    heads.push_back({RecordLayout::of(count, head_dim, dtype), offset});
+    heads.push_back({RecordLayout::of(count, rows), offset});
     offset += heads.back().layout.size;
   }
   return heads;
@@ -133,10 +133,35 @@ BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
   });
 }
 
+// Codes the rows of a block of entries.
+bool code_block(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
+                std::uint32_t last) {
+  const RowForm form = task.view.row_form();
+  const std::size_t count = last - first;
+  thread_local std::vector<std::byte> gathered;
+  gathered.resize(count * form.raw().bytes());
+  bool finite = true;
+  const auto code = [&](const HeadsView& rows, std::byte* out) {
+    compact_rows(rows, task.head, task.kept.subspan(first, count), 0,
+                 static_cast<std::uint32_t>(count), gathered.data());
+    if (loops.watched && loops.any_not_finite(form.dtype, gathered.data(), count * form.head_dim)) {
+      finite = false;
+    }
+    std::byte* const coded = out + first * form.bytes();
+    encode_rows(form, count, gathered.data(), coded);
+    if (!decode_to_finite(form, count, coded)) finite = false;
+  };
+  code(task.input.keys, task.out.keys);
+  code(task.input.values, task.out.values);
+  if (task.sealed) write_checksum(task.record, task.view, first / kChecksumBlockEntries);
+  return finite;
+}
+
 // Encodes the rows of a block of entries whose other sections are already written. Returns false if
 // the values are unchecked and one of them is not finite.
-bool encode_rows(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
-                 std::uint32_t last) {
+bool encode_block(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
+                  std::uint32_t last) {
+  if (task.view.encoding != Encoding::kRaw) return code_block(loops, task, first, last);
   const HeadsView& keys = task.input.keys;
   const std::uint32_t block = first / kChecksumBlockEntries;
   const bool whole = last - first == kChecksumBlockEntries;
@@ -178,25 +203,26 @@ bool rest_is_finite(const BlockLoops& loops, const LayerInput& input, std::uint3
 
 }  // namespace
 
-std::size_t encoded_bytes(std::span<const std::uint32_t> counts, std::uint32_t head_dim,
-                          Dtype dtype) {
+std::size_t encoded_bytes(std::span<const std::uint32_t> counts, const RowForm& rows) {
   std::size_t bytes = 0;
-  for (const std::uint32_t count : counts) bytes += RecordLayout::of(count, head_dim, dtype).size;
+  for (const std::uint32_t count : counts) bytes += RecordLayout::of(count, rows).size;
   return bytes;
 }
 
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
-                              std::uint32_t head_dim, Dtype dtype) {
+                              const RowForm& rows) {
   // Per head: a record's header, the padding of its six sections (less than kSectionAlign each),
   // and the checksum of a partial block.
   const std::size_t per_head = sizeof(RecordHeader) + 6 * kSectionAlign + kChecksumBytes;
   return num_kv_heads * per_head + entries / kChecksumBlockEntries * kChecksumBytes +
-         entries * record_entry_bytes(head_dim, dtype);
+         entries * record_entry_bytes(rows);
 }
 
-Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts,
+Status check_room(const LayerInput& input, Encoding encoding, std::span<const std::uint32_t> counts,
                   MutableBytes out) {
-  const std::size_t size = encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
+  const RowForm form{input.keys.head_dim, input.keys.dtype, encoding};
+  PRECIS_TRY(form.validate());
+  const std::size_t size = encoded_bytes(counts, form);
   if (out.size() == size && reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0) {
     return {};
   }
@@ -208,23 +234,23 @@ Status check_room(const LayerInput& input, std::span<const std::uint32_t> counts
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
-                  MutableBytes out, Rows rows) {
-  const std::uint32_t num_heads = input.num_kv_heads(), head_dim = input.keys.head_dim;
-  const Dtype dtype = input.keys.dtype;
+                  MutableBytes out, Encoding encoding, Rows rows) {
+  const std::uint32_t num_heads = input.num_kv_heads();
+  const RowForm form{input.keys.head_dim, input.keys.dtype, encoding};
   PRECIS_CHECK(counts.size() == num_heads && orders.order.size() == num_heads);
   PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * input.num_tokens());
-  PRECIS_TRY(check_room(input, counts, out));
-  const std::vector<HeadOutput> heads = head_outputs(counts, head_dim, dtype);
+  PRECIS_TRY(check_room(input, encoding, counts, out));
+  const std::vector<HeadOutput> heads = head_outputs(counts, form);
   std::vector<WorkItem> items;
   for (std::uint32_t head = 0; head < num_heads; ++head) {
     const MutableBytes record = out.subspan(heads[head].offset, heads[head].layout.size);
     clear_padding(record, heads[head].layout);
-    write_header(record, input.layer, head, counts[head], head_dim, dtype, segment);
+    write_header(record, input.layer, head, counts[head], form, segment);
     for (std::uint32_t first = 0; first < counts[head]; first += kItemEntries) {
       items.push_back({head, first, std::min(counts[head], first + kItemEntries)});
     }
   }
-  const BlockLoops loops = block_loops(context.isa, dtype, rows);
+  const BlockLoops loops = block_loops(context.isa, form.dtype, rows);
   std::atomic<bool> finite = true;
   const bool keeps_all =
       std::ranges::all_of(counts, [&](std::uint32_t count) { return count == input.num_tokens(); });
@@ -251,12 +277,17 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                   task.out);
     for (std::uint32_t at = first; at < last; at += kChecksumBlockEntries) {
       const std::uint32_t end = std::min(last, at + kChecksumBlockEntries);
-      if (!encode_rows(loops, task, at, end)) finite = false;
+      if (!encode_block(loops, task, at, end)) finite = false;
     }
     end_of_stream();
   });
   if (finite) return {};
   PRECIS_TRY(check_rows_cpu(context, input));
+  if (encoding != Encoding::kRaw) {
+    return Status::invalid("layer " + std::to_string(input.layer) +
+                           ": a value of K or V is too large for encoding=" +
+                           std::string(encoding_name(encoding)) + "; use encoding=raw");
+  }
   return Status::invalid("layer " + std::to_string(input.layer) +
                          ": a value that was not finite changed while it was being taken in");
 }

@@ -29,7 +29,7 @@ __device__ void write_header(const EncodeDevice& task, std::uint32_t head,
                              const RecordLayout& layout, std::byte* record) {
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = kRecordVersion;
+  header.version = record_version(Encoding::kRaw);
   header.dtype = static_cast<std::uint8_t>(task.dtype);
   header.encoding = static_cast<std::uint8_t>(Encoding::kRaw);
   header.head_dim = task.head_dim;
@@ -97,7 +97,7 @@ __device__ __noinline__ xxh3::Hash128 copy_then_seal(const GatherTask& task, con
 __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDevice task) {
   const std::uint32_t head = blockIdx.y;
   const EncodeHead out = task.heads[head];
-  const RecordLayout layout = RecordLayout::of(out.count, task.head_dim, task.dtype);
+  const RecordLayout layout = RecordLayout::of(out.count, RowForm{task.head_dim, task.dtype});
   std::byte* record = task.records + out.offset;
   if (blockIdx.x == 0) {
     if (threadIdx.x == 0) write_header(task, head, layout, record);

@@ -25,6 +25,11 @@ std::span<const T> section(Bytes record, std::size_t offset, std::size_t count) 
   return {reinterpret_cast<const T*>(record.data() + offset), count};
 }
 
+RowForm rows_of(const RecordHeader& header) {
+  return {header.head_dim, static_cast<Dtype>(header.dtype),
+          static_cast<Encoding>(header.encoding)};
+}
+
 RecordView view_of(Bytes record, const RecordHeader& header, const RecordLayout& layout) {
   RecordView view;
   std::copy(std::begin(header.segment), std::end(header.segment), view.segment.bytes.begin());
@@ -33,6 +38,7 @@ RecordView view_of(Bytes record, const RecordHeader& header, const RecordLayout&
   view.count = header.count;
   view.head_dim = header.head_dim;
   view.dtype = static_cast<Dtype>(header.dtype);
+  view.encoding = static_cast<Encoding>(header.encoding);
   view.checksums = section<Checksum>(record, layout.checksums, checksum_blocks(header.count));
   view.positions = section<std::uint32_t>(record, layout.positions, header.count);
   view.seats = section<std::uint32_t>(record, layout.seats, header.count);
@@ -73,8 +79,8 @@ Status above(std::string_view field, std::uint64_t value, std::uint64_t limit) {
 // overflow.
 Status check_fields(const RecordHeader& h) {
   if (h.magic != kRecordMagic) return bad_field("magic", h.magic, kRecordMagic);
-  if (h.version != kRecordVersion) {
-    return Status::version("record version " + text(h.version) + "; this build reads " +
+  if (h.version == 0 || h.version > kRecordVersion) {
+    return Status::version("record version " + text(h.version) + "; this build reads 1 to " +
                            text(kRecordVersion));
   }
   const std::uint64_t sum = XXH3_64bits(&h, kHeaderHashedBytes);
@@ -83,11 +89,14 @@ Status check_fields(const RecordHeader& h) {
   if (dtype != Dtype::kBf16 && dtype != Dtype::kF16 && dtype != Dtype::kF32) {
     return Status::corruption("record header: dtype " + text(h.dtype) + " is unknown");
   }
-  if (h.encoding != static_cast<std::uint8_t>(Encoding::kRaw)) {
+  if (h.encoding > static_cast<std::uint8_t>(Encoding::kInt4)) {
     return Status::corruption("record header: encoding " + text(h.encoding) + " is unknown");
   }
-  if (h.head_dim == 0) return Status::corruption("record header: head_dim is 0");
-  if (h.head_dim > limits::kHeadDimMax) return above("head_dim", h.head_dim, limits::kHeadDimMax);
+  const std::uint16_t version = record_version(static_cast<Encoding>(h.encoding));
+  if (h.version != version) return bad_field("version", h.version, version);
+  if (const Status form = rows_of(h).validate(); !form.ok()) {
+    return Status::corruption("record header: " + form.message());
+  }
   if (h.count > limits::kPathTokensMax) return above("count", h.count, limits::kPathTokensMax);
   if (h.layer >= limits::kLayersMax) return above("layer", h.layer, limits::kLayersMax - 1);
   if (h.head >= limits::kKvHeadsMax) return above("head", h.head, limits::kKvHeadsMax - 1);
@@ -125,8 +134,7 @@ Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes) {
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   PRECIS_TRY(check_fields(header));
-  const auto layout =
-      RecordLayout::of(header.count, header.head_dim, static_cast<Dtype>(header.dtype));
+  const auto layout = RecordLayout::of(header.count, rows_of(header));
   PRECIS_TRY(check_offsets(header, layout));
   if (bytes.size() < layout.size) {
     return Status::corruption("record of layer " + text(header.layer) + ", head " +
@@ -180,7 +188,7 @@ std::uint32_t count_at(const RecordView& record, std::uint64_t entries) {
 
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count) {
   PRECIS_CHECK(count <= record.count);
-  const std::size_t row_bytes = record.head_dim * dtype_size_bytes(record.dtype);
+  const std::size_t row_bytes = record.row_form().bytes();
   return {std::as_bytes(record.checksums.first(count / kChecksumBlockEntries)),
           std::as_bytes(record.positions.first(count)),
           std::as_bytes(record.seats.first(count)),
@@ -198,7 +206,7 @@ Sections sections_of(MutableBytes record, const RecordLayout& layout) {
 }
 
 std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& view) {
-  const auto layout = RecordLayout::of(view.count, view.head_dim, view.dtype);
+  const auto layout = RecordLayout::of(view.count, view.row_form());
   return {sections_of(record, layout).seats, view.count};
 }
 
@@ -211,15 +219,15 @@ void clear_padding(MutableBytes record, const RecordLayout& layout) {
 }
 
 void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                  std::uint32_t head_dim, Dtype dtype, const SegmentId& segment) {
-  const auto layout = RecordLayout::of(count, head_dim, dtype);
+                  const RowForm& rows, const SegmentId& segment) {
+  const auto layout = RecordLayout::of(count, rows);
   PRECIS_CHECK(record.size() == layout.size);
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = kRecordVersion;
-  header.dtype = static_cast<std::uint8_t>(dtype);
-  header.encoding = static_cast<std::uint8_t>(Encoding::kRaw);
-  header.head_dim = head_dim;
+  header.version = record_version(rows.encoding);
+  header.dtype = static_cast<std::uint8_t>(rows.dtype);
+  header.encoding = static_cast<std::uint8_t>(rows.encoding);
+  header.head_dim = rows.head_dim;
   header.count = count;
   header.layer = layer;
   header.head = head;
@@ -236,7 +244,7 @@ void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, 
 }
 
 void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block) {
-  const auto layout = RecordLayout::of(view.count, view.head_dim, view.dtype);
+  const auto layout = RecordLayout::of(view.count, view.row_form());
   PRECIS_CHECK(record.size() == layout.size && block < checksum_blocks(view.count));
   const Checksum checksum = hash_block(view, block);
   std::memcpy(record.data() + layout.checksums + block * kChecksumBytes, checksum.data(),
@@ -245,7 +253,7 @@ void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t b
 
 void store_checksum(MutableBytes record, std::uint32_t block, const xxh3::Hash128& hash) {
   const Checksum checksum = checksum_of(hash);
-  constexpr std::size_t kChecksums = RecordLayout::of(0, 1, Dtype::kF32).checksums;
+  constexpr std::size_t kChecksums = RecordLayout::of(0, RowForm{1}).checksums;
   std::memcpy(record.data() + kChecksums + block * kChecksumBytes, checksum.data(), kChecksumBytes);
 }
 
@@ -258,15 +266,13 @@ void write_checksums(MutableBytes record, const RecordView& view) {
 RecordView written_record(Bytes record) {
   RecordHeader header;
   std::memcpy(&header, record.data(), sizeof header);
-  const auto dtype = static_cast<Dtype>(header.dtype);
-  return view_of(record, header, RecordLayout::of(header.count, header.head_dim, dtype));
+  return view_of(record, header, RecordLayout::of(header.count, rows_of(header)));
 }
 
 Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out) {
   PRECIS_ASSIGN(const Checksum tail, cut_tail_checksum(record, count));
-  const auto layout = RecordLayout::of(count, record.head_dim, record.dtype);
-  write_header(out, record.layer, record.head, count, record.head_dim, record.dtype,
-               record.segment);
+  const auto layout = RecordLayout::of(count, record.row_form());
+  write_header(out, record.layer, record.head, count, record.row_form(), record.segment);
   clear_padding(out, layout);
   const std::array<std::size_t, 6> begins = {layout.checksums, layout.positions, layout.seats,
                                              layout.scores,    layout.keys,      layout.values};
@@ -282,8 +288,8 @@ Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out
 }
 
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                 std::uint32_t head_dim, Dtype dtype, const SegmentId& segment) {
-  write_header(record, layer, head, count, head_dim, dtype, segment);
+                 const RowForm& rows, const SegmentId& segment) {
+  write_header(record, layer, head, count, rows, segment);
   write_checksums(record, written_record(record));
 }
 

@@ -15,8 +15,7 @@ std::uint32_t entries_before(const RecordView& record, std::uint32_t position) {
 void write_entries(std::span<const RecordView> records, std::span<const EntryCopy> entries,
                    const SegmentId& segment, MutableBytes out) {
   const RecordView& like = records.front();
-  const auto layout =
-      RecordLayout::of(static_cast<std::uint32_t>(entries.size()), like.head_dim, like.dtype);
+  const auto layout = RecordLayout::of(static_cast<std::uint32_t>(entries.size()), like.row_form());
   clear_padding(out, layout);
   const Sections to = sections_of(out, layout);
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -29,7 +28,7 @@ void write_entries(std::span<const RecordView> records, std::span<const EntryCop
     std::memcpy(to.keys + i * layout.row_bytes, from.keys.data() + row, layout.row_bytes);
     std::memcpy(to.values + i * layout.row_bytes, from.values.data() + row, layout.row_bytes);
   }
-  write_header(out, like.layer, like.head, layout.count, like.head_dim, like.dtype, segment);
+  write_header(out, like.layer, like.head, layout.count, like.row_form(), segment);
 }
 
 void renumber_seats(MutableBytes record,

@@ -120,14 +120,14 @@ PRECIS_INLINE float largest_of(const std::byte* row) {
   return element_of_bits<dtype>(largest_lane(largest));
 }
 
-template <Dtype dtype, RowCode code, std::size_t kVectors>
+template <Dtype dtype, Encoding code, std::size_t kVectors>
 PRECIS_INLINE void encode_row(const std::byte* row, std::byte* coded) {
   std::array<Lanes, kVectors> x;
   for (std::size_t i = 0; i < kVectors; ++i) {
     x[i] = widened<dtype>(row + i * kLanes * dtype_size_bytes(dtype));
   }
-  if constexpr (code == RowCode::kInt4) rotate(x);
-  constexpr bool kByHalves = code == RowCode::kInt8 && dtype != Dtype::kF32;
+  if constexpr (code == Encoding::kInt4) rotate(x);
+  constexpr bool kByHalves = code == Encoding::kInt8 && dtype != Dtype::kF32;
   const float largest = kByHalves ? largest_of<dtype, kVectors>(row) : largest_of(x);
   const std::uint16_t step = step_bits(code, largest);
   std::memcpy(coded, &step, sizeof step);
@@ -138,7 +138,7 @@ PRECIS_INLINE void encode_row(const std::byte* row, std::byte* coded) {
   for (std::size_t i = 0; i < kVectors; ++i) {
     codes[i] = __builtin_convertvector((Words)(x[i] * inverse + kRoundingAddend) & 0xffu, Octets);
   }
-  if constexpr (code == RowCode::kInt8) {
+  if constexpr (code == Encoding::kInt8) {
     for (std::size_t i = 0; i < kVectors; ++i) {
       std::memcpy(coded + i * kLanes, &codes[i], kLanes);
     }
@@ -158,9 +158,9 @@ PRECIS_INLINE Lanes lanes_of(SignedOctets codes) {
   return __builtin_convertvector(__builtin_convertvector(codes, Ints), Lanes);
 }
 
-template <RowCode code, std::size_t kVectors>
+template <Encoding code, std::size_t kVectors>
 PRECIS_INLINE void read_codes(const std::byte* coded, std::array<Lanes, kVectors>& x) {
-  if constexpr (code == RowCode::kInt8) {
+  if constexpr (code == Encoding::kInt8) {
     for (std::size_t i = 0; i < kVectors; ++i) {
       // A load that is converted at once becomes one for each byte.
       const Octets biased = (Octets)load_octets(coded + i * kLanes) ^ 0x80;
@@ -181,7 +181,7 @@ PRECIS_INLINE void read_codes(const std::byte* coded, std::array<Lanes, kVectors
   }
 }
 
-template <Dtype dtype, RowCode code, std::size_t kVectors>
+template <Dtype dtype, Encoding code, std::size_t kVectors>
 PRECIS_INLINE void decode_row(const std::byte* coded, std::byte* row) {
   std::uint16_t step;
   std::memcpy(&step, coded, sizeof step);
@@ -191,25 +191,25 @@ PRECIS_INLINE void decode_row(const std::byte* coded, std::byte* row) {
   const float factor =
       f32_of_bf16(step) / static_cast<float>(rotated_block(code, kVectors * kLanes));
   for (Lanes& v : x) v *= factor;
-  if constexpr (code == RowCode::kInt4) rotate(x);
+  if constexpr (code == Encoding::kInt4) rotate(x);
   for (std::size_t i = 0; i < kVectors; ++i) {
     narrow<dtype>(x[i], row + i * kLanes * dtype_size_bytes(dtype));
   }
 }
 
-template <Dtype dtype, RowCode code, std::size_t kVectors>
+template <Dtype dtype, Encoding code, std::size_t kVectors>
 PRECIS_INLINE void encode_loop(std::size_t count, const std::byte* rows, std::byte* coded) {
   constexpr std::uint32_t kDim = kVectors * kLanes;
   for (std::size_t r = 0; r < count; ++r) {
     encode_row<dtype, code, kVectors>(rows + r * kDim * dtype_size_bytes(dtype),
-                                      coded + r * coded_row_bytes(code, kDim));
+                                      coded + r * RowForm{kDim, dtype, code}.bytes());
   }
 }
-template <Dtype dtype, RowCode code, std::size_t kVectors>
+template <Dtype dtype, Encoding code, std::size_t kVectors>
 PRECIS_INLINE void decode_loop(std::size_t count, const std::byte* coded, std::byte* rows) {
   constexpr std::uint32_t kDim = kVectors * kLanes;
   for (std::size_t r = 0; r < count; ++r) {
-    decode_row<dtype, code, kVectors>(coded + r * coded_row_bytes(code, kDim),
+    decode_row<dtype, code, kVectors>(coded + r * RowForm{kDim, dtype, code}.bytes(),
                                       rows + r * kDim * dtype_size_bytes(dtype));
   }
 }

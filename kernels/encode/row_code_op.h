@@ -9,19 +9,19 @@
 namespace precis::kernels {
 
 // The elements of a block that is rotated.
-constexpr std::uint32_t rotated_block(RowCode code, std::uint32_t head_dim) {
-  return code == RowCode::kInt8 ? 1 : head_dim & (0u - head_dim);
+constexpr std::uint32_t rotated_block(Encoding code, std::uint32_t head_dim) {
+  return code == Encoding::kInt8 ? 1 : head_dim & (0u - head_dim);
 }
 
 // The codes are in [-largest, largest].
-constexpr float largest_code(RowCode code) { return code == RowCode::kInt8 ? 127.0f : 7.0f; }
+constexpr float largest_code(Encoding code) { return code == Encoding::kInt8 ? 127.0f : 7.0f; }
 
 inline constexpr std::uint16_t kNanStep = 0x7fc0, kLeastStep = 0x0080;  // 2^-126, whose reciprocal
                                                                         // is finite
 
 // The step as the bits of a bf16, for the largest magnitude of a row: rounded up, so that no code
 // is larger than the largest.
-PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(RowCode code, float largest) {
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(Encoding code, float largest) {
   if (!(bits_of_f32(largest) < kF32ExponentBits)) return kNanStep;
   const std::uint32_t bits = bits_of_f32(largest / largest_code(code));
   const auto rounded = static_cast<std::uint16_t>((bits + 0xffffu) >> 16);

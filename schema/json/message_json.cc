@@ -100,6 +100,7 @@ Json field_json(std::string_view, const SegmentId& id) {
 }
 
 Json field_json(std::string_view, const Digest& digest) { return digest.hex(); }
+Json field_json(std::string_view, Encoding encoding) { return encoding_name(encoding); }
 Json field_json(std::string_view, const Budget& budget) { return to_json(std::optional(budget)); }
 Json field_json(std::string_view, const std::optional<Budget>& budget) { return to_json(budget); }
 

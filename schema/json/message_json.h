@@ -35,6 +35,7 @@ Json to_json(const ModelSpec& model);
 Json field_json(std::string_view name, const std::string& text);
 Json field_json(std::string_view name, const SegmentId& id);
 Json field_json(std::string_view name, const Digest& digest);
+Json field_json(std::string_view name, Encoding encoding);
 Json field_json(std::string_view name, const Budget& budget);
 Json field_json(std::string_view name, const std::optional<Budget>& budget);
 Json field_json(std::string_view name, const std::optional<Plan>& plan);

@@ -57,7 +57,7 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
       return heads * per_head;
     }
     case Budget::Kind::kBytes:
-      return budget.value / record_entry_bytes(model.head_dim, model.dtype);
+      return budget.value / record_entry_bytes(RowForm::of(model, recipe.encoding));
   }
   return Status::invalid("budget kind " + std::to_string(static_cast<int>(budget.kind)) +
                          " is unknown");
@@ -89,14 +89,13 @@ std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
 
 // The entries per head of which the records take no more than the KV of `num_tokens`, however the
 // heads share them. At least 1.
-std::uint64_t entries_within_kv(const ModelSpec& model, std::uint32_t num_tokens) {
-  const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
-  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * row_bytes;
-  const std::uint64_t overhead = record_overhead_bytes(row_bytes);
+std::uint64_t entries_within_kv(const RowForm& rows, std::uint32_t num_tokens) {
+  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * rows.raw().bytes();
+  const std::uint64_t overhead = record_overhead_bytes(rows.bytes());
   if (kv_bytes <= overhead) return 1;
   // An entry's part of its block's checksum is kChecksumBytes / kChecksumBlockEntries.
   const std::uint64_t block_bytes =
-      kChecksumBlockEntries * record_entry_bytes(model.head_dim, model.dtype) + kChecksumBytes;
+      kChecksumBlockEntries * record_entry_bytes(rows) + kChecksumBytes;
   return std::max<std::uint64_t>(1, (kv_bytes - overhead) * kChecksumBlockEntries / block_bytes);
 }
 
@@ -106,6 +105,8 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
                                      std::uint32_t num_tokens, const Budget& budget,
                                      std::uint32_t begin) {
   if (num_tokens == 0) return Status::invalid("budget of a segment without tokens");
+  const RowForm rows = RowForm::of(model, recipe.encoding);
+  PRECIS_TRY(rows.validate());
   PRECIS_ASSIGN(std::uint64_t asked, asked_entries(recipe, model, num_tokens, budget));
   if (recipe.selector == Selector::kPartitionTopk && recipe.partition_keep_ppm > 0) {
     asked = std::min(asked, incremental_entries(recipe, model, num_tokens, begin));
@@ -113,7 +114,7 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
   const std::uint64_t least = std::clamp<std::uint64_t>(wanted, 1, num_tokens);
-  const std::uint64_t floor = heads * std::min(least, entries_within_kv(model, num_tokens));
+  const std::uint64_t floor = heads * std::min(least, entries_within_kv(rows, num_tokens));
   return std::clamp(asked, floor, heads * num_tokens);
 }
 

@@ -294,6 +294,7 @@ std::string profile_scorer(const Recipe& recipe) {
   scorer.layers = LayerAllocator::kUniform;
   scorer.selector = Selector::kTopk;
   scorer.min_entries = 0;
+  scorer.encoding = Encoding::kRaw;
   // Reset the other fields that only allocators and selectors read.
   const Recipe defaults;
   scorer.ada_mode = defaults.ada_mode;

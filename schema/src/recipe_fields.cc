@@ -78,6 +78,11 @@ constexpr RecipeField flag(std::string_view name, bool (*applies)(const Recipe&)
           [](const Recipe& r) { return std::string(r.*Member ? "true" : "false"); }};
 }
 
+constexpr RecipeField optional(RecipeField field) {
+  field.is_optional = true;
+  return field;
+}
+
 // A decimal stored as parts per million. `Max`: the largest allowed value, in ppm.
 template <auto Member, std::uint32_t Max>
 constexpr RecipeField decimal(std::string_view name, bool (*applies)(const Recipe&)) {
@@ -132,6 +137,7 @@ constexpr RecipeField kFields[] = {
     word<&Recipe::count_rule, kCountRuleWords>("count_rule", always),
     decimal<&Recipe::ea_epsilon_ppm, 1'000'000>("ea_epsilon", is_expected),
     flag<&Recipe::ea_value_norm>("ea_value_norm", is_expected),
+    optional(word<&Recipe::encoding, kEncodingWords>("encoding", always)),
     decimal<&Recipe::epsilon_ppm, 1'000'000>("epsilon", is_two_stage),
     decimal<&Recipe::first_stage_ppm, 1'000'000>("first_stage", is_two_stage),
     decimal<&Recipe::gamma_ppm, 4'000'000'000>("gamma", uses_variance),

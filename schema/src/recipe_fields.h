@@ -26,6 +26,8 @@ struct RecipeField {
   // kInvalidArgument; the message does not contain the field's name.
   Status (*set)(Recipe&, const FieldValue&);
   std::string (*text)(const Recipe&);
+  // Left out of the canonical text at its default, since older texts lack it.
+  bool is_optional = false;
 };
 
 // Every field, sorted by name.

@@ -157,6 +157,17 @@ Result<Recipe> parse_recipe(std::string_view text) {
   return recipe.status().with_context("recipe " + in_quotes(text));
 }
 
+Result<const Recipe*> stored_recipe(const std::string& text) {
+  thread_local std::string known;
+  thread_local std::optional<Recipe> recipe;
+  if (!recipe || known != text) {
+    recipe.reset();
+    PRECIS_ASSIGN(recipe, parse_recipe(text));
+    known = text;
+  }
+  return &*recipe;
+}
+
 std::string recipe_call(const std::string& canonical, const std::string& preset) {
   const auto recipe = parse_recipe(canonical);
   const auto plain = parse_recipe(preset);
@@ -182,6 +193,7 @@ std::string canonical_recipe(const Recipe& recipe) {
   for (const RecipeField& field : recipe_fields()) {
     if (!field.applies(recipe)) continue;
     const std::string text = field.text(recipe);
+    if (field.is_optional && text == field.text(Recipe{})) continue;
     fields[field.name] = field.is_word ? "\"" + text + "\"" : text;
   }
   std::string json;

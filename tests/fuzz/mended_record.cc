@@ -21,19 +21,19 @@ std::size_t mend_record(MutableBytes bytes) {
   const auto record = kernels::open_record(bytes, &size);
   if (!record.ok()) return 0;
   kernels::seal_record(bytes.first(size), record->layer, record->head, record->count,
-                       record->head_dim, record->dtype, record->segment);
+                       record->row_form(), record->segment);
   return size;
 }
 
 void mend_served(const GetPlan& plan, msg::LayerServed& served, const ServedLayout& layout,
                  MutableBytes layer) {
-  const std::size_t row_bytes = plan.model.head_dim * dtype_size_bytes(plan.model.dtype);
-  const std::array<std::size_t, kServedSections> each = {0, 4, 4, 4, row_bytes, row_bytes};
   for (std::uint32_t h = 0; h < plan.model.num_kv_heads; ++h) {
     auto at = layout.heads[h].section;
     for (std::size_t link = 0; link < plan.links.size(); ++link) {
       const std::size_t cut = link * plan.model.num_kv_heads + h;
       const std::uint32_t count = served.counts[cut];
+      const std::size_t row_bytes = plan.forms[link].bytes();
+      const std::array<std::size_t, kServedSections> each = {0, 4, 4, 4, row_bytes, row_bytes};
       for (std::uint32_t first = 0; first < count; first += kChecksumBlockEntries) {
         const std::size_t entries = std::min(kChecksumBlockEntries, count - first);
         XXH3_state_t state;

@@ -33,13 +33,14 @@ struct Prefix {
   Prefix() {
     std::mt19937 random(1);
     segments.push_back(testing::random_segment(random, model, 0, 40, 100));
-    segments.push_back(testing::random_segment(random, model, 40, 160, 500));
+    segments.push_back(testing::random_segment(random, model, 40, 160, 500, Encoding::kInt4));
     LookupMatch match = testing::match_of(model, segments);
     match.links.back().matched_end = match.matched_tokens = 120;
     plan = *plan_get(match, Budget::all());
     for (const GetPlan::Link& link : plan.links) entries.push_back(link.entries);
     const StoredSegment& last = segments.back();
     row.id = last.info.id;
+    row.encoding = last.info.encoding;
     row.plan = {model.num_layers, model.num_kv_heads, {}};
     for (const auto& layer : last.entries) {
       for (const auto& head : layer) {
@@ -87,8 +88,8 @@ bool check_record(Bytes bytes) {
   if (!whole.ok()) return refused_as_damaged(whole);
 
   std::vector<std::byte> sealed(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
-  kernels::seal_record(sealed, record->layer, record->head, record->count, record->head_dim,
-                       record->dtype, record->segment);
+  kernels::seal_record(sealed, record->layer, record->head, record->count, record->row_form(),
+                       record->segment);
   PRECIS_CHECK(std::ranges::equal(sealed, bytes.first(size)));
   const std::vector<std::byte> other = with_a_flipped_bit(sealed);
   const auto damaged = kernels::open_record(other);
@@ -107,8 +108,11 @@ Inputs record_seeds(std::uint64_t seed) {
   std::mt19937 random(static_cast<std::uint32_t>(seed));
   Inputs inputs;
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
-    const auto segment = testing::random_segment(random, testing::small_model(dtype), 0, 90, 200);
-    inputs.push_back(segment.records[0][0]);
+    for (const Encoding encoding : {Encoding::kRaw, Encoding::kInt8, Encoding::kInt4}) {
+      const auto segment =
+          testing::random_segment(random, testing::small_model(dtype), 0, 90, 200, encoding);
+      inputs.push_back(segment.records[0][0]);
+    }
   }
   const auto one = testing::random_segment(random, testing::small_model(), 0, 40, 1);
   for (const auto& layer : one.records) inputs.insert(inputs.end(), layer.begin(), layer.end());
@@ -206,13 +210,16 @@ bool run_layer(const msg::LayerServed& served, const ServedLayout& layout, Bytes
   const Status status = verify_layer(plan, served, layout, layer);
   if (!status.ok()) return refused_as_damaged(status);
   std::vector<std::byte> mine(layer.begin(), layer.end());
-  const std::vector<HeadEntries> heads = arrange_layer(plan, served, layout, mine);
+  std::vector<std::byte> decoded(decoded_bytes(plan, layout)), other_decoded(decoded.size());
+  PRECIS_CHECK(decoded.size() <= plan.decoded_bytes);
+  const std::vector<HeadEntries> heads = arrange_layer(plan, served, layout, mine, decoded);
   check_arranged(heads);
   if (layer.empty()) return true;
   // A flipped bit is detected, or lies outside the layer's data.
   std::vector<std::byte> other = with_a_flipped_bit(layer);
   if (!verify_layer(plan, served, layout, other).ok()) return true;
-  PRECIS_CHECK(content(arrange_layer(plan, served, layout, other)) == content(heads));
+  PRECIS_CHECK(content(arrange_layer(plan, served, layout, other, other_decoded)) ==
+               content(heads));
   return true;
 }
 
@@ -261,7 +268,7 @@ bool run_plan_get(Bytes input) {
   if (found == nullptr) return false;
   LookupMatch match;
   static_cast<msg::Match&>(match) = *found;
-  const ModelSpec& model = match.model.spec = prefix().model;
+  match.model.spec = prefix().model;
   bool accepted = false;
   for (const Budget& keep : {Budget::all(), Budget::ratio_ppm(1), Budget::bytes(1000),
                              Budget::entries(~std::uint64_t{0})}) {
@@ -271,10 +278,15 @@ bool run_plan_get(Bytes input) {
       continue;
     }
     accepted = true;
-    std::uint64_t entries = 0;
-    for (const GetPlan::Link& link : plan->links) entries += link.served_max;
+    std::size_t served = 0, decoded = 0;
+    for (std::size_t i = 0; i < plan->links.size(); ++i) {
+      const std::uint64_t entries = plan->links[i].served_max;
+      served += entries * record_entry_bytes(plan->forms[i]);
+      decoded += entries * 2 * plan->forms[i].raw().bytes();
+    }
     // The plan has room for the requested entries, even if the match is wrong.
-    PRECIS_CHECK(plan->capacity_bytes / record_entry_bytes(model.head_dim, model.dtype) >= entries);
+    PRECIS_CHECK(plan->capacity_bytes >= served);
+    PRECIS_CHECK(plan->decoded_bytes == 0 || plan->decoded_bytes >= decoded);
   }
   return accepted;
 }

@@ -69,8 +69,8 @@ class CapacityFixture {
                                        random_kv(random, model.spec, 0, kTokens), how));
     return stored;
   }
-  Stored must_put(Client& client, const Model& model) {
-    auto stored = put(client, model);
+  Stored must_put(Client& client, const Model& model, const PutOptions& how = keep_most()) {
+    auto stored = put(client, model, how);
     INFO(stored.status().to_string());
     REQUIRE(stored.ok());
     return *stored;
@@ -79,13 +79,17 @@ class CapacityFixture {
 
 TEST_CASE_METHOD(CapacityFixture, "a full store trims, then drops, and keeps what is used",
                  "[integration]") {
+  PutOptions how = keep_most();
+  how.recipe =
+      GENERATE(Catch::Generators::as<std::string>{}, "ada_keydiff", "ada_keydiff(encoding=int4)");
+  CAPTURE(how.recipe);
   OperatedService service(dir, settings(kLimit));
   const auto client = Client::connect(service.address(), patient()).value();
   const Model model = client->register_model(tiny_model()).value();
-  const Stored used = must_put(*client, model);
+  const Stored used = must_put(*client, model, how);
   std::vector<Stored> idle;
   for (std::uint64_t put_bytes = 0; put_bytes < 5 * kLimit;) {
-    idle.push_back(must_put(*client, model));
+    idle.push_back(must_put(*client, model, how));
     put_bytes += idle.back().info.stored_bytes;
     REQUIRE(stat(*client, "precis_stored_bytes") <= kLimit);
     REQUIRE(read_all(*client, model, used.path).ok());

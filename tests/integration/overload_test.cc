@@ -202,9 +202,9 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   msg::Get get;
   get.links.push_back({segment.id, segment.end, segment.entries});
   get.budget = Budget::all();
-  get.destination = peer.expose(served_capacity_bytes(segment.entries, model.spec.num_layers,
-                                                      model.spec.num_kv_heads, model.spec.head_dim,
-                                                      model.spec.dtype));
+  const RowForm rows = RowForm::of(model.spec);
+  get.destination = peer.expose(served_capacity_bytes(
+      {&segment.entries, 1}, {&rows, 1}, model.spec.num_layers, model.spec.num_kv_heads));
   // Answered once, so that its next message is sent at once.
   REQUIRE(peer.call(msg::GetStats{}).ok());
   peer.send_and_stand_still(encode(msg::Request{1000, get}));

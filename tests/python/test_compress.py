@@ -11,6 +11,7 @@ from kv import random_layers, toy_profile, toy_projections, toy_spec
 import precis
 
 RECIPES = ["ada_keydiff", "keydiff", "knorm", "streaming_llm", "lagkv(lag=16)"]
+RECIPES += ["ada_keydiff(encoding=int8)", "global_keydiff(encoding=int4)"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -37,6 +38,26 @@ def test_seats_are_a_permutation_and_everything_kept_is_everything(recipe):
     for layer in kept.positions:
         for positions in layer:
             assert np.array_equal(np.sort(positions), np.arange(50))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bound", "row"), [("int8", 0.03, 2 + 16), ("int4", 1.5, 2 + 8)]
+)
+def test_coded_rows_take_fewer_bytes_and_come_back_within_half_a_step(encoding, bound, row):
+    spec = toy_spec()
+    layers = random_layers(spec, 120)
+    raw = precis.compress(spec, layers, recipe="keydiff", keep=0.5)
+    coded = precis.compress(spec, layers, recipe=f"keydiff(encoding={encoding})", keep=0.5)
+    assert np.array_equal(coded.plan, raw.plan)
+    saved = 2 * int(raw.plan.sum()) * (raw.keys[0][0].itemsize * spec.head_dim - row)
+    assert abs(raw.bytes - coded.bytes - saved) < 128 * raw.plan.size  # padding
+    for layer in range(spec.num_layers):
+        for head in range(spec.num_kv_heads):
+            assert np.array_equal(coded.positions[layer][head], raw.positions[layer][head])
+            for name in ("keys", "values"):
+                kept, pushed = getattr(coded, name)[layer][head], getattr(raw, name)[layer][head]
+                assert kept.dtype == pushed.dtype
+                assert 0 < np.abs(kept - pushed).max() < bound
 
 
 def test_observation_queries_decide_where_the_recipe_asks_for_them():

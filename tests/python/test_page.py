@@ -407,7 +407,7 @@ def test_charts_show_the_rates_between_readings(browser, operator):
 
     read_until(4)
     has_text(tab, ".chart", "Hit rate.*lookups 75%")
-    has_text(tab, ".chart", "Quality.*new puts 25%")
+    has_text(tab, ".chart", "Share of the KV.*new puts 25%")
     has_text(tab, ".chart", r"Traffic.*in [\d.]+ \w+/s.*out [\d.]+ \w+/s")
     shown_in, shown_out = (
         float(value) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(unit)

@@ -117,10 +117,10 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
     segment.entries_max.reset();
     path.left_at_most = std::max(path.left_at_most, begin);
     std::vector<TokenId> tokens;
-    const Segment added = make_branch(machine_, kv_random_, model_, path, begin, tokens);
+    const Segment added = make_branch(machine_, kv_random_, model_, path, segment, begin, tokens);
     PutOptions options;
-    options.recipe = segment.recipe;
-    options.keep = segment.keep;
+    options.recipe = added.recipe;
+    options.keep = added.keep;
     if (machine_.chance(0.7)) {
       options.parent = segment.id;
       options.parent_end = begin;
@@ -144,8 +144,8 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
       note(status, "get of a branch");
       // The last one that holds a position counts, and the branch holds those from `begin` on.
       std::vector<const Kv*> kvs;
-      for (const Segment& each : path.segments) kvs.push_back(&each.kv);
-      kvs.push_back(&added.kv);
+      for (const Segment& each : path.segments) kvs.push_back(&each.read_kv);
+      kvs.push_back(&added.read_kv);
       if (status.ok() && !testing::rows_are_of(testing::copy_of(*prefix), kvs)) {
         breaks("a get of a branch served rows that were never put at their position");
       }
@@ -205,7 +205,7 @@ void Acts::get(Client& client, const Model& model, Path& path) {
   note(status, "get");
   if (!status.ok()) return;
   std::vector<const Kv*> kvs;
-  for (const Segment& segment : path.segments) kvs.push_back(&segment.kv);
+  for (const Segment& segment : path.segments) kvs.push_back(&segment.read_kv);
   if (!testing::rows_are_of(testing::copy_of(*prefix), kvs)) {
     breaks("a get served rows that were never put at their position");
   }

@@ -4,11 +4,16 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "precis/recipe.h"
+#include "tests/integration/coded_kv.h"
+
 namespace precis::simulate {
 namespace {
 
 constexpr std::uint32_t kTokensMin = 20, kTokensMax = 90;
-constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)"};
+constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)",
+                                 "knorm(min_entries=4, encoding=int8)",
+                                 "global_kvdiff(min_entries=4, encoding=int4)"};
 
 constexpr std::size_t kAlign = 4096, kSkew = 16;
 
@@ -28,6 +33,10 @@ void place(Segment& segment, bool aligned) {
       at += (tensor->bytes.size() + kAlign - 1) / kAlign * kAlign;
     }
   }
+}
+
+testing::Kv read_kv_of(const Segment& segment) {
+  return testing::as_read(segment.kv, parse_recipe(segment.recipe).value().encoding);
 }
 
 }  // namespace
@@ -51,12 +60,14 @@ Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& mo
       segment.recipe = path.segments.front().recipe;
       segment.keep = path.segments.front().keep;
     }
+    segment.read_kv = read_kv_of(segment);
   }
   return path;
 }
 
 Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
-                    const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens) {
+                    const Path& path, const Segment& like, std::uint32_t begin,
+                    std::vector<TokenId>& tokens) {
   tokens.assign(path.tokens.begin(), path.tokens.begin() + begin);
   const auto count = 1 + static_cast<std::uint32_t>(machine.random(kTokensMin));
   const auto more = testing::random_tokens(kv_random, count);
@@ -65,6 +76,9 @@ Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpe
   segment.end = begin + count;
   segment.kv = testing::random_kv(kv_random, model, begin, count);
   place(segment, machine.chance(0.5));
+  segment.recipe = like.recipe;
+  segment.keep = like.keep;
+  segment.read_kv = read_kv_of(segment);
   return segment;
 }
 

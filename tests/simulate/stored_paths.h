@@ -23,6 +23,7 @@ enum class State { kAbsent, kMaybe, kStored };
 struct Segment {
   std::uint32_t end = 0;  // in tokens of the path
   testing::Kv kv;
+  testing::Kv read_kv;  // as its readers get it
   // The bytes of its keys and values. Their alignment decides how a service reads them, so it must
   // not be chance.
   std::shared_ptr<std::byte> memory;
@@ -55,9 +56,10 @@ struct Path {
 // A path of kSegments segments with random tokens, rows, recipes and budgets.
 Path make_path(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model);
 
-// A segment of another path, which leaves `path` at token `begin`.
+// A segment of another path, which leaves `path` at token `begin`. It is put as `like` was.
 Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpec& model,
-                    const Path& path, std::uint32_t begin, std::vector<TokenId>& tokens);
+                    const Path& path, const Segment& like, std::uint32_t begin,
+                    std::vector<TokenId>& tokens);
 
 // The first of the segments that may be one with segment n, because they were consolidated.
 std::size_t first_with(const Path& path, std::size_t n);

@@ -163,7 +163,7 @@ std::string part_of(const std::string& path) {
     if (begins(path, "client/" + std::string(folder) + "/")) return folder;
   }
   // The interfaces of precis_records and precis_device, which the client may use.
-  for (const char* name : {"record", "page_mover"}) {
+  for (const char* name : {"record", "row_code", "page_mover"}) {
     if (path == "kernels/include/precis/" + std::string(name) + ".h") return "records";
   }
   for (const char* top : {"schema", "kernels", "client", "tests"}) {

@@ -124,7 +124,7 @@ std::uint64_t Slot::payload_bytes(const Stored& stored) const {
       std::uint64_t bytes = 0;
       for (const HeadCopy& head : layer) {
         const auto count = static_cast<std::uint32_t>(kept(head, one).size());
-        bytes += RecordLayout::of(count, model_.head_dim, model_.dtype).size;
+        bytes += RecordLayout::of(count, {model_.head_dim, model_.dtype}).size;
       }
       sum += (bytes + kFileBlockBytes - 1) / kFileBlockBytes * kFileBlockBytes;
     }

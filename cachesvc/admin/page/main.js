@@ -31,7 +31,7 @@ const charts = [
     { key: "hitTokens", name: "tokens" }], format: percent, most: 1 }),
   new Chart({ title: "Traffic", series: [{ key: "bytesIn", name: "in" },
     { key: "bytesOut", name: "out" }], format: rate, base: 1024, least: 1024 }),
-  new Chart({ title: "Quality: share of the KV that is kept",
+  new Chart({ title: "Share of the KV's bytes that is stored",
     series: [{ key: "kept", name: "all stored" }, { key: "keptNew", name: "new puts" }],
     format: percent, least: 0.1 }),
   new Chart({ title: "Stored bytes", series: [{ key: "stored", name: "stored" }],

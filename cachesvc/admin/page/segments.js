@@ -5,7 +5,8 @@ import { ago, budget, bytes, count, duration, percent, recipe, time } from "./fo
 const kRowsPerPage = 50;
 const kId = /^[0-9a-f]{32}$/;
 
-const recipeName = (row) => row.preset || recipe(row.recipe);
+const recipeName = (row) =>
+  `${row.preset || recipe(row.recipe)}${row.encoding === "raw" ? "" : ` (${row.encoding})`}`;
 
 // Budgets of one kind by their value.
 const budgetKey = ({ kind, value = 0 }) => `${kind} ${value.toFixed(6).padStart(24, "0")}`;

@@ -22,7 +22,6 @@
 #include "precis/limits.h"
 #include "precis/ragged_attention.h"
 #include "precis/rope.h"
-#include "precis/row_code.h"
 
 namespace precis::python {
 namespace {
@@ -104,13 +103,11 @@ Kept compress_arrays(const ModelSpec& model, const std::vector<LayerArrays>& lay
 }
 
 nb::tuple kept_head(nb::handle_t<Kept> self, std::size_t layer, std::size_t head) {
-  const kernels::RecordView& record = nb::cast<const Kept&>(self).layers.at(layer).heads.at(head);
-  const auto rows = [&record](Bytes bytes) {
-    return HeadsView::packed(bytes.data(), 1, record.count, record.head_dim, record.dtype);
-  };
+  const kernels::CompressedLayer& of_layer = nb::cast<const Kept&>(self).layers.at(layer);
+  const kernels::RecordView& record = of_layer.heads.at(head);
   return nb::make_tuple(array_over(record.positions, self), array_over(record.seats, self),
-                        array_over(record.scores, self), rows_over(rows(record.keys), self),
-                        rows_over(rows(record.values), self));
+                        array_over(record.scores, self), rows_over(of_layer.keys[head], self),
+                        rows_over(of_layer.values[head], self));
 }
 
 // The kept rows of one layer, by KV head. Keeps their arrays alive.
@@ -172,28 +169,6 @@ nb::object attend(const kernels::RaggedAttention& attention, const KeptRows& kep
   return array_of(std::move(out), num_q_heads, kept.head_dim);
 }
 
-kernels::RowCode row_code(const std::string& name) {
-  if (name == "int8") return kernels::RowCode::kInt8;
-  if (name != "int4") raise(Status::invalid("rows are coded as int8 or int4, not '" + name + "'"));
-  return kernels::RowCode::kInt4;
-}
-
-// Rows [n, head_dim] as they come back from their coded form.
-nb::object recode_rows(const FloatArray& rows, const std::string& name) {
-  if (rows.ndim() != 2 || rows.shape(1) > limits::kHeadDimMax) {
-    raise(Status::invalid("rows must be [n, head_dim], and head_dim at most " +
-                          std::to_string(limits::kHeadDimMax)));
-  }
-  const kernels::CodedRows shape{row_code(name), Dtype::kF32,
-                                 static_cast<std::uint32_t>(rows.shape(1)), rows.shape(0)};
-  std::vector<std::byte> coded(shape.count * kernels::coded_row_bytes(shape.code, shape.head_dim));
-  std::vector<float> back(rows.size());
-  const auto* const from = reinterpret_cast<const std::byte*>(rows.data());
-  check(kernels::encode_rows(shape, from, coded.data()));
-  check(kernels::decode_rows(shape, coded.data(), reinterpret_cast<std::byte*>(back.data())));
-  return array_of(std::move(back), shape.count, shape.head_dim);
-}
-
 }  // namespace
 
 void bind_kernels(nb::module_& module) {
@@ -231,10 +206,6 @@ void bind_kernels(nb::module_& module) {
     return bytes;
   });
   module.def("compress", &compress_arrays);
-  module.def("recode_rows", &recode_rows, nb::arg("rows").noconvert(), nb::arg("form"));
-  module.def("coded_row_bytes", [](const std::string& name, std::uint32_t head_dim) {
-    return kernels::coded_row_bytes(row_code(name), head_dim);
-  });
 }
 
 }  // namespace precis::python

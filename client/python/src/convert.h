@@ -78,6 +78,9 @@ inline nb::object from_plan(const Plan& plan) {
 inline nb::object to_python(const Digest& digest) { return nb::cast(digest.hex()); }
 inline nb::object to_python(const SegmentId& id) { return nb::cast(from_segment_id(id)); }
 inline nb::object to_python(Dtype dtype) { return nb::cast(std::string(dtype_name(dtype))); }
+inline nb::object to_python(Encoding encoding) {
+  return nb::cast(std::string(encoding_name(encoding)));
+}
 inline nb::object to_python(const Budget& budget) { return nb::cast(from_budget(budget)); }
 inline nb::object to_python(const std::optional<Budget>& budget) {
   return nb::cast(from_budget(budget));

@@ -11,6 +11,7 @@
 #include "precis/kernels.h"
 #include "precis/profile.h"
 #include "precis/record.h"
+#include "precis/view.h"
 
 namespace precis::kernels {
 
@@ -22,6 +23,10 @@ struct CompressedLayer {
   std::unique_ptr<std::byte[], Free> data;
   std::size_t size_bytes = 0;
   std::vector<RecordView> heads;  // [num_kv_heads]
+  // [num_kv_heads], each [1, count, head_dim] of the model's dtype: what a reader gets. Coded rows
+  // are decoded into `decoded`.
+  std::vector<HeadsView> keys, values;
+  std::unique_ptr<std::byte[], Free> decoded;
 
   MutableBytes bytes() const { return {data.get(), size_bytes}; }
 };

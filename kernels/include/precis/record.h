@@ -19,12 +19,15 @@ struct RecordView {
   SegmentId segment;
   std::uint32_t layer = 0, head = 0, count = 0, head_dim = 0;
   Dtype dtype = Dtype::kF32;
+  Encoding encoding = Encoding::kRaw;
   // [checksum_blocks(count)]; in a cut as a get serves it, only those of whole blocks
   std::span<const Checksum> checksums;
   std::span<const std::uint32_t> positions;  // [count] in the original sequence
   std::span<const std::uint32_t> seats;      // [count] ascending, from 1
   std::span<const float> scores;             // [count]
-  Bytes keys, values;                        // [count, head_dim]
+  Bytes keys, values;                        // [count, row_form().bytes()]
+
+  RowForm row_form() const { return {head_dim, dtype, encoding}; }
 };
 
 // Opens the record at the front of `bytes`, after checking its header (magic, version, checksum,
@@ -62,6 +65,6 @@ Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out
 // Writes header and checksums over sections and zero padding that are already in place; `record` is
 // as long as RecordLayout::of says.
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                 std::uint32_t head_dim, Dtype dtype, const SegmentId& segment);
+                 const RowForm& rows, const SegmentId& segment);
 
 }  // namespace precis::kernels

@@ -22,7 +22,7 @@ struct EntryCopy {
 
 // Writes the entries, in this order, as a record of `segment` for the records' layer and head. Its
 // checksums are zero until seal_record() or renumber_seats(). `records`: at least one, of one
-// layer, head, head_dim and dtype; their checksums are not verified. `out` is as long as
+// layer, head and row form; their checksums are not verified. `out` is as long as
 // RecordLayout::of says for entries.size(). Seats must ascend.
 void write_entries(std::span<const RecordView> records, std::span<const EntryCopy> entries,
                    const SegmentId& segment, MutableBytes out);

@@ -17,34 +17,19 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include "precis/status.h"
-#include "precis/types.h"
+#include "precis/row_form.h"
 
 namespace precis::kernels {
 
-enum class RowCode : std::uint8_t { kInt8, kInt4 };
+// Both are contiguous: `rows` [count, head_dim] of the dtype, `coded` [count, form.bytes()]. Raw
+// rows are copied. Results are equal on every machine. A row of f16 decodes to finite elements. A
+// row decodes to NaN if an element, or a sum of its transform, is not finite. Any bytes may be
+// decoded. The form must be valid.
+void encode_rows(const RowForm& form, std::size_t count, const std::byte* rows, std::byte* coded);
+void decode_rows(const RowForm& form, std::size_t count, const std::byte* coded, std::byte* rows);
 
-inline constexpr std::size_t kRowStepBytes = 2;
-
-// The size of a coded row of `head_dim` elements.
-constexpr std::size_t coded_row_bytes(RowCode code, std::uint32_t head_dim) {
-  return kRowStepBytes + (code == RowCode::kInt8 ? head_dim : head_dim / 2 + head_dim % 2);
-}
-
-struct CodedRows {
-  RowCode code = RowCode::kInt8;
-  Dtype dtype = Dtype::kF32;  // of the rows that are coded, or decoded to
-  std::uint32_t head_dim = 0;
-  std::size_t count = 0;
-};
-
-// Both are contiguous: rows [count, head_dim] of the dtype, coded [count, coded_row_bytes()].
-// Results are equal on every machine. A row of f16 decodes to finite elements. A row decodes to NaN
-// if an element, or a sum of its transform, is not finite. Any bytes may be decoded.
-// kInvalidArgument: head_dim is 0 or above limits::kHeadDimMax, or odd for kInt4.
-Status encode_rows(const CodedRows& shape, const std::byte* rows, std::byte* coded);
-Status decode_rows(const CodedRows& shape, const std::byte* coded, std::byte* rows);
+// Whether coded rows decode to finite elements only.
+bool decode_to_finite(const RowForm& form, std::size_t count, const std::byte* coded);
 
 }  // namespace precis::kernels

@@ -72,8 +72,8 @@ std::string profile_json(const Profile& profile);
 Digest profile_digest(const Profile& profile);
 
 // The `scorer` of a profile built over the recipe's scores: the canonical recipe with uniform
-// allocators, topk and no min_entries; sinks and recent stay. A probe's scores depend on no
-// parameter, so all recipes of kvprobe have one `scorer`.
+// allocators, topk, no min_entries and raw rows; sinks and recent stay. A probe's scores depend on
+// no parameter, so all recipes of kvprobe have one `scorer`.
 std::string profile_scorer(const Recipe& recipe);
 
 // OK if `recipe` may use the profile on that model; kInvalidArgument names the difference (D10,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "precis/row_form.h"
 #include "precis/status.h"
 #include "precis/types.h"
 
@@ -137,6 +138,7 @@ struct Recipe {
   // least min_entries - b entries (D3).
   std::uint32_t min_entries = 0;
   CountRule count_rule = CountRule::kExactFloor;
+  Encoding encoding = Encoding::kRaw;  // of the rows of K and V
 
   // True if the kept set is defined only at the requested budget (parity presets, blends). Within
   // that set, seats follow (score desc, layer asc, head asc, position asc).
@@ -182,8 +184,7 @@ bool is_attention(Scorer scorer);
 // True if the queries' own tokens are neither scored nor ranked, so `recent` covers `window`.
 bool protects_window(Scorer scorer);
 
-// Version of the recipe grammar; part of the canonical text.
-inline constexpr std::uint32_t kRecipeVersion = 1;
+inline constexpr std::uint32_t kRecipeVersion = 1;  // of the grammar; part of the canonical text
 
 // Accepts a preset ("global_kvdiff"), a preset with parameters ("ada_snapkv(alpha=0.05,
 // window=64)"), a preset built on another ("lukv(keydiff, profile=smollm2)", "criticalkv(tova)"),
@@ -193,9 +194,12 @@ inline constexpr std::uint32_t kRecipeVersion = 1;
 Result<Recipe> parse_recipe(std::string_view text);
 // kInvalidArgument for what policies.md, "Refused combinations", lists. parse_recipe calls it.
 Status validate_recipe(const Recipe& recipe);
-// Canonical JSON with every field that applies, keys sorted. parse_recipe(canonical_recipe(r)) == r
-// except for `preset`.
+// Canonical JSON with every field that applies, except for a raw encoding; keys sorted.
+// parse_recipe(canonical_recipe(r)) == r except for `preset`.
 std::string canonical_recipe(const Recipe& recipe);
+// As parse_recipe(), but each thread keeps the last one, because successive segments usually have
+// the same. The result is valid until the thread's next call.
+Result<const Recipe*> stored_recipe(const std::string& text);
 // The canonical recipe written as its preset with the parameters that differ: "snapkv(window=64)".
 // parse_recipe() of the result gives the same recipe. Returns `canonical` if `preset` is empty or
 // unknown to this build.
@@ -207,7 +211,8 @@ std::vector<std::string> preset_names();
 // the number of entries T of a segment of `num_tokens` > 0 tokens, whose first token has position
 // `begin`. T is at least num_layers * num_kv_heads and at most all entries. kBytes is divided by
 // record_entry_bytes() (record_format.h); kQuality gives its cap here, and the scores decide the
-// rest. kInvalidArgument if a ratio is outside (0, 1], or if entries or bytes are 0.
+// rest. kInvalidArgument if a ratio is outside (0, 1], if entries or bytes are 0, or if the model's
+// rows cannot have the recipe's encoding.
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
                                      std::uint32_t num_tokens, const Budget& budget,
                                      std::uint32_t begin = 0);

@@ -14,18 +14,19 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "precis/types.h"
+#include "precis/row_form.h"
 
 namespace precis {
 
 inline constexpr std::uint32_t kRecordMagic = 0x48435250;  // "PRCH"
-inline constexpr std::uint16_t kRecordVersion = 1;
+// Records of raw rows stay readable for builds that know only version 1.
+constexpr std::uint16_t record_version(Encoding encoding) {
+  return encoding == Encoding::kRaw ? 1 : 2;
+}
+inline constexpr std::uint16_t kRecordVersion = 2;  // the latest
 inline constexpr std::size_t kSectionAlign = 64;
 inline constexpr std::uint32_t kChecksumBlockEntries = 64;
 inline constexpr std::size_t kChecksumBytes = 16;
-
-// Encoding of K and V rows. Values are stored: append only.
-enum class Encoding : std::uint8_t { kRaw = 0 };
 
 struct RecordHeader {
   std::uint32_t magic;
@@ -56,17 +57,17 @@ constexpr std::uint32_t checksum_blocks(std::uint32_t count) {
   return (count + kChecksumBlockEntries - 1) / kChecksumBlockEntries;
 }
 
-// Offsets of the sections of a record of `count` entries. They depend only on count, head_dim and
-// dtype, so readers compare the stored offsets with them.
+// Offsets of the sections of a record of `count` entries. They depend only on the count and the
+// form of rows, so readers compare the stored offsets with them.
 struct RecordLayout {
   std::uint32_t count = 0;
   std::size_t row_bytes = 0;
   std::size_t checksums = 0, positions = 0, seats = 0, scores = 0, keys = 0, values = 0, size = 0;
 
-  static constexpr RecordLayout of(std::uint32_t count, std::uint32_t head_dim, Dtype dtype) {
+  static constexpr RecordLayout of(std::uint32_t count, const RowForm& rows) {
     RecordLayout l;
     l.count = count;
-    l.row_bytes = std::size_t{head_dim} * dtype_size_bytes(dtype);
+    l.row_bytes = rows.bytes();
     l.checksums = sizeof(RecordHeader);
     l.positions = l.checksums + align_section(std::size_t{checksum_blocks(count)} * kChecksumBytes);
     l.seats = l.positions + align_section(std::size_t{count} * 4);
@@ -79,8 +80,6 @@ struct RecordLayout {
 };
 
 // Bytes of one more entry, without padding and checksums. Budgets in bytes are divided by this.
-constexpr std::size_t record_entry_bytes(std::uint32_t head_dim, Dtype dtype) {
-  return 12 + 2 * std::size_t{head_dim} * dtype_size_bytes(dtype);
-}
+constexpr std::size_t record_entry_bytes(const RowForm& rows) { return 12 + 2 * rows.bytes(); }
 
 }  // namespace precis

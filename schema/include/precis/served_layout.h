@@ -1,6 +1,7 @@
 // Layout of one layer of a Get in the reader's memory. A prefix may consist of several segments
 // (links). The server places their cuts side by side, so a head's positions, seats, scores, K and V
-// are one array each over all links, and the reader copies nothing.
+// are one array each over all links. If any link has coded rows, the reader decodes or copies the
+// rows of all links to other memory.
 //
 // Heads are in ascending order. Each head has six sections: checksums of whole blocks, positions,
 // seats, scores, K rows, V rows. Each section begins on a 64-byte boundary and holds its links in
@@ -40,18 +41,16 @@ struct ServedLayout {
   std::vector<Head> heads;
   std::size_t size_bytes = 0;
 
-  // counts: [num_links, num_heads] of the served heads.
+  // counts: [num_links, num_heads] of the served heads. rows: [num_links].
   static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_heads,
-                         std::uint32_t head_dim, Dtype dtype) {
+                         std::span<const RowForm> rows) {
     ServedLayout layout;
     layout.heads.resize(num_heads);
-    const std::size_t row_bytes = std::size_t{head_dim} * dtype_size_bytes(dtype);
-    const std::size_t num_links = counts.size() / num_heads;
     for (std::uint32_t h = 0; h < num_heads; ++h) {
       std::array<std::size_t, kServedSections> bytes{};
-      for (std::size_t link = 0; link < num_links; ++link) {
+      for (std::size_t link = 0; link < rows.size(); ++link) {
         const std::uint32_t count = counts[link * num_heads + h];
-        const auto part = served_part_bytes(count, row_bytes);
+        const auto part = served_part_bytes(count, rows[link].bytes());
         for (std::size_t s = 0; s < kServedSections; ++s) bytes[s] += part[s];
         layout.heads[h].count += count;
       }
@@ -64,13 +63,16 @@ struct ServedLayout {
   }
 };
 
-// Enough bytes for `entries` entries in any distribution over `num_heads` heads of all layers.
-constexpr std::size_t served_capacity_bytes(std::uint64_t entries, std::uint32_t num_layers,
-                                            std::uint32_t num_heads, std::uint32_t head_dim,
-                                            Dtype dtype) {
-  const std::size_t per_entry = record_entry_bytes(head_dim, dtype);
-  return entries * per_entry + entries / kChecksumBlockEntries * kChecksumBytes +
-         std::size_t{num_layers} * num_heads * kServedSections * kSectionAlign;
+// Enough bytes for entries[link] entries in any distribution over `num_heads` heads of all layers.
+constexpr std::size_t served_capacity_bytes(std::span<const std::uint64_t> entries,
+                                            std::span<const RowForm> rows, std::uint32_t num_layers,
+                                            std::uint32_t num_heads) {
+  std::size_t bytes = std::size_t{num_layers} * num_heads * kServedSections * kSectionAlign;
+  for (std::size_t link = 0; link < rows.size(); ++link) {
+    bytes += entries[link] * record_entry_bytes(rows[link]) +
+             entries[link] / kChecksumBlockEntries * kChecksumBytes;
+  }
+  return bytes;
 }
 
 // The most entries of a cut of `entries` entries that `num_heads` heads of a segment can hold.
@@ -80,10 +82,11 @@ constexpr std::uint64_t entries_of_heads(std::uint64_t entries, std::uint32_t nu
   return entries < rows ? entries : rows;
 }
 
-// Exact bytes of `num_heads` heads of all layers. Each link has counts [num_layers, num_heads].
+// Exact bytes of `num_heads` heads of all layers. Each link has counts [num_layers, num_heads], and
+// rows[link].
 template <typename Links>
 std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
-                                std::uint32_t num_heads, std::uint32_t head_dim, Dtype dtype) {
+                                std::uint32_t num_heads, std::span<const RowForm> rows) {
   std::size_t bytes = 0;
   std::vector<std::uint32_t> of_layer;
   for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
@@ -93,7 +96,7 @@ std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
           link.counts.begin() + static_cast<std::ptrdiff_t>(std::size_t{layer} * num_heads);
       of_layer.insert(of_layer.end(), begin, begin + num_heads);
     }
-    bytes += ServedLayout::of(of_layer, num_heads, head_dim, dtype).size_bytes;
+    bytes += ServedLayout::of(of_layer, num_heads, rows).size_bytes;
   }
   return bytes;
 }

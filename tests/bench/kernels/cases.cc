@@ -34,8 +34,8 @@ struct Work {
         recipe(r),
         dims{1, layers.shape().num_kv_heads, layers.num_tokens(), 0},
         entries(static_cast<std::uint64_t>(keep * dims.num_kv_heads * dims.num_tokens)),
-        records(kernels::encoded_bytes_max(entries, dims.num_kv_heads, layers.shape().head_dim,
-                                           Dtype::kBf16)) {}
+        records(kernels::encoded_bytes_max(entries, dims.num_kv_heads,
+                                           {layers.shape().head_dim, Dtype::kBf16})) {}
   void score(LayerInput input) {
     input.entries = entries;
     must(cpu.score(recipe, input, scores));
@@ -51,9 +51,10 @@ struct Work {
   }
   std::size_t encode(const LayerInput& input) {
     const auto& counts = joiner->counts(0);
-    const std::size_t size = kernels::encoded_bytes(counts, input.keys.head_dim, input.keys.dtype);
+    const std::size_t size =
+        kernels::encoded_bytes(counts, {input.keys.head_dim, input.keys.dtype, recipe.encoding});
     must(cpu.encode(input, scores, orders, counts, joiner->seats(0), SegmentId{},
-                    records.all().first(size)));
+                    records.all().first(size), recipe.encoding));
     return size;
   }
 
@@ -90,7 +91,7 @@ class Cases {
     norm("l1_exact", ValueNorm::kL1Exact, {keys, 0, exact});
     for (const PresetFloor& p : preset_floors(layers_)) preset(p.name, p.score);
     attend();
-    for (const auto code : {kernels::RowCode::kInt8, kernels::RowCode::kInt4}) code_rows(code);
+    for (const Encoding encoding : {Encoding::kInt8, Encoding::kInt4}) code_rows(encoding);
     return std::move(rows_);
   }
 
@@ -134,18 +135,18 @@ class Cases {
   }
 
   // Coding the keys of one head, and decoding them again. The ceiling is a copy of the rows.
-  void code_rows(kernels::RowCode code) {
+  void code_rows(Encoding encoding) {
     const auto keys = layers_.input(0).keys;
-    const kernels::CodedRows shape{code, keys.dtype, keys.head_dim, layers_.num_tokens()};
-    const auto bytes = static_cast<double>(shape.count * keys.row_bytes());
-    std::vector<std::byte> coded(shape.count * kernels::coded_row_bytes(code, shape.head_dim));
-    std::vector<std::byte> rows(shape.count * keys.row_bytes());
-    const std::string name = code == kernels::RowCode::kInt8 ? "int8" : "int4";
+    const RowForm form{keys.head_dim, keys.dtype, encoding};
+    const std::size_t count = layers_.num_tokens();
+    const auto bytes = static_cast<double>(count * keys.row_bytes());
+    std::vector<std::byte> coded(count * form.bytes()), rows(count * keys.row_bytes());
+    const std::string name = encoding == Encoding::kInt8 ? "int8" : "int4";
     add("code", name, "", {0, bytes, 0}, [&](std::size_t i) {
-      must(kernels::encode_rows(shape, layers_.input(i).keys.row(0, 0), coded.data()));
+      kernels::encode_rows(form, count, layers_.input(i).keys.row(0, 0), coded.data());
     });
     add("decode", name, "", {0, bytes, 0},
-        [&](std::size_t) { must(kernels::decode_rows(shape, coded.data(), rows.data())); });
+        [&](std::size_t) { kernels::decode_rows(form, count, coded.data(), rows.data()); });
   }
 
   void norm(const std::string& name, ValueNorm norm, const Floor& floor) {

@@ -219,7 +219,7 @@ class Work {
       std::uint64_t offset = 0;
       for (std::size_t h = 0; h < counts.size(); ++h) {
         heads.push_back({offset, counts[h]});
-        offset += RecordLayout::of(counts[h], sizes_.keys.head_dim, sizes_.keys.dtype).size;
+        offset += RecordLayout::of(counts[h], {sizes_.keys.head_dim, sizes_.keys.dtype}).size;
         std::ranges::copy(joiner->seats(0)[h],
                           seats.begin() + static_cast<std::ptrdiff_t>(h * layer.count_max));
       }

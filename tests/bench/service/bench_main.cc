@@ -36,6 +36,7 @@ constexpr Part kParts[] = {
     {"server_cpu", Part::Over::kShm, server_cpu},
     {"cold", Part::Over::kFirst, cold},
     {"chain", Part::Over::kFirst, chain},
+    {"coded", Part::Over::kEach, coded},
     {"commit", Part::Over::kFirst, commit},
     {"lookup", Part::Over::kEach, lookup},
     {"admin", Part::Over::kEach, admin},

@@ -16,14 +16,14 @@ constexpr std::size_t kThreads = 2;                       // as many as the serv
 constexpr std::size_t kPoolBytes = std::size_t{256} << 20;
 
 std::vector<std::byte> make_record() {
-  const auto layout = RecordLayout::of(kEntries, kHeadDim, Dtype::kBf16);
+  const auto layout = RecordLayout::of(kEntries, {kHeadDim, Dtype::kBf16});
   std::vector<std::byte> record(layout.size);
   for (std::uint32_t i = 0; i < kEntries; ++i) {
     const std::uint32_t seat = i + 1;
     std::memcpy(record.data() + layout.positions + std::size_t{i} * 4, &i, sizeof i);
     std::memcpy(record.data() + layout.seats + std::size_t{i} * 4, &seat, sizeof seat);
   }
-  kernels::seal_record(record, 0, 0, kEntries, kHeadDim, Dtype::kBf16, SegmentId{});
+  kernels::seal_record(record, 0, 0, kEntries, {kHeadDim, Dtype::kBf16}, SegmentId{});
   return record;
 }
 

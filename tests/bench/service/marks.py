@@ -70,6 +70,8 @@ def mark_of(row: Row) -> Mark | None:
             return at_least(0.75)
         case "get_chain" | "get_chain_cold" if large:
             return times(1.3)
+        case "get_coded" if large and params["transport"] == "tcp" and params["encoding"] == "int8":
+            return at_least(1.6)
         case "get_beside_admin":
             return times(1.05)
         case "put_sustained":
@@ -121,6 +123,7 @@ SMALL = "Small requests: lookup and get of 64 KiB"
 FIRST = "Time to the first layer"
 COLD = "Cold get, and the get after it"
 CHAIN = "Get of a conversation of 50 turns, compared with one segment of the same bytes"
+CODED = "Get of coded rows, compared with the same entries in bf16"
 COMMITS = "Commits by durability"
 LOOKUP = "Lookup of a path of 32K tokens, alone and while transfers run"
 BESIDE = "Hot get beside 200 requests per second to the admin port"
@@ -144,6 +147,7 @@ TITLES = {
     "get_again": COLD,
     "get_chain": CHAIN,
     "get_chain_cold": CHAIN,
+    "get_coded": CODED,
     "commit": COMMITS,
     "commit_crowd": COMMITS,
     "put_sustained": COMMITS,

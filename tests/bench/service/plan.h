@@ -75,6 +75,10 @@ Jobs cold(const Plan& plan, const std::string& transport);
 // segment of the same bytes.
 Jobs chain(const Plan& plan, const std::string& transport);
 
+// get_coded: the rate of rows, in the bytes that they had when they were pushed, of a get of coded
+// rows from memory. The ceiling is a get of the same entries in bf16.
+Jobs coded(const Plan& plan, const std::string& transport);
+
 // commit: the time of commit() of a put of 1 MiB at each durability. commit_crowd: the average time
 // between commits when eight clients commit such puts at the same time. put_sustained: consecutive
 // puts, acknowledged at `wal` or `fsync`. The ceiling is a plain file written, and synced, as

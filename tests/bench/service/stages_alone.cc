@@ -21,7 +21,7 @@ Result<std::unique_ptr<StagesAlone>> StagesAlone::make(const ModelSpec& model,
     made->compressors_.push_back(std::move(compressor));
   }
   const std::size_t bytes =
-      kernels::encoded_bytes_max(made->entries_, model.num_kv_heads, model.head_dim, model.dtype);
+      kernels::encoded_bytes_max(made->entries_, model.num_kv_heads, {model.head_dim, model.dtype});
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     made->out_.push_back(std::make_unique<ColdPool>(bytes));
   }
@@ -59,7 +59,7 @@ Status StagesAlone::run(std::uint32_t layer, kernels::LayerCompressor& compresso
   const std::vector<std::uint32_t> counts = joiner.counts(layer);
   const auto seats = joiner.seats(layer);
   lock.unlock();
-  const std::size_t size = kernels::encoded_bytes(counts, model_.head_dim, model_.dtype);
+  const std::size_t size = kernels::encoded_bytes(counts, {model_.head_dim, model_.dtype});
   return std::move(ordered).encode(counts, seats, SegmentId{}, out_[layer]->all().first(size));
 }
 

@@ -206,7 +206,7 @@ TEST_CASE("what was read of the parents counts beside what is stored of them", "
   CatalogFixture f;
   const NewSegment first = f.put(tokens(20), nullptr, 1, 20);
   const auto read = GENERATE(Budget::ratio_ppm(100'000), Budget::entries(2),
-                             Budget::bytes(2 * 6 * record_entry_bytes(8, Dtype::kBf16)));
+                             Budget::bytes(2 * 6 * record_entry_bytes({8, Dtype::kBf16})));
   CAPTURE(read.to_string());
   const NewSegment child = f.segment(tokens(40), &first, 1, 20, read);
   REQUIRE(f.commit(child).ok());

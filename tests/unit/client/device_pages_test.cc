@@ -59,7 +59,8 @@ TEST_CASE("a client without a page_mover takes no pages on a device", "[gpu][cli
 TEST_CASE("a get into pages on a device leaves there what one into pages on the host does",
           "[gpu][client]") {
   Gpu gpu;
-  const Serving serving = three_segments(small_model(GENERATE(Dtype::kBf16, Dtype::kF32)));
+  const Serving serving =
+      three_segments(small_model(GENERATE(Dtype::kBf16, Dtype::kF32)), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = connect_with_devices(server);
   const auto match = match_of(serving.model, serving.segments);

@@ -27,7 +27,7 @@ void check_same(const HeadEntries& head, const HeadEntries& expected) {
 
 TEST_CASE("a get of a counted match brings exactly the first entries of every segment",
           "[client]") {
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   LookupMatch match = counted_match(serving, 500);
@@ -72,7 +72,7 @@ TEST_CASE("a service that serves other counts than were asked for is found out",
 }
 
 TEST_CASE("some heads of a prefix are as they are in the whole", "[client]") {
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   LookupMatch match = match_of(serving.model, serving.segments);

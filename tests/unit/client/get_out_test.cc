@@ -42,7 +42,7 @@ struct OwnRows {
 
 TEST_CASE("a get leaves rows in the caller's memory once their layer has been waited for",
           "[client]") {
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   const auto match = match_of(serving.model, serving.segments);

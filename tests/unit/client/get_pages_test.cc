@@ -38,7 +38,7 @@ struct OwnPages {
 };
 
 TEST_CASE("a get leaves rows in pages once their layer has been waited for", "[client]") {
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   OwnPages own(serving.model, 501);

@@ -17,6 +17,12 @@ LookupMatch two_links(std::mt19937& random, const ModelSpec& model) {
                           random_segment(random, model, 100, 160, 200)});
 }
 
+std::size_t capacity_of(const ModelSpec& model, std::vector<std::uint64_t> entries,
+                        std::uint32_t num_heads) {
+  const std::vector<RowForm> rows(entries.size(), RowForm::of(model));
+  return served_capacity_bytes(entries, rows, model.num_layers, num_heads);
+}
+
 TEST_CASE("a get of all asks for what every link stores and for memory that holds it", "[client]") {
   std::mt19937 random(3);
   const ModelSpec model = small_model();
@@ -25,8 +31,8 @@ TEST_CASE("a get of all asks for what every link stores and for memory that hold
   REQUIRE(plan->links.size() == 2);
   CHECK(plan->links[0].entries == 300);
   CHECK(plan->links[1].entries == 200);
-  CHECK(plan->capacity_bytes == served_capacity_bytes(500, model.num_layers, model.num_kv_heads,
-                                                      model.head_dim, model.dtype));
+  CHECK(plan->capacity_bytes == capacity_of(model, {300, 200}, model.num_kv_heads));
+  CHECK(plan->decoded_bytes == 0);
 }
 
 TEST_CASE("a budget is worked out link by link", "[client]") {
@@ -97,9 +103,9 @@ TEST_CASE("a get of a counted match asks for its counts and for exactly their me
   REQUIRE(plan.ok());
   CHECK(plan->links[0].served_max == 150);
   CHECK(plan->links[0].counts == match.links[0].counts);
-  CHECK(plan->capacity_bytes == served_counts_bytes(match.links, model.num_layers,
-                                                    model.num_kv_heads, model.head_dim,
-                                                    model.dtype));
+  const std::vector<RowForm> rows(2, RowForm::of(model));
+  CHECK(plan->capacity_bytes ==
+        served_counts_bytes(match.links, model.num_layers, model.num_kv_heads, rows));
   const msg::Get request = get_request(*plan, {});
   CHECK(request.links[1].counts == match.links[1].counts);
   CHECK(request.links[1].entries == 0);
@@ -130,8 +136,7 @@ TEST_CASE("a get of some heads asks for their counts, and for no more than they 
   // 60 tokens of one head in 3 layers hold 180 of the 200 entries.
   const auto plan = plan_get(two_links(random, model), Budget::all(), options);
   REQUIRE(plan.ok());
-  CHECK(plan->capacity_bytes ==
-        served_capacity_bytes(300 + 180, model.num_layers, 1, model.head_dim, model.dtype));
+  CHECK(plan->capacity_bytes == capacity_of(model, {300, 180}, 1));
   for (const auto& [begin, count] : {std::pair{2u, 0u}, {0u, 3u}, {1u, 2u}, {~0u, ~0u}}) {
     options.head_begin = begin;
     options.head_count = count;
@@ -139,6 +144,30 @@ TEST_CASE("a get of some heads asks for their counts, and for no more than they 
     CHECK(refused.code() == StatusCode::kInvalidArgument);
     CHECK(refused.message().find("the model has 2") != std::string::npos);
   }
+}
+
+TEST_CASE("a get of coded rows has memory for them as they are served and as they are decoded",
+          "[client]") {
+  std::mt19937 random(3);
+  const ModelSpec model = small_model();
+  const auto plan =
+      plan_get(match_of(model, {random_segment(random, model, 0, 100, 300),
+                                random_segment(random, model, 100, 160, 200, Encoding::kInt8)}),
+               Budget::all());
+  REQUIRE(plan.ok());
+  const std::vector<RowForm> forms = {RowForm::of(model), RowForm::of(model, Encoding::kInt8)};
+  CHECK(plan->forms == forms);
+  const std::vector<std::uint64_t> entries = {300, 200};
+  CHECK(plan->capacity_bytes ==
+        served_capacity_bytes(entries, forms, model.num_layers, model.num_kv_heads));
+  CHECK(plan->decoded_bytes >= 500 * 2 * RowForm::of(model).bytes());
+  CHECK(plan->memory_bytes() >= plan->capacity_bytes + plan->decoded_bytes);
+  // A form that the model's rows can't have comes from a wrong service.
+  ModelSpec odd = model;
+  odd.head_dim = 7;
+  auto match = match_of(odd, {random_segment(random, odd, 0, 100, 300)});
+  match.links[0].segment.encoding = Encoding::kInt4;
+  CHECK(plan_get(match, Budget::all()).status().code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("a match is the same after it was handed on, and is checked then", "[client]") {

@@ -43,8 +43,11 @@ void check_prefix(const Prefix& prefix, const Serving& serving, std::uint32_t ma
     for (std::uint32_t h = 0; h < serving.model.num_kv_heads; ++h) {
       std::vector<Entry> expected;
       for (std::size_t link = 0; link < serving.segments.size(); ++link) {
-        for (const Entry& e : serving.segments[link].entries[l][h]) {
-          if (e.seat <= serving.entries[link] && e.position < matched_end) expected.push_back(e);
+        const StoredSegment& segment = serving.segments[link];
+        for (const Entry& e : segment.entries[l][h]) {
+          if (e.seat > serving.entries[link] || e.position >= matched_end) continue;
+          expected.push_back({e.position, e.seat, e.score, row_as_read(segment, e.key),
+                              row_as_read(segment, e.value)});
         }
       }
       CAPTURE(l, h);
@@ -81,7 +84,7 @@ TEST_CASE("a get at a smaller budget gives the cut", "[client]") {
 }
 
 TEST_CASE("a prefix of several segments stands segment by segment", "[client]") {
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   check_prefix(client->get(match_of(serving.model, serving.segments)).value(), serving, 500);
@@ -90,7 +93,7 @@ TEST_CASE("a prefix of several segments stands segment by segment", "[client]") 
 TEST_CASE("of a segment matched in part the entries past the match are left out", "[client]") {
   const std::uint32_t matched_end = GENERATE(311u, 384u, 499u);
   CAPTURE(matched_end);
-  const Serving serving = three_segments(small_model());
+  const Serving serving = three_segments(small_model(), GENERATE(false, true));
   FakeServer server(serving);
   const auto client = server.connect().value();
   LookupMatch match = match_of(serving.model, serving.segments);

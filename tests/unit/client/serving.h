@@ -78,11 +78,15 @@ inline Serving one_segment(const ModelSpec& model, std::uint64_t entries, std::u
   std::mt19937 random(kServingSeed);
   return {model, {random_segment(random, model, 0, 400, entries)}, {cut}};
 }
-inline Serving three_segments(const ModelSpec& model) {
+// If `is_coded`, the rows of the second and the third segment are coded.
+inline Serving three_segments(const ModelSpec& model, bool is_coded = false) {
   std::mt19937 random(kServingSeed);
+  const Encoding second = is_coded ? Encoding::kInt8 : Encoding::kRaw;
+  const Encoding third = is_coded ? Encoding::kInt4 : Encoding::kRaw;
   return {model,
-          {random_segment(random, model, 0, 300, 900), random_segment(random, model, 300, 310, 7),
-           random_segment(random, model, 310, 500, 600)},
+          {random_segment(random, model, 0, 300, 900),
+           random_segment(random, model, 300, 310, 7, second),
+           random_segment(random, model, 310, 500, 600, third)},
           {900, 7, 600}};
 }
 

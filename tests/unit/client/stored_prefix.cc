@@ -5,6 +5,7 @@
 
 #include "precis/recipe.h"
 #include "precis/record.h"
+#include "precis/row_code.h"
 #include "precis/served_layout.h"
 
 namespace precis::testing {
@@ -16,20 +17,20 @@ std::vector<std::byte> random_row(std::mt19937& random, std::size_t size) {
   return row;
 }
 
-std::vector<std::byte> seal(const ModelSpec& model, const std::vector<Entry>& entries,
+std::vector<std::byte> seal(const RowForm& rows, const std::vector<Entry>& entries,
                             std::uint32_t layer, std::uint32_t head, const SegmentId& segment) {
   const auto count = static_cast<std::uint32_t>(entries.size());
-  const RecordLayout at = RecordLayout::of(count, model.head_dim, model.dtype);
+  const RecordLayout at = RecordLayout::of(count, rows);
   std::vector<std::byte> record(at.size);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Entry& e = entries[i];
     std::memcpy(record.data() + at.positions + 4 * i, &e.position, 4);
     std::memcpy(record.data() + at.seats + 4 * i, &e.seat, 4);
     std::memcpy(record.data() + at.scores + 4 * i, &e.score, 4);
-    std::memcpy(record.data() + at.keys + i * at.row_bytes, e.key.data(), at.row_bytes);
-    std::memcpy(record.data() + at.values + i * at.row_bytes, e.value.data(), at.row_bytes);
+    kernels::encode_rows(rows, 1, e.key.data(), record.data() + at.keys + i * at.row_bytes);
+    kernels::encode_rows(rows, 1, e.value.data(), record.data() + at.values + i * at.row_bytes);
   }
-  kernels::seal_record(record, layer, head, count, model.head_dim, model.dtype, segment);
+  kernels::seal_record(record, layer, head, count, rows, segment);
   return record;
 }
 
@@ -47,7 +48,7 @@ ModelSpec small_model(Dtype dtype) {
 }
 
 StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
-                             std::uint32_t end, std::uint64_t entries) {
+                             std::uint32_t end, std::uint64_t entries, Encoding encoding) {
   struct Place {
     std::uint32_t layer, head, position;
   };
@@ -65,9 +66,13 @@ StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::
   segment.info.end = end;
   segment.info.entries = entries;
   segment.info.budget = Budget::entries(entries / model.num_layers / model.num_kv_heads);
-  segment.info.recipe = canonical_recipe(parse_recipe("keydiff").value());
+  Recipe recipe = parse_recipe("keydiff").value();
+  recipe.encoding = encoding;
+  segment.info.recipe = canonical_recipe(recipe);
+  segment.info.encoding = encoding;
+  segment.rows = RowForm::of(model, encoding);
   segment.entries.assign(model.num_layers, std::vector<std::vector<Entry>>(model.num_kv_heads));
-  const std::size_t row_bytes = model.head_dim * dtype_size_bytes(model.dtype);
+  const std::size_t row_bytes = RowForm::of(model).bytes();
   for (std::uint32_t seat = 1; seat <= entries; ++seat) {
     const Place& at = places[seat - 1];
     segment.entries[at.layer][at.head].push_back(
@@ -83,9 +88,17 @@ void reseal(const ModelSpec& model, StoredSegment& segment) {
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     auto& layer = segment.records.emplace_back();
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
-      layer.push_back(seal(model, segment.entries[l][h], l, h, segment.info.id));
+      layer.push_back(seal(segment.rows, segment.entries[l][h], l, h, segment.info.id));
     }
   }
+}
+
+std::vector<std::byte> row_as_read(const StoredSegment& segment,
+                                   const std::vector<std::byte>& row) {
+  std::vector<std::byte> stored(segment.rows.bytes()), read(row.size());
+  kernels::encode_rows(segment.rows, 1, row.data(), stored.data());
+  kernels::decode_rows(segment.rows, 1, stored.data(), read.data());
+  return read;
 }
 
 LookupMatch match_of(const ModelSpec& model, const std::vector<StoredSegment>& segments) {

@@ -8,17 +8,19 @@
 
 #include "precis/client.h"
 #include "precis/messages.h"
+#include "precis/row_form.h"
 
 namespace precis::testing {
 
 struct Entry {
   std::uint32_t position, seat;
   float score;
-  std::vector<std::byte> key, value;
+  std::vector<std::byte> key, value;  // before they are encoded
 };
 
 struct StoredSegment {
   msg::SegmentInfo info;
+  RowForm rows;
   std::vector<std::vector<std::vector<Entry>>> entries;  // [layer][head], by seat
   // [layer][head]: sealed records.
   std::vector<std::vector<std::vector<std::byte>>> records;
@@ -33,7 +35,11 @@ ModelSpec small_model(Dtype dtype = Dtype::kBf16);
 
 // Tokens [begin, end), with `entries` kept of its tokens x layers x heads.
 StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::uint32_t begin,
-                             std::uint32_t end, std::uint64_t entries);
+                             std::uint32_t end, std::uint64_t entries,
+                             Encoding encoding = Encoding::kRaw);
+
+// The row of an entry, as a reader of the segment gets it.
+std::vector<std::byte> row_as_read(const StoredSegment& segment, const std::vector<std::byte>& row);
 
 // Rebuilds the records after the entries were changed.
 void reseal(const ModelSpec& model, StoredSegment& segment);

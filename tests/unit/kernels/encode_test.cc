@@ -11,6 +11,7 @@
 
 #include "kernels/common/thread_pool.h"
 #include "kernels/encode/encode.h"
+#include "precis/row_code.h"
 #include "tests/unit/kernels/layer_fixture.h"
 #include "tests/unit/kernels/reference.h"
 
@@ -126,7 +127,7 @@ TEST_CASE("records are the same on every instruction set and at every address",
         AlignedBytes out(size + 64);
         const MutableBytes bytes = out.mutable_bytes().subspan(offset, size);
         REQUIRE(encode_cpu({pool, isa}, layer.input, c.scores, c.orders, c.counts, seats,
-                           SegmentId{{1, 2, 3}}, bytes)
+                           SegmentId{{1, 2, 3}}, bytes, Encoding::kRaw)
                     .ok());
         return bytes_text(bytes);
       };
@@ -168,7 +169,7 @@ TEST_CASE("encode finds what is not finite in rows that nobody has checked, kept
         const auto seats = sealed ? c.seats : std::vector<std::vector<std::uint32_t>>();
         const auto encode = [&](Isa isa, Rows rows) {
           return encode_cpu({pool, isa}, layer.input, c.scores, c.orders, c.counts, seats,
-                            SegmentId{{1, 2, 3}}, out.mutable_bytes(), rows);
+                            SegmentId{{1, 2, 3}}, out.mutable_bytes(), Encoding::kRaw, rows);
         };
         for (const Isa isa : isas()) {
           CAPTURE(isa_name(isa), sealed);
@@ -270,12 +271,85 @@ TEST_CASE("rows that change while they are encoded are hashed as they were store
       for (const Rows checked : {Rows::kChecked, Rows::kUnchecked}) {
         for (int round = 0; round < 50; ++round) {
           REQUIRE(encode_cpu({pool, isa}, input, c.scores, c.orders, c.counts, c.seats,
-                             SegmentId{{1, 2, 3}}, out.mutable_bytes(), checked)
+                             SegmentId{{1, 2, 3}}, out.mutable_bytes(), Encoding::kRaw, checked)
                       .ok());
           open_all(out);
         }
       }
     }
+  }
+}
+
+TEST_CASE("coded records have the entries of raw ones, and their rows coded", "[kernels][encode]") {
+  Rng rng(test_seed());
+  const Encoding encoding = GENERATE(Encoding::kInt8, Encoding::kInt4);
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
+  const bool sealed = GENERATE(true, false);
+  CAPTURE(dtype_name(dtype), sealed);
+  LayerShape shape;
+  shape.num_kv_heads = 3;
+  shape.num_tokens = 700;
+  shape.head_dim = 64;
+  shape.dtype = dtype;
+  const OwnedLayer layer = make_layer(shape, rng);
+  const CpuStages cpu(2);
+  const Compressed raw = compress(cpu, Recipe{}, layer.input, 3 * 333);
+  const std::vector<std::vector<std::uint32_t>> seats =
+      sealed ? raw.seats : std::vector<std::vector<std::uint32_t>>();
+  AlignedBytes coded(encoded_bytes(raw.counts, {64, dtype, encoding}), std::byte{0x77});
+  REQUIRE(cpu.encode(layer.input, raw.scores, raw.orders, raw.counts, seats, SegmentId{{1, 2, 3}},
+                     coded.mutable_bytes(), encoding, Rows::kUnchecked)
+              .ok());
+  if (!sealed) {
+    REQUIRE(place_seats(coded.mutable_bytes(), raw.seats).ok());
+    const MutableBytes whole = coded.mutable_bytes();
+    REQUIRE(cpu.seal({&whole, 1}).ok());
+  }
+  const std::vector<RecordView> expected = open_all(raw.records), found = open_all(coded);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t h = 0; h < found.size(); ++h) {
+    CHECK(found[h].encoding == encoding);
+    CHECK(std::ranges::equal(found[h].positions, expected[h].positions));
+    CHECK(std::ranges::equal(found[h].scores, expected[h].scores));
+    CHECK(std::ranges::equal(found[h].seats, expected[h].seats));
+    const RowForm form = found[h].row_form();
+    std::vector<std::byte> rows(found[h].count * form.bytes());
+    encode_rows(form, found[h].count, expected[h].keys.data(), rows.data());
+    CHECK(std::ranges::equal(found[h].keys, rows));
+    encode_rows(form, found[h].count, expected[h].values.data(), rows.data());
+    CHECK(std::ranges::equal(found[h].values, rows));
+  }
+}
+
+TEST_CASE("rows that would not be finite after they are decoded are refused", "[kernels][encode]") {
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
+  LayerShape shape;
+  shape.head_dim = 64;
+  shape.dtype = dtype;
+  Rng rng(test_seed());
+  OwnedLayer layer = make_layer(shape, rng);
+  const CpuStages cpu(1);
+  const Compressed c = compress(cpu, Recipe{}, layer.input, 10);
+  const auto encode = [&](Encoding encoding) {
+    AlignedBytes out(encoded_bytes(c.counts, {64, dtype, encoding}));
+    return cpu.encode(layer.input, c.scores, c.orders, c.counts, c.seats, {}, out.mutable_bytes(),
+                      encoding);
+  };
+  REQUIRE(encode(Encoding::kInt4).ok());
+  // Two elements in every row whose sum no f32 holds.
+  const std::uint32_t rows = layer.input.keys.num_heads * layer.input.keys.num_tokens;
+  const std::size_t size = dtype_size_bytes(dtype);
+  const std::uint32_t largest = dtype == Dtype::kBf16 ? 0x7f7fu : 0x7f7fffffu;
+  for (std::uint32_t row = 0; row < rows; ++row) {
+    auto* const at = const_cast<std::byte*>(layer.input.keys.data) + row * 64 * size;
+    std::memcpy(at, &largest, size);
+    std::memcpy(at + size, &largest, size);
+  }
+  CHECK(encode(Encoding::kRaw).ok());
+  for (const Encoding encoding : {Encoding::kInt8, Encoding::kInt4}) {
+    const Status refused = encode(encoding);
+    CHECK(refused.code() == StatusCode::kInvalidArgument);
+    CHECK(refused.message().find("use encoding=raw") != std::string::npos);
   }
 }
 

@@ -23,6 +23,10 @@ std::unique_ptr<Joiner> joiner_of(const Case& c, std::uint64_t entries) {
       .value();
 }
 
+RowForm form_of(const Case& c, const LayerInput& input) {
+  return {input.keys.head_dim, input.keys.dtype, c.recipe.encoding};
+}
+
 struct Staged {
   std::vector<LayerScores> scores;
   std::vector<AlignedBytes> records;
@@ -46,7 +50,7 @@ Staged compress_on(Backend& backend, const Case& c, const std::vector<OwnedLayer
     staged.scores.push_back(*compressor->scores().value());
     joiner->add(input.layer, std::move(turns));
     const auto& counts = joiner->counts(input.layer);
-    staged.records.emplace_back(encoded_bytes(counts, input.keys.head_dim, input.keys.dtype));
+    staged.records.emplace_back(encoded_bytes(counts, form_of(c, input)));
     must_succeed(compressor->encode(counts, joiner->seats(input.layer), kSegment,
                                     staged.records.back().mutable_bytes()));
   }
@@ -70,9 +74,9 @@ std::vector<AlignedBytes> compress_scored(const CpuStages& cpu, const Case& c,
     must_succeed(cpu.allocate(c.recipe, input, scores[l], orders, slots, turns));
     joiner->add(input.layer, std::move(turns));
     const auto& counts = joiner->counts(input.layer);
-    records.emplace_back(encoded_bytes(counts, input.keys.head_dim, input.keys.dtype));
+    records.emplace_back(encoded_bytes(counts, form_of(c, input)));
     must_succeed(cpu.encode(input, scores[l], orders, counts, joiner->seats(input.layer), kSegment,
-                            records.back().mutable_bytes()));
+                            records.back().mutable_bytes(), c.recipe.encoding));
   }
   return records;
 }
@@ -110,6 +114,7 @@ TEST_CASE("given the same scores, every backend and instruction set writes the s
     c.shape.pushed = 0;
     c.shape.behind = c.shape.lse = c.shape.query_stats = false;
     c.shape.head_dim = any_of(rng, {1, 8, 20});
+    if (c.shape.head_dim % 2 != 0) c.recipe.encoding = Encoding::kRaw;  // int4 needs pairs
     CAPTURE(round, c.shape.text(), canonical_recipe(c.recipe));
     const auto layers = make_segment(c.shape, rng);
     const std::uint64_t all =
@@ -252,7 +257,7 @@ TEST_CASE("records go into memory of their size, and no other", "[gpu][backend]"
   REQUIRE(compressor->select(10) == Status{});
   REQUIRE(compressor->allocate(turns) == Status{});
   const std::vector<std::uint32_t> counts{5, 5};
-  AlignedBytes out(encoded_bytes(counts, 8, Dtype::kF32) + 64);
+  AlignedBytes out(encoded_bytes(counts, {8, Dtype::kF32}) + 64);
   CHECK(compressor->encode(counts, {}, kSegment, out.mutable_bytes()).code() ==
         StatusCode::kInvalidArgument);
 }

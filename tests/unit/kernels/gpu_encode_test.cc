@@ -28,7 +28,7 @@ std::vector<std::byte> encoded(Gpu& gpu, const LayerInput& input, const Compress
   std::uint64_t offset = 0;
   for (const std::uint32_t count : c.counts) {
     records.push_back({offset, count});
-    offset += RecordLayout::of(count, input.keys.head_dim, input.keys.dtype).size;
+    offset += RecordLayout::of(count, {input.keys.head_dim, input.keys.dtype}).size;
   }
   const DeviceBuffer keys = gpu.upload(input.keys), values = gpu.upload(input.values);
   const DeviceBuffer scores = gpu.upload(c.scores.scores), of_heads = gpu.upload(records);

@@ -86,7 +86,8 @@ std::vector<AlignedBytes> cascade(const CpuStages& cpu, const Recipe& recipe,
     for (std::uint32_t seen = 0; seen < layers.size(); ++seen) {
       if (seen == l) {
         counts[l] = joiner->counts(l);
-        records[l] = AlignedBytes(encoded_bytes(counts[l], input.keys.head_dim, input.keys.dtype));
+        records[l] =
+            AlignedBytes(encoded_bytes(counts[l], {input.keys.head_dim, input.keys.dtype}));
         REQUIRE(cpu.encode(input, scores, orders, counts[l], {}, SegmentId{{1, 2, 3}},
                            records[l].mutable_bytes())
                     .ok());

@@ -280,12 +280,14 @@ Compressed join(const CpuStages& cpu, const Recipe& recipe, LayerInput input, st
   return c;
 }
 
-void encode(const CpuStages& cpu, const LayerInput& input, const Joiner& joiner, Compressed& c) {
+void encode(const CpuStages& cpu, Encoding encoding, const LayerInput& input, const Joiner& joiner,
+            Compressed& c) {
   c.counts = joiner.counts(input.layer);
   c.seats = joiner.seats(input.layer);
-  c.records = AlignedBytes(encoded_bytes(c.counts, input.keys.head_dim, input.keys.dtype));
+  c.records =
+      AlignedBytes(encoded_bytes(c.counts, {input.keys.head_dim, input.keys.dtype, encoding}));
   must(cpu.encode(input, c.scores, c.orders, c.counts, c.seats, SegmentId{{1, 2, 3}},
-                  c.records.mutable_bytes()));
+                  c.records.mutable_bytes(), encoding));
 }
 
 }  // namespace
@@ -294,7 +296,7 @@ Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput
                     std::uint64_t entries) {
   const auto joiner = joiner_for(recipe, input, entries, nullptr);
   Compressed c = join(cpu, recipe, input, entries, *joiner);
-  encode(cpu, input, *joiner, c);
+  encode(cpu, recipe.encoding, input, *joiner, c);
   return c;
 }
 
@@ -308,7 +310,7 @@ std::vector<Compressed> compress_segment(const CpuStages& cpu, const Recipe& rec
   }
   std::vector<MutableBytes> records;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    encode(cpu, layers[i].input, *joiner, out[i]);
+    encode(cpu, recipe.encoding, layers[i].input, *joiner, out[i]);
     records.push_back(out[i].records.mutable_bytes());
   }
   if (!recipe.is_cut()) return out;

@@ -44,6 +44,7 @@ std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values) {
 Case random_case(Rng& rng, bool cuts) {
   Case c;
   c.recipe = random_recipe(rng, cuts);
+  c.recipe.encoding = static_cast<Encoding>(pick(rng, 0, 4) / 2);
   const Recipe& r = c.recipe;
   LayerShape& s = c.shape;
   s.num_layers = pick(rng, 1, 4);

@@ -2,6 +2,9 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "tests/unit/kernels/layer_fixture.h"
 
 using namespace precis;
@@ -12,8 +15,10 @@ using Catch::Contains;
 namespace {
 
 // One sealed record of random entries, seats 1, 3, 5, ...
-AlignedBytes make_record(std::uint32_t count, std::uint32_t head_dim, Dtype dtype, Rng& rng) {
-  const auto layout = RecordLayout::of(count, head_dim, dtype);
+AlignedBytes make_record(std::uint32_t count, std::uint32_t head_dim, Dtype dtype, Rng& rng,
+                         Encoding encoding = Encoding::kRaw) {
+  const RowForm form{head_dim, dtype, encoding};
+  const auto layout = RecordLayout::of(count, form);
   AlignedBytes bytes(layout.size, std::byte{0});
   const MutableBytes record = bytes.mutable_bytes();
   const auto fill = [&](std::size_t offset, std::size_t size) {
@@ -28,7 +33,7 @@ AlignedBytes make_record(std::uint32_t count, std::uint32_t head_dim, Dtype dtyp
     const std::uint32_t seat = 1 + 2 * k;
     std::memcpy(&record[layout.seats + 4 * k], &seat, 4);
   }
-  seal_record(record, 5, 2, count, head_dim, dtype, SegmentId{{7}});
+  seal_record(record, 5, 2, count, form, SegmentId{{7}});
   return bytes;
 }
 
@@ -82,7 +87,8 @@ TEST_CASE("a record cut short anywhere is corruption", "[kernels][record]") {
 
 TEST_CASE("a flip of any single bit of a record is found", "[kernels][record]") {
   Rng rng(3);
-  AlignedBytes record = make_record(70, 3, Dtype::kBf16, rng);
+  const Encoding encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
+  AlignedBytes record = make_record(70, 4, Dtype::kBf16, rng, encoding);
   const MutableBytes bytes = record.mutable_bytes();
   REQUIRE(sound(bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -107,7 +113,7 @@ TEST_CASE("random bytes are never a record", "[kernels][record]") {
 
 TEST_CASE("header fields are refused by name", "[kernels][record]") {
   CHECK_THAT(open_changed([](RecordHeader& h) { h.magic ^= 1; }).message(), Contains("magic"));
-  const Status version = open_changed([](RecordHeader& h) { h.version = 2; });
+  const Status version = open_changed([](RecordHeader& h) { h.version = kRecordVersion + 1; });
   CHECK(version.code() == StatusCode::kVersionMismatch);
   CHECK_THAT(open_changed([](RecordHeader& h) { h.count = 11; }).message(), Contains("checksum"));
 }
@@ -117,9 +123,9 @@ TEST_CASE("a header sealed around impossible sizes is refused before anything is
   // seal_record does not check its arguments; the sizes below are those of a hostile writer.
   const auto refused = [](std::uint32_t layer, std::uint32_t head, std::uint32_t count,
                           std::uint32_t head_dim, std::uint8_t dtype) {
-    const auto layout = RecordLayout::of(count, head_dim, static_cast<Dtype>(dtype));
+    const auto layout = RecordLayout::of(count, {head_dim, static_cast<Dtype>(dtype)});
     AlignedBytes record(layout.size, std::byte{0});
-    seal_record(record.mutable_bytes(), layer, head, count, head_dim, static_cast<Dtype>(dtype),
+    seal_record(record.mutable_bytes(), layer, head, count, {head_dim, static_cast<Dtype>(dtype)},
                 {});
     return open_record(record.bytes()).status();
   };
@@ -130,6 +136,29 @@ TEST_CASE("a header sealed around impossible sizes is refused before anything is
   CHECK(refused(0, 0, 1, 1, 0).code() == StatusCode::kCorruption);
   CHECK(refused(0, 0, 1, 1, 9).code() == StatusCode::kCorruption);
   CHECK(refused(1023, 1023, 1, 1024, 3).ok());
+}
+
+TEST_CASE("a header whose version, encoding and head_dim do not fit is refused",
+          "[kernels][record]") {
+  const auto refused = [](std::uint16_t version, std::uint8_t encoding, std::uint32_t head_dim) {
+    const RowForm form{head_dim, Dtype::kBf16, static_cast<Encoding>(encoding)};
+    AlignedBytes record(RecordLayout::of(3, form).size, std::byte{0});
+    seal_record(record.mutable_bytes(), 0, 0, 3, form, {});
+    RecordHeader h = header_of(record);
+    h.version = version;
+    h.header_checksum = XXH3_64bits(&h, offsetof(RecordHeader, header_checksum));
+    std::memcpy(record.mutable_bytes().data(), &h, sizeof h);
+    return open_record(record.bytes()).status();
+  };
+  CHECK(refused(1, 0, 4).ok());
+  CHECK(refused(2, 1, 5).ok());
+  CHECK(refused(2, 2, 4).ok());
+  CHECK(refused(0, 0, 4).code() == StatusCode::kVersionMismatch);
+  CHECK(refused(3, 1, 4).code() == StatusCode::kVersionMismatch);
+  CHECK_THAT(refused(2, 0, 4).message(), Contains("version is 2, expected 1"));
+  CHECK_THAT(refused(1, 1, 4).message(), Contains("version is 1, expected 2"));
+  CHECK_THAT(refused(2, 3, 4).message(), Contains("encoding 3 is unknown"));
+  CHECK_THAT(refused(2, 2, 5).message(), Contains("even head_dim"));
 }
 
 TEST_CASE("a record at an odd address is refused, not read", "[kernels][record]") {
@@ -187,7 +216,7 @@ TEST_CASE("damage behind the cut, in the same block, is not hashed afresh", "[ke
   Rng rng(4);
   AlignedBytes stored = make_record(100, 5, Dtype::kBf16, rng);
   const RecordView view = open_record(stored.bytes()).value();
-  const auto layout = RecordLayout::of(100, 5, Dtype::kBf16);
+  const auto layout = RecordLayout::of(100, {5, Dtype::kBf16});
   stored.mutable_bytes()[layout.keys + 99 * 10] ^= std::byte{1};
   CHECK(cut_tail_checksum(view, 70).status().code() == StatusCode::kCorruption);
   CHECK(cut_tail_checksum(view, 30).ok());

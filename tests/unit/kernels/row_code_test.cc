@@ -27,6 +27,14 @@ float element(Dtype dtype, const std::byte* src) {
   return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
 }
 
+struct CodedRows {
+  Encoding code = Encoding::kInt8;
+  Dtype dtype = Dtype::kF32;
+  std::uint32_t head_dim = 0;
+  std::size_t count = 0;
+  RowForm form() const { return {head_dim, dtype, code}; }
+};
+
 struct Rows {
   CodedRows shape;
   std::vector<std::byte> bytes;
@@ -49,15 +57,15 @@ Rows rows_of(const CodedRows& shape, const std::vector<float>& values) {
 }
 
 std::vector<std::byte> coded(const Rows& rows) {
-  std::vector<std::byte> out(rows.shape.count *
-                             coded_row_bytes(rows.shape.code, rows.shape.head_dim));
-  REQUIRE(encode_rows(rows.shape, rows.bytes.data(), out.data()).ok());
+  const RowForm form = rows.shape.form();
+  std::vector<std::byte> out(rows.shape.count * form.bytes());
+  encode_rows(form, rows.shape.count, rows.bytes.data(), out.data());
   return out;
 }
 Rows decoded(const CodedRows& shape, const std::vector<std::byte>& codes) {
   Rows rows{shape, {}};
   rows.bytes.resize(shape.count * shape.head_dim * dtype_size_bytes(shape.dtype));
-  REQUIRE(decode_rows(shape, codes.data(), rows.bytes.data()).ok());
+  decode_rows(shape.form(), shape.count, codes.data(), rows.bytes.data());
   return rows;
 }
 
@@ -73,7 +81,7 @@ Rows random_rows(std::mt19937_64& random, const CodedRows& shape) {
 
 int code_at(const CodedRows& shape, const std::byte* row, std::uint32_t i) {
   const std::byte* const codes = row + kRowStepBytes;
-  if (shape.code == RowCode::kInt8) return static_cast<std::int8_t>(codes[i]);
+  if (shape.code == Encoding::kInt8) return static_cast<std::int8_t>(codes[i]);
   const std::uint32_t half = shape.head_dim / 2;
   const auto both = std::to_integer<unsigned>(codes[i % half]);
   const int bits = static_cast<int>(i < half ? both & 0xf : both >> 4);
@@ -98,16 +106,16 @@ TEST_CASE("rows are coded as their transform, and come back within half a step",
           "[unit][kernels]") {
   std::mt19937_64 random(11);
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
-  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const Encoding code = GENERATE(Encoding::kInt8, Encoding::kInt4);
   const std::uint32_t dim =
       GENERATE(1u, 2u, 6u, 8u, 16u, 32u, 48u, 63u, 64u, 80u, 96u, 128u, 192u, 256u, 512u);
-  if (code == RowCode::kInt4 && dim % 2 != 0) return;
+  if (code == Encoding::kInt4 && dim % 2 != 0) return;
   CAPTURE(dtype_name(dtype), static_cast<int>(code), dim);
   const Rows rows = random_rows(random, {code, dtype, dim, 9});
   const auto codes = coded(rows);
   const Rows back = decoded(rows.shape, codes);
   for (std::size_t r = 0; r < rows.shape.count; ++r) {
-    const std::byte* const row = codes.data() + r * coded_row_bytes(code, dim);
+    const std::byte* const row = codes.data() + r * RowForm{dim, dtype, code}.bytes();
     const float step = element(Dtype::kBf16, row);
     const double slack = 1e-5 * step * largest_code(code);  // of sums in f32
     int largest = 0;
@@ -120,8 +128,8 @@ TEST_CASE("rows are coded as their transform, and come back within half a step",
       CHECK(std::abs(back.at(r, i) - rows.at(r, i)) <= step / 2 * 1.01 + slack + rounding);
     }
     // The step is the least that holds the largest sum, but for its own rounding to 8 bits.
-    CHECK(largest >= (code == RowCode::kInt8 ? 126 : 7));
-    CHECK(largest <= (code == RowCode::kInt8 ? 127 : 7));
+    CHECK(largest >= (code == Encoding::kInt8 ? 126 : 7));
+    CHECK(largest <= (code == Encoding::kInt8 ? 127 : 7));
   }
 }
 
@@ -130,7 +138,7 @@ TEST_CASE("rows of any size are coded by the same sums in the same order", "[uni
   // codes, whether they are coded in registers or element by element.
   std::mt19937_64 random(12);
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
-  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const Encoding code = GENERATE(Encoding::kInt8, Encoding::kInt4);
   const std::uint32_t dim = GENERATE(16u, 32u, 64u, 128u, 256u);
   const Rows one = random_rows(random, {code, dtype, dim, 1});
   std::vector<std::byte> three;
@@ -148,7 +156,7 @@ TEST_CASE("rows of any size are coded by the same sums in the same order", "[uni
 
 namespace {
 
-template <Dtype dtype, RowCode code, std::size_t kVectors>
+template <Dtype dtype, Encoding code, std::size_t kVectors>
 void check_all_sets(std::mt19937_64& random) {
   constexpr std::size_t kCount = 60;
   const Rows rows = random_rows(random, {code, dtype, kVectors * kLanes, kCount});
@@ -175,7 +183,7 @@ void check_all_sets(std::mt19937_64& random) {
   }
 }
 
-template <Dtype dtype, RowCode code>
+template <Dtype dtype, Encoding code>
 void check_all_sizes(std::mt19937_64& random) {
   check_all_sets<dtype, code, 1>(random);
   check_all_sets<dtype, code, 2>(random);
@@ -188,17 +196,17 @@ void check_all_sizes(std::mt19937_64& random) {
 
 TEST_CASE("codes and rows are the same with every instruction set", "[unit][kernels]") {
   std::mt19937_64 random(14);
-  check_all_sizes<Dtype::kF32, RowCode::kInt8>(random);
-  check_all_sizes<Dtype::kBf16, RowCode::kInt8>(random);
-  check_all_sizes<Dtype::kF16, RowCode::kInt8>(random);
-  check_all_sizes<Dtype::kF32, RowCode::kInt4>(random);
-  check_all_sizes<Dtype::kBf16, RowCode::kInt4>(random);
-  check_all_sizes<Dtype::kF16, RowCode::kInt4>(random);
+  check_all_sizes<Dtype::kF32, Encoding::kInt8>(random);
+  check_all_sizes<Dtype::kBf16, Encoding::kInt8>(random);
+  check_all_sizes<Dtype::kF16, Encoding::kInt8>(random);
+  check_all_sizes<Dtype::kF32, Encoding::kInt4>(random);
+  check_all_sizes<Dtype::kBf16, Encoding::kInt4>(random);
+  check_all_sizes<Dtype::kF16, Encoding::kInt4>(random);
 }
 
 TEST_CASE("elements that are not finite make their row NaN, and large ones stay finite",
           "[unit][kernels]") {
-  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const Encoding code = GENERATE(Encoding::kInt8, Encoding::kInt4);
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
   const std::uint32_t dim = GENERATE(8u, 16u, 64u);
   CAPTURE(dtype_name(dtype), static_cast<int>(code), dim);
@@ -221,17 +229,17 @@ TEST_CASE("elements that are not finite make their row NaN, and large ones stay 
 
 TEST_CASE("a code is the product with the reciprocal of the step", "[unit][kernels]") {
   // The step is 244, and 366 is 1.5 steps, but 366 * (1 / 244) is below 1.5 in f32.
-  const Rows rows = rows_of({RowCode::kInt8, Dtype::kF32, 2, 1}, {244.0f * 127, 366.0f});
+  const Rows rows = rows_of({Encoding::kInt8, Dtype::kF32, 2, 1}, {244.0f * 127, 366.0f});
   const auto codes = coded(rows);
   CHECK(code_at(rows.shape, codes.data(), 0) == 127);
   CHECK(code_at(rows.shape, codes.data(), 1) == 1);
-  const Rows tiny = rows_of({RowCode::kInt8, Dtype::kF32, 2, 1}, {1e-37f, -1e-38f});
+  const Rows tiny = rows_of({Encoding::kInt8, Dtype::kF32, 2, 1}, {1e-37f, -1e-38f});
   CHECK(coded(tiny) == std::vector<std::byte>(4));
 }
 
 TEST_CASE("a row is coded by itself, and a row of zeros stays one", "[unit][kernels]") {
   std::mt19937_64 random(13);
-  const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt4);
+  const Encoding code = GENERATE(Encoding::kInt8, Encoding::kInt4);
   Rows rows = random_rows(random, {code, Dtype::kBf16, 64, 5});
   std::fill_n(rows.bytes.begin() + 2 * 128, 128, std::byte{0});
   const auto codes = coded(rows);
@@ -261,16 +269,12 @@ TEST_CASE("every half converts to f32 and back, and ties go to the even one", "[
   CHECK(std::isnan(f32_of_bf16(bf16_of_f32(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-TEST_CASE("shapes of rows that can't be coded are refused", "[unit][kernels]") {
-  std::byte byte{};
-  const auto status = [&](const CodedRows& shape) {
-    CHECK(encode_rows(shape, &byte, &byte).code() == decode_rows(shape, &byte, &byte).code());
-    return encode_rows(shape, &byte, &byte).code();
-  };
-  CHECK(status({RowCode::kInt8, Dtype::kF32, 0, 0}) == StatusCode::kInvalidArgument);
-  CHECK(status({RowCode::kInt8, Dtype::kF32, 1025, 0}) == StatusCode::kInvalidArgument);
-  CHECK(status({RowCode::kInt4, Dtype::kF32, 63, 0}) == StatusCode::kInvalidArgument);
-  CHECK(status({RowCode::kInt8, Dtype::kF32, 63, 0}) == StatusCode::kOk);
+TEST_CASE("forms that rows can't have are refused", "[unit][kernels]") {
+  const auto status = [](const RowForm& form) { return form.validate().code(); };
+  CHECK(status({0, Dtype::kF32, Encoding::kInt8}) == StatusCode::kInvalidArgument);
+  CHECK(status({1025, Dtype::kF32, Encoding::kInt8}) == StatusCode::kInvalidArgument);
+  CHECK(status({63, Dtype::kF32, Encoding::kInt4}) == StatusCode::kInvalidArgument);
+  CHECK(status({63, Dtype::kF32, Encoding::kInt8}) == StatusCode::kOk);
 }
 
 }  // namespace precis::kernels::test

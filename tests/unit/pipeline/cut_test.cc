@@ -20,6 +20,7 @@ std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& r
   return testing::make_records({SegmentId{}, layer, kHeadDim, kDtype}, seats, random);
 }
 
+constexpr RowForm kRows{kHeadDim, kDtype};
 constexpr LayerShape kShape{kLayer, 0, kHeads, kHeadDim, kDtype};
 
 // Cuts each link at its number of entries.
@@ -45,7 +46,8 @@ std::vector<std::byte> gather(const LayerCut& cut) {
 // Checks as the reader does: slices by the layout and checks each link's part of each head.
 void check_as_reader(const LayerCut& cut, const std::vector<std::byte>& served,
                      const std::vector<std::vector<std::byte>>& links) {
-  const ServedLayout layout = ServedLayout::of(cut.counts, kHeads, kHeadDim, kDtype);
+  const ServedLayout layout =
+      ServedLayout::of(cut.counts, kHeads, std::vector(links.size(), kRows));
   REQUIRE(layout.size_bytes == cut.size_bytes);
   REQUIRE(served.size() == cut.size_bytes);
   const std::size_t row_bytes = kHeadDim * dtype_size_bytes(kDtype);
@@ -115,7 +117,7 @@ TEST_CASE("some heads are cut as they are of the whole layer", "[unit][pipeline]
     const auto& record = both.at(0, h).view;
     const auto keys = kernels::cut_ranges(record, cut.counts[0])[4];
     const std::vector<std::byte> served = gather(cut);
-    const std::size_t at = ServedLayout::of(cut.counts, 1, kHeadDim, kDtype).heads[0].section[4];
+    const std::size_t at = ServedLayout::of(cut.counts, 1, {&kRows, 1}).heads[0].section[4];
     CHECK(std::equal(keys.begin(), keys.end(), served.begin() + static_cast<std::ptrdiff_t>(at)));
   }
 }
@@ -149,7 +151,7 @@ TEST_CASE("one link alone needs no range of zeros", "[unit][pipeline]") {
 TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pipeline]") {
   std::mt19937 random(11);
   auto link = make_records({{1, 2, 3, 4, 5}, {6, 7}}, random);
-  const RecordLayout at = RecordLayout::of(5, kHeadDim, kDtype);
+  const RecordLayout at = RecordLayout::of(5, {kHeadDim, kDtype});
   link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // in the entry after the cut
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};

@@ -83,7 +83,7 @@ TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pip
   const Catalog::Row row = f.catalog->segment(f.f.tenant, f.segment.row.id).value();
   {
     const Bytes records = f.hot_tier.find(row->id, layer, row)->bytes();
-    const RecordLayout at = RecordLayout::of(kEntries, f.f.model.head_dim, f.f.model.dtype);
+    const RecordLayout at = RecordLayout::of(kEntries, {f.f.model.head_dim, f.f.model.dtype});
     // The damage is in the last entry of the first head, whose block a cut past 64 entries hashes
     // again, or in the header's magic or version.
     const std::size_t rots =
@@ -212,8 +212,8 @@ TEST_CASE("a get of counts brings exactly the first entries of each head", "[uni
   // A get of one head; one layer has no entries of that head.
   request.links[0].counts = {5, 0, 66, 70, 1, 2};
   request.head_begin = request.head_count = 1;
-  request.destination.size_bytes =
-      served_counts_bytes(request.links, kLayers, 1, f.f.model.head_dim, f.f.model.dtype);
+  const RowForm rows = RowForm::of(f.f.model);
+  request.destination.size_bytes = served_counts_bytes(request.links, kLayers, 1, {&rows, 1});
   const auto done = f.run(request);
   REQUIRE(done.ok());
   CHECK(done->bytes == request.destination.size_bytes);

@@ -129,7 +129,7 @@ struct ServedFixture {
         std::size_t size = 0;
         const auto record = kernels::open_record(rest, &size).value();
         const std::size_t begin = cut.size();
-        cut.resize(begin + RecordLayout::of(a_head, record.head_dim, record.dtype).size);
+        cut.resize(begin + RecordLayout::of(a_head, {record.head_dim, record.dtype}).size);
         REQUIRE(kernels::write_cut(record, a_head, MutableBytes(cut).subspan(begin)).ok());
         rest = rest.subspan(size);
       }

@@ -83,7 +83,7 @@ TEST_CASE_METHOD(TrimFixture, "counts of heads may differ, and a head gives at m
   counts[5] = kEntries;
   std::uint64_t bytes = 0;
   for (const std::uint32_t count : counts) {
-    bytes += RecordLayout::of(count, f.model.head_dim, f.model.dtype).size;
+    bytes += RecordLayout::of(count, {f.model.head_dim, f.model.dtype}).size;
   }
   CHECK(told->stored_bytes == bytes);
   CHECK(told->freed_bytes == segment.row.stored_bytes - bytes);

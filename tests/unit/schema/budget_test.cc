@@ -52,10 +52,27 @@ TEST_CASE("entries are per head on average, bytes divide by what an entry costs"
   const Recipe keydiff = recipe_of("keydiff");
   const ModelSpec m = model(4, 2);
   CHECK(budget_entries(keydiff, m, 100, Budget::entries(7)).value() == 56);
-  const std::uint64_t each = record_entry_bytes(m.head_dim, m.dtype);
+  const std::uint64_t each = record_entry_bytes({m.head_dim, m.dtype});
   CHECK(each == 12 + 2 * 64 * 2);
   CHECK(budget_entries(keydiff, m, 100, Budget::bytes(each * 57)).value() == 57);
   CHECK(budget_entries(keydiff, m, 100, Budget::bytes(each * 57 - 1)).value() == 56);
+}
+
+TEST_CASE("a budget of bytes holds more coded entries", "[unit][schema]") {
+  const ModelSpec m = model(3, 2);  // of 64 elements in bf16
+  const auto entries = [&](const char* encoding) {
+    const std::string text = "keydiff(encoding=" + std::string(encoding) + ")";
+    const Recipe r = recipe_of(text.c_str());
+    return budget_entries(r, m, 1000, Budget::bytes(100'000)).value();
+  };
+  CHECK(entries("raw") == 100'000 / (12 + 2 * 128));
+  CHECK(entries("int8") == 100'000 / (12 + 2 * 66));
+  CHECK(entries("int4") == 100'000 / (12 + 2 * 34));
+  ModelSpec odd = m;
+  odd.head_dim = 63;
+  const auto refused =
+      budget_entries(recipe_of("keydiff(encoding=int4)"), odd, 1000, Budget::all()).status();
+  CHECK(refused.code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[unit][schema]") {
@@ -69,14 +86,16 @@ TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[uni
 
 TEST_CASE("min_entries never makes records larger than the KV, however the heads share them",
           "[unit][schema]") {
-  const Recipe r = recipe_of("keydiff(min_entries=128)");
   const std::uint64_t seed = GENERATE(1u, 2u, 3u);
   CAPTURE(seed);
   std::mt19937_64 random(seed);
   ModelSpec m = model(1, 2);
   m.head_dim = GENERATE(8u, 64u, 80u, 128u);
   m.dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
-  const std::uint64_t kv_entry = 2 * m.head_dim * dtype_size_bytes(m.dtype);
+  Recipe r = recipe_of("keydiff(min_entries=128)");
+  r.encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
+  const RowForm form = RowForm::of(m, r.encoding);
+  const std::uint64_t kv_entry = 2 * form.raw().bytes();
   for (std::uint32_t n = 1; n <= 128; ++n) {
     CAPTURE(m.head_dim, n);
     const auto kept = budget_entries(r, m, n, Budget::ratio_ppm(1)).value();
@@ -85,12 +104,13 @@ TEST_CASE("min_entries never makes records larger than the KV, however the heads
     const auto first =
         static_cast<std::uint32_t>(kept - std::min<std::uint64_t>(n, random() % kept));
     const auto size = [&](std::uint64_t entries) {
-      return RecordLayout::of(static_cast<std::uint32_t>(entries), m.head_dim, m.dtype).size;
+      return RecordLayout::of(static_cast<std::uint32_t>(entries), form).size;
     };
     CHECK(size(first) + size(kept - first) <= 2 * n * kv_entry);
   }
   m.head_dim = 64;
   m.dtype = Dtype::kBf16;
+  r.encoding = Encoding::kRaw;
   CHECK(budget_entries(r, m, 30, Budget::ratio_ppm(1)).value() == 2 * 27);
   CHECK(budget_entries(r, m, 128, Budget::ratio_ppm(1)).value() == 2 * 120);
   CHECK(budget_entries(r, m, 30, Budget::all()).value() == 2 * 30);

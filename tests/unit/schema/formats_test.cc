@@ -13,7 +13,7 @@ TEST_CASE("the sections of a record are aligned, in order and large enough", "[u
   const std::uint32_t head_dim = GENERATE(1u, 64u, 128u);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
   CAPTURE(count, head_dim, dtype_name(dtype));
-  const RecordLayout l = RecordLayout::of(count, head_dim, dtype);
+  const RecordLayout l = RecordLayout::of(count, {head_dim, dtype});
   CHECK(l.row_bytes == head_dim * dtype_size_bytes(dtype));
   const std::size_t begins[] = {l.checksums, l.positions, l.seats, l.scores,
                                 l.keys,      l.values,    l.size};
@@ -37,13 +37,20 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
   const auto num_links = static_cast<std::uint32_t>(1 + random() % 4);
   const auto num_kv_heads = static_cast<std::uint32_t>(1 + random() % 5);
   const auto num_layers = static_cast<std::uint32_t>(1 + random() % 4);
-  const std::uint32_t head_dim = 48;
-  std::uint64_t entries = 0;
+  // The links of a chain may have rows of different encodings.
+  const RowForm kinds[] = {
+      {48, Dtype::kBf16}, {48, Dtype::kBf16, Encoding::kInt8}, {48, Dtype::kBf16, Encoding::kInt4}};
+  const std::size_t row_bytes[] = {96, 50, 26};
+  std::vector<RowForm> forms;
+  for (std::uint32_t link = 0; link < num_links; ++link) forms.push_back(kinds[link % 3]);
+  std::vector<std::uint64_t> entries(num_links);
   std::size_t bytes = 0;
   for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
     std::vector<std::uint32_t> counts(num_links * num_kv_heads);
-    for (auto& count : counts) entries += count = static_cast<std::uint32_t>(random() % 200);
-    const ServedLayout layout = ServedLayout::of(counts, num_kv_heads, head_dim, Dtype::kBf16);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      entries[i / num_kv_heads] += counts[i] = static_cast<std::uint32_t>(random() % 200);
+    }
+    const ServedLayout layout = ServedLayout::of(counts, num_kv_heads, forms);
     REQUIRE(layout.heads.size() == num_kv_heads);
     std::size_t at = 0;
     for (std::uint32_t h = 0; h < num_kv_heads; ++h) {
@@ -52,7 +59,7 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
       for (std::uint32_t link = 0; link < num_links; ++link) {
         const std::uint32_t n = counts[link * num_kv_heads + h];
         count += n;
-        const std::size_t row = 96;
+        const std::size_t row = row_bytes[link % 3];
         const std::size_t part[] = {n / 64 * 16, n * 4, n * 4, n * 4, n * row, n * row};
         for (std::size_t s = 0; s < kServedSections; ++s) needs[s] += part[s];
       }
@@ -66,7 +73,7 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
     CHECK(layout.size_bytes == at);
     bytes += layout.size_bytes;
   }
-  CHECK(bytes <= served_capacity_bytes(entries, num_layers, num_kv_heads, head_dim, Dtype::kBf16));
+  CHECK(bytes <= served_capacity_bytes(entries, forms, num_layers, num_kv_heads));
 }
 
 }  // namespace

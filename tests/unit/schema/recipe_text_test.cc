@@ -39,6 +39,18 @@ TEST_CASE("every preset parses, keeps its name and round-trips through its canon
   }
 }
 
+TEST_CASE("a recipe's text names its encoding only if rows are coded", "[unit][schema]") {
+  const auto canonical = [](const std::string& text) {
+    return canonical_recipe(parse_recipe(text).value());
+  };
+  CHECK(canonical("keydiff(encoding=raw)") == canonical("keydiff"));
+  const std::string coded = canonical("keydiff(encoding=int4)");
+  CHECK(coded.find(R"("encoding":"int4")") != std::string::npos);
+  CHECK(recipe_call(coded, "keydiff") == "keydiff(encoding=int4)");
+  CHECK(parse_recipe(coded)->encoding == Encoding::kInt4);
+  CHECK(canonical("lukv(keydiff, encoding=int8)").find("int8") != std::string::npos);
+}
+
 TEST_CASE("canonical texts name what matters to the recipe and nothing else", "[unit][schema]") {
   // Segment ids contain hashes of these texts: a change here renames every stored segment.
   CHECK(canonical_recipe(parse_recipe("keydiff").value()) ==
@@ -160,8 +172,9 @@ TEST_CASE("names that are not known are refused with the choices", "[unit][schem
              Contains("preset 'snapvk' is unknown, choose ada_keydiff, ada_pyramidkv, ada_snapkv, "
                       "cake") &&
                  Contains("vatp; to compare with kvpress: ada_kvpress, critical_ada_kvpress, "));
-  CHECK_THAT(refusal("keydiff(widow=3)"),
-             Contains("parameter 'widow' is unknown, choose from count_rule, heads, layers"));
+  CHECK_THAT(
+      refusal("keydiff(widow=3)"),
+      Contains("parameter 'widow' is unknown, choose from count_rule, encoding, heads, layers"));
   CHECK_THAT(refusal("keydiff(window=3)"),
              Contains("parameter 'window' has no meaning in this recipe"));
   CHECK_THAT(refusal("lagkv(recent=3)"), Contains("parameter 'recent' has no meaning"));

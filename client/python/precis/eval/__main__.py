@@ -102,12 +102,6 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
     add(
-        "--rows",
-        choices=("int8", "int4"),
-        default="",
-        help="judges K and V coded in this form; no service stores it yet [the model's]",
-    )
-    add(
         "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
     )
     add("--tokens", type=int, default=_TOKENS, metavar="N", help="length of a context")
@@ -199,8 +193,6 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
     if options.tokens < _TOKENS_MIN:
         parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
-    if options.rows and options.kvpress:
-        parser.error("--rows codes what precis keeps, and kvpress's presses have no such rows")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: must not be below 0")
     for path in (options.json, options.html, options.markdown):
@@ -231,7 +223,6 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
         seed=options.seed,
         kvpress=options.kvpress,
         profiles=profiles,
-        rows=options.rows,
     )
     loaded = models.load(options.model)
     names = ", ".join(text.name for text in settings.texts)

@@ -86,26 +86,6 @@ class Cut:
             layers.append(Layer(tuple(heads)))
         return cls(num_tokens, layers)
 
-    def coded(self, rows: str) -> Cut:
-        """The same entries with K and V as they come back from rows of "int8" or "int4"."""
-
-        def back(array: np.ndarray) -> np.ndarray:
-            floats = np.ascontiguousarray(array, dtype=np.float32)
-            return _core.recode_rows(floats, rows)
-
-        layers = [
-            Layer(
-                tuple(
-                    Head(
-                        head.positions, head.seats, head.scores, back(head.keys), back(head.values)
-                    )
-                    for head in layer.heads
-                )
-            )
-            for layer in self.layers
-        ]
-        return Cut(self.matched_tokens, layers)
-
     def same_entries(self, other: Cut) -> bool:
         """Whether both keep the same positions, in the same order."""
         return all(
@@ -129,13 +109,8 @@ class Compressed:
         num_tokens: int,
         largest: float,
         compress: Callable[[float], precis.Kept],
-        rows: str = "",
     ) -> None:
-        """`compress`: compresses at a budget. `largest`: the largest budget to be asked for.
-
-        `rows`: "int8" or "int4", the form of K and V; empty for the model's.
-        """
-        self._rows = rows
+        """`compress`: compresses at a budget. `largest`: the largest budget to be asked for."""
         self._spec, self._recipe, self._num_tokens = spec, recipe, num_tokens
         self._compress = compress
         start = time.perf_counter()
@@ -145,10 +120,6 @@ class Compressed:
 
     def cut(self, keep: float) -> Cut:
         """The entries kept at `keep`, which is at most the largest budget."""
-        cut = self._cut(keep)
-        return cut.coded(self._rows) if self._rows else cut
-
-    def _cut(self, keep: float) -> Cut:
         if keep == self._largest:
             return Cut.of(self._kept, self._num_tokens)
         if self._recipe.is_cut:
@@ -162,19 +133,11 @@ class Compressed:
             RuntimeError: the cut differs, which would be a bug in precis.
         """
         if keep == self._largest:
-            return self._coded_bytes(self._kept)
+            return self._kept.bytes
         fresh = self._compress(keep)
-        if not self._cut(keep).same_entries(Cut.of(fresh, self._num_tokens)):
+        if not self.cut(keep).same_entries(Cut.of(fresh, self._num_tokens)):
             raise RuntimeError(f"{self._recipe.text}: the cut at {keep:g} is not what it keeps")
-        return self._coded_bytes(fresh)
-
-    def _coded_bytes(self, kept: precis.Kept) -> int:
-        if not self._rows:
-            return kept.bytes
-        entries = sum(len(places) for layer in kept.seats for places in layer)
-        dim = self._spec.head_dim
-        raw = np.dtype("float32").itemsize * dim  # as the evaluation loads every model
-        return kept.bytes - 2 * entries * (raw - _core.coded_row_bytes(self._rows, dim))
+        return fresh.bytes
 
     def _entries(self, keep: float) -> int:
         """The budget in entries (policies.md, D2 and D3)."""

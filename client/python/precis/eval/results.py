@@ -141,7 +141,7 @@ class Results:
         """Adds another evaluation's rows, replacing those of the same recipe, source and budget.
 
         Raises:
-            ValueError: the contexts, the model or the form of the rows differ.
+            ValueError: the contexts or the model differ.
         """
         same = ("name", "revision"), ("seed", "tokens", "documents")
         for name in same[0]:
@@ -150,8 +150,6 @@ class Results:
         for name in same[1]:
             if self.settings[name] != other.settings[name]:
                 raise ValueError(f"{name}: the two evaluations are not of the same contexts")
-        if self.settings.get("rows") != other.settings.get("rows"):
-            raise ValueError("rows: the two evaluations coded K and V in different forms")
         keys = {(row.name, row.keep, row.source) for row in other.rows}
         kept = [row for row in self.rows if (row.name, row.keep, row.source) not in keys]
         self.rows = kept + other.rows

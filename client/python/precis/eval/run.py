@@ -34,7 +34,6 @@ class Settings:
         seed: for all documents; the same seed makes the same documents.
         kvpress: whether to run the presses of kvpress, too.
         profiles: JSON of profiles by name, for recipes that take one.
-        rows: "int8" or "int4", the form of K and V in what is kept; empty for the model's.
     """
 
     recipes: tuple[str, ...]
@@ -45,7 +44,6 @@ class Settings:
     seed: int = 0
     kvpress: bool = False
     profiles: Mapping[str, str] = field(default_factory=dict)
-    rows: str = ""
 
 
 # Called with (steps done, all steps, current work).
@@ -97,11 +95,6 @@ class _Run:
             for recipe in self._recipes
         }
         self.notes: list[str] = []
-        if settings.rows:
-            self.notes.append(
-                f"K and V are coded as {settings.rows}, which no service stores yet; bytes are "
-                "those of this form, and their shares those of K and V in float32."
-            )
         self._presses = self._press_specs(loaded)
         self._press_rows = {
             (spec.name, keep): Row(spec.name, keep, "kvpress", spec.preset)
@@ -138,7 +131,6 @@ class _Run:
                 "contexts": settings.contexts,
                 "tokens": settings.tokens,
                 "keeps": list(settings.keeps),
-                **({"rows": settings.rows} if settings.rows else {}),
                 "questions_per_context": len(self._full.nll) // settings.contexts,
                 "recipes": {recipe.text: recipe.fields for recipe in self._recipes},
                 "documents": [described for described, _ in self._documents],
@@ -187,8 +179,7 @@ class _Run:
             return
         try:
             profile = self._settings.profiles.get(recipe.profile or "")
-            rows = self._settings.rows
-            compressed, model_seconds = subject.compress(recipe, max(keeps), profile, rows)
+            compressed, model_seconds = subject.compress(recipe, max(keeps), profile)
             gathered.model_seconds.append(model_seconds)
             gathered.compress_seconds.append(compressed.seconds)
             for keep, row in gathered.rows.items():

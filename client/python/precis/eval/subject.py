@@ -120,11 +120,11 @@ class Subject(Reading):
         return hf.answer_nlls(self.judge.hf_model, asked, cache)
 
     def compress(
-        self, recipe: Recipe, largest: float, profile: str | None = None, rows: str = ""
+        self, recipe: Recipe, largest: float, profile: str | None = None
     ) -> tuple[Compressed, float]:
         """Compresses by one recipe; also the model's seconds for the scorer's inputs.
 
-        `profile`: JSON of a profile, if the recipe takes one. `rows`: as in Compressed.
+        `profile`: JSON of a profile, if the recipe takes one.
         """
         layers, seconds = self.inputs(hf.Needs.of(recipe.canonical))
         options: dict[str, Any] = {"profile": profile}
@@ -134,7 +134,7 @@ class Subject(Reading):
         def compress(keep: float) -> precis.Kept:
             return precis.compress(self.judge.spec, layers, recipe.text, keep, **options)
 
-        made = Compressed(self.judge.spec, recipe, self.num_tokens, largest, compress, rows)
+        made = Compressed(self.judge.spec, recipe, self.num_tokens, largest, compress)
         return made, seconds
 
     def restore(self, prefix: object) -> hf.RaggedCache:
