@@ -54,13 +54,13 @@ Status CatalogBudgets::check_change(std::string_view tenant,
   PRECIS_TRY(check_scope(tenant, change.scope));
   if (change.after.recipe.empty() || change.after.recipe == change.before.recipe) return {};
   PRECIS_ASSIGN(const Recipe recipe, parse_recipe(change.after.recipe));
-  if (change.scope.model && change.scope.session.empty()) {
-    PRECIS_ASSIGN(const ModelSpec model, this->model(tenant, *change.scope.model));
-    PRECIS_TRY(RowForm::of(model, recipe.encoding).validate());
-  }
-  if (!recipe.needs_profile()) return {};
   const std::string& session = change.scope.session;
   const auto model = session.empty() ? change.scope.model : model_of(tenant, session);
+  if (model) {
+    PRECIS_ASSIGN(const ModelSpec spec, this->model(tenant, *model));
+    PRECIS_TRY(RowForm::of(spec, recipe.encoding).validate());
+  }
+  if (!recipe.needs_profile()) return {};
   const std::string needs = "recipe '" + change.after.recipe + "' takes a profile";
   if (!model && !session.empty()) {
     return Status::invalid(needs + ", which belongs to a model, and session '" + session +

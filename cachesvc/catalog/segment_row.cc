@@ -50,6 +50,9 @@ Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const Se
     return bad_row(
         row, expected("number of tail tokens", row.tail.size(), row.end % model.block_tokens));
   }
+  if (const Status form = RowForm::of(model, row.encoding).validate(); !form.ok()) {
+    return bad_row(row, form.message());
+  }
   if (row.layer_bytes.size() != model.num_layers) {
     return bad_row(row, expected("number of layers", row.layer_bytes.size(), model.num_layers));
   }

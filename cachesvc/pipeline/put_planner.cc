@@ -97,6 +97,7 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
       parts_.catalog.budgets(tenant.name, scope, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
+  PRECIS_TRY(RowForm::of(put.model, put.recipe.encoding).validate());
   PRECIS_TRY(equip(tenant, request.model, put));
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;

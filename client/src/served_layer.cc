@@ -102,6 +102,12 @@ Result<ServedLayout> locate_layer(const GetPlan& plan, const msg::LayerServed& s
     std::uint64_t sum = 0;  // of at most kKvHeadsMax counts of 32 bits
     for (std::uint32_t h = 0; h < num_heads; ++h) {
       const std::uint32_t count = served.counts[link * num_heads + h];
+      const std::uint32_t tokens = plan.links[link].end - plan.links[link].begin;
+      if (count > tokens) {
+        return broken(served, counted(count, "entry", "entries") + " of a head of segment " +
+                                  plan.links[link].segment.hex() + ", which has only " +
+                                  counted(tokens, "token"));
+      }
       sum += count;
       if (!plan.counted()) continue;
       const std::uint32_t asked = plan.links[link].counts[served.layer * num_heads + h];

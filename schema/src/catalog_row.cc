@@ -88,6 +88,8 @@ Status check_frame(std::string_view what, RowKind kind, Bytes frame) {
   return {};
 }
 
+constexpr std::uint32_t kOtherRows = row_version(Encoding::kRaw);
+
 template <typename Wire, typename T>
 Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
   PRECIS_TRY(check_frame(what, kind, frame));
@@ -100,30 +102,33 @@ Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
 
 }  // namespace
 
+std::vector<std::byte> encode(const SegmentRow& row) {
+  return encode(row, row_version(row.encoding));
+}
 std::vector<std::byte> encode(const SegmentRow& row, std::uint32_t version) {
   return encode_row<wire::SegmentRow>(RowKind::kSegment, version, row);
 }
 std::vector<std::byte> encode(const StoredSession& row) {
-  return encode_row<wire::StoredSession>(RowKind::kSession, kRowVersion, row);
+  return encode_row<wire::StoredSession>(RowKind::kSession, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredModel& row) {
-  return encode_row<wire::StoredModel>(RowKind::kModel, kRowVersion, row);
+  return encode_row<wire::StoredModel>(RowKind::kModel, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredBudget& row) {
-  return encode_row<wire::StoredBudget>(RowKind::kBudget, kRowVersion, row);
+  return encode_row<wire::StoredBudget>(RowKind::kBudget, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredProjection& row) {
-  return encode_row<wire::StoredProjection>(RowKind::kProjection, kRowVersion, row);
+  return encode_row<wire::StoredProjection>(RowKind::kProjection, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredProfile& row) {
-  return encode_row<wire::StoredProfile>(RowKind::kProfile, kRowVersion, row);
+  return encode_row<wire::StoredProfile>(RowKind::kProfile, kOtherRows, row);
 }
 
 std::vector<std::byte> encode(const StoredRevision& row) {
-  return encode_row<wire::StoredRevision>(RowKind::kRevision, kRowVersion, row);
+  return encode_row<wire::StoredRevision>(RowKind::kRevision, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredTenant& row) {
-  return encode_row<wire::StoredTenant>(RowKind::kTenant, kRowVersion, row);
+  return encode_row<wire::StoredTenant>(RowKind::kTenant, kOtherRows, row);
 }
 
 Result<SegmentRow> decode_segment_row(Bytes bytes) {

@@ -115,6 +115,12 @@ export function recipe(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+// The recipe of a segment by its name, with the encoding of its rows.
+export function recipeName(row) {
+  const name = row.preset || recipe(row.recipe);
+  return row.encoding === "raw" ? name : `${name} (${row.encoding})`;
+}
+
 // The time of today, or the date too.
 export function clock(unixMs) {
   const text = time(unixMs);

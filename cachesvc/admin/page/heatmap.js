@@ -1,6 +1,6 @@
 // The plan of one segment: how many entries each (layer, KV head) keeps.
 import { $, el, rove, say } from "./dom.js";
-import { ago, budget, bytes, count, percent, plural, recipe, seconds, time } from "./format.js";
+import { ago, budget, bytes, count, percent, plural, recipeName, seconds, time } from "./format.js";
 import { retentionForm } from "./retention.js";
 
 function facts(segment, model) {
@@ -13,7 +13,7 @@ function facts(segment, model) {
       `${percent(segment.stored_bytes / Math.max(1, segment.original_bytes))} of the full KV`],
     ["Keep", budget(segment.keep) + (segment.trimmed ? `, trimmed to ${budget(segment.trimmed)}`
       : "")],
-    ["Recipe", el("code", {}, segment.preset || recipe(segment.recipe))],
+    ["Recipe", el("code", {}, recipeName(segment))],
     ["Used", segment.hits > 0
       ? `${plural(segment.hits, "hit")}, the last ${ago(segment.last_used_unix_ms)}` : "never"],
     ["Prefill", segment.prefill_seconds > 0 ? seconds(segment.prefill_seconds) : "unknown"],

@@ -4,7 +4,7 @@ import { Budgets } from "./budgets.js";
 import { Chart } from "./charts.js";
 import { $, el, say } from "./dom.js";
 import { Events } from "./events.js";
-import { bytes, count, percent, perSecond, plural, rate, recipe } from "./format.js";
+import { bytes, count, percent, perSecond, plural, rate, recipeName } from "./format.js";
 import { showSegment, showSegmentError } from "./heatmap.js";
 import { Now } from "./now.js";
 import { Ring } from "./ring.js";
@@ -146,7 +146,7 @@ async function reload(stamp = loadedFor) {
 const kGroups = {
   model: (row) => row.modelName,
   session: (row) => row.sessionName || "no session",
-  recipe: (row) => row.preset || recipe(row.recipe),
+  recipe: recipeName,
 };
 
 function showMap() {

@@ -1,12 +1,9 @@
 // The table of segments: sorted, filtered, and shown page by page.
 import { $, el, rove, say } from "./dom.js";
-import { ago, budget, bytes, count, duration, percent, recipe, time } from "./format.js";
+import { ago, budget, bytes, count, duration, percent, recipeName, time } from "./format.js";
 
 const kRowsPerPage = 50;
 const kId = /^[0-9a-f]{32}$/;
-
-const recipeName = (row) =>
-  `${row.preset || recipe(row.recipe)}${row.encoding === "raw" ? "" : ` (${row.encoding})`}`;
 
 // Budgets of one kind by their value.
 const budgetKey = ({ kind, value = 0 }) => `${kind} ${value.toFixed(6).padStart(24, "0")}`;

@@ -11,13 +11,19 @@
 
 namespace precis {
 
-// Version of the rows' format. Rows of a higher version are refused.
-inline constexpr std::uint32_t kRowVersion = 1;
+// The latest version of the rows' format. Rows of a higher version are refused.
+inline constexpr std::uint32_t kRowVersion = 2;
+// The row of a segment with coded rows has version 2, so that builds from before refuse the store
+// instead of the segment's records. All other rows have version 1.
+constexpr std::uint32_t row_version(Encoding encoding) {
+  return encoding == Encoding::kRaw ? 1 : 2;
+}
 
 // True if both rows are of one put, trimmed or not: entries that both store are equal bit for bit.
 bool same_put(const SegmentRow& row, const SegmentRow& other);
 
-std::vector<std::byte> encode(const SegmentRow&, std::uint32_t version = kRowVersion);
+std::vector<std::byte> encode(const SegmentRow&);
+std::vector<std::byte> encode(const SegmentRow&, std::uint32_t version);  // for tests
 std::vector<std::byte> encode(const StoredSession&);
 std::vector<std::byte> encode(const StoredModel&);
 std::vector<std::byte> encode(const StoredBudget&);

@@ -186,7 +186,7 @@ TEST_CASE("what a server says of a layer is believed only within what was asked 
   }
   SECTION("the largest counts there are") {
     lie([](Served& s) { std::fill(s.counts.begin(), s.counts.end(), limits::kPathTokensMax); },
-        "are left");
+        "which has only 300 tokens");
   }
   SECTION("too few heads") {
     lie([&](Served& s) { resize(s, 5); }, "must be 6 each");

@@ -71,7 +71,18 @@ TEST_CASE("a row of a newer format is a version mismatch that names both version
   const SegmentRow row = RandomMessages(5).segment_row();
   const Status status = decode_segment_row(encode(row, kRowVersion + 1)).status();
   REQUIRE(status.code() == StatusCode::kVersionMismatch);
-  REQUIRE_THAT(status.message(), Contains("format version is 2, this build reads up to 1"));
+  REQUIRE_THAT(status.message(), Contains("format version is 3, this build reads up to 2"));
+}
+
+TEST_CASE("the row of a segment with coded rows is of a version that older builds refuse",
+          "[unit][schema]") {
+  SegmentRow row = RandomMessages(5).segment_row();
+  for (const Encoding encoding : {Encoding::kRaw, Encoding::kInt8, Encoding::kInt4}) {
+    row.encoding = encoding;
+    const std::uint32_t version = encoding == Encoding::kRaw ? 1 : 2;
+    CHECK(encode(row) == encode(row, version));
+    CHECK(decode_segment_row(encode(row))->encoding == encoding);
+  }
 }
 
 TEST_CASE("a row of one kind is not taken for another", "[unit][schema]") {
