@@ -3,17 +3,11 @@
 #include <string>
 
 #include "precis/limits.h"
+#include "recipe_words.h"
 
 namespace precis {
 
-std::string_view encoding_name(Encoding encoding) {
-  switch (encoding) {
-    case Encoding::kRaw: return "raw";
-    case Encoding::kInt8: return "int8";
-    case Encoding::kInt4: return "int4";
-  }
-  return "unknown";
-}
+std::string_view encoding_name(Encoding encoding) { return word_of(kEncodingWords, encoding); }
 
 Status RowForm::validate() const {
   if (head_dim == 0 || head_dim > limits::kHeadDimMax) {
