@@ -80,8 +80,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
   input_ = input;
   retreated_ = false;
   buffers_ = {};
-  // The device has no kernels for coded rows.
-  if (retreat_.device_lost() || recipe.encoding != Encoding::kRaw) {
+  if (retreat_.device_lost()) {
     retreated_ = true;
     return on_cpu_->check(recipe, input);
   }
@@ -91,7 +90,7 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
     const LayerDevice& layer = buffers_.input.layer();
     PRECIS_ASSIGN(buffers_.verdict, allocated(sizeof(Verdict)));
     PRECIS_TRY(buffers_.verdict.clear(stream_));
-    auto* found = buffers_.verdict.as<std::uint32_t>();
+    auto* found = &buffers_.verdict.as<Verdict>()->not_finite;
     const std::uint64_t elements = entries_of(input) * input.keys.head_dim;
     PRECIS_TRY(launch_find_not_finite(input.keys.dtype, layer.keys, elements, found, stream_));
     return launch_find_not_finite(input.keys.dtype, layer.values, elements, found, stream_);
@@ -129,7 +128,7 @@ Status CudaCompressor::score() {
     ScoresDevice out;
     out.scores = buffers_.scores.as<float>();
     out.second = buffers_.second.as<float>();
-    out.weight = reinterpret_cast<float*>(buffers_.verdict.data() + offsetof(Verdict, weight));
+    out.weight = &buffers_.verdict.as<Verdict>()->weight;
     return launch_score(*recipe_, layer, workspace.data(), out, stream_);
   });
   return or_on_cpu(std::move(scored), [this] { return on_cpu_->score(); });
@@ -308,12 +307,13 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     const std::size_t seat_bytes =
         seats.empty() ? 0 : counts.size() * count_max * sizeof(std::uint32_t);
     PRECIS_ASSIGN(const MutableBytes staged, staging_.take(head_bytes + seat_bytes));
+    const RowForm form{layer.head_dim, layer.dtype, recipe_->encoding};
     auto* heads = reinterpret_cast<EncodeHead*>(staged.data());
     auto* placed = reinterpret_cast<std::uint32_t*>(staged.data() + head_bytes);
     std::uint64_t offset = 0;
     for (std::size_t h = 0; h < counts.size(); ++h) {
       heads[h] = {offset, counts[h]};
-      offset += RecordLayout::of(counts[h], RowForm{layer.head_dim, layer.dtype}).size;
+      offset += RecordLayout::of(counts[h], form).size;
       if (!seats.empty()) std::ranges::copy(seats[h], placed + h * count_max);
     }
     PRECIS_ASSIGN(DeviceBuffer plan, allocated(staged.size()));
@@ -322,24 +322,24 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     EncodeDevice task{};
     task.layer = layer.layer;
     task.num_kv_heads = layer.num_kv_heads;
-    task.num_tokens = layer.num_tokens;
-    task.head_dim = layer.head_dim;
+    task.num_tokens = task.order_stride = layer.num_tokens;
     task.begin = layer.begin;
-    task.dtype = layer.dtype;
+    task.form = form;
     task.segment = segment;
     task.keys = layer.keys;
     task.values = layer.values;
     task.scores = buffers_.scores.as<float>();
     task.order = buffers_.order.as<std::uint32_t>();
-    task.order_stride = layer.num_tokens;
     task.heads = plan.as<EncodeHead>();
     if (!seats.empty()) task.seats = reinterpret_cast<std::uint32_t*>(plan.data() + head_bytes);
-    task.seat_stride = count_max;
-    task.count_max = count_max;
+    task.seat_stride = task.count_max = count_max;
     task.records = records.data();
+    task.too_large = &buffers_.verdict.as<Verdict>()->too_large;
     PRECIS_TRY(launch_encode(task, stream_));
     PRECIS_TRY(records.copy_to(out, stream_));
-    return stream_.wait();
+    Verdict verdict;
+    PRECIS_TRY(read_verdict(verdict));  // and waits for the records
+    return verdict.too_large == 0 ? Status() : too_large_for(form.encoding, layer.layer);
   });
   buffers_ = {};
   if (!encoded.ok()) (void)retreat_.takes(encoded);  // for the layers to come

@@ -63,9 +63,10 @@ class CudaCompressor final : public LayerCompressor {
     DeviceBuffer scores, second, limits, order;
     DeviceBuffer verdict;  // see Verdict
   };
-  // Results that allocate() copies back to the host besides the turns.
+  // Results that the host reads besides the turns and the records.
   struct Verdict {
     std::uint32_t not_finite;  // in keys or values
+    std::uint32_t too_large;   // EncodeDevice::too_large
     float weight;              // LayerScores::weight
   };
 

@@ -50,11 +50,13 @@ struct Budget $Is.byHand("types.h") {
     entries @2;
     bytes @3;
     quality @4;
+    byteShare @5;
   }
   kind @0 :Kind;
   value @1 :UInt64;
   # ratio: parts per million; entries: entries per head on average; bytes: bytes of the segment;
-  # quality: share of the score mass + 2^32 x cap, both in parts per million.
+  # quality: share of the score mass + 2^32 x cap, both in parts per million; byteShare: parts per
+  # million of the bytes of the full K and V.
 }
 
 struct Plan $Is.byHand("types.h") $Is.checked {

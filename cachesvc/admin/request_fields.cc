@@ -189,7 +189,8 @@ Json schema(std::string_view, const Durability&) {
   return {{"type", "string"}, {"enum", {"memory", "wal", "fsync"}}};
 }
 Json schema(std::string_view, const Budget&) {
-  return type("string", "A ratio such as 0.3, '128 entries' per head, or '64 MiB' per segment");
+  return type("string",
+              "A ratio such as 0.3, '128 entries' per head, '64 MiB' per segment, or '10% bytes'");
 }
 template <IsPlain T>
 Json schema(std::string_view name, const std::optional<T>&) {

@@ -16,6 +16,7 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/machine_memory.h"
 #include "precis/device_choice.h"
+#include "precis/keep.h"
 #include "precis/limits.h"
 #include "precis/read_file.h"
 #include "precis/recipe.h"
@@ -218,16 +219,17 @@ Status Config::validate() const {
             "default_recipe_with_profile is '" + default_recipe_with_profile +
                 "', must be a recipe that takes a profile, such as global_kvprobe or lukv(kvdiff)");
   }
-  const auto share = Budget::ratio(default_keep), most = Budget::ratio(default_limit);
-  require_ok("default_keep", share.status());
-  require(most.ok(), "default_limit",
-          "default_limit is " + std::to_string(default_limit) +
-              ", must be in (0, 1]: 0.5 is 50%, and 1 is no limit");
-  if (share.ok() && most.ok()) {
-    require(default_keep <= default_limit, "default_limit",
-            "default_limit is " + most->to_string() + ", less than default_keep, which is " +
-                share->to_string() + ": raise the limit, or lower default_keep");
-  }
+  const Status keep = check_keep(default_keep, "default_keep");
+  const Status limit = check_keep(default_limit, "default_limit");
+  require(keep.ok(), "default_keep", keep.message());
+  require(limit.ok(), "default_limit", limit.message());
+  require(
+      default_limit.kind != Budget::Kind::kQuality, "default_limit",
+      "default_limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
+  require(default_keep.kind != default_limit.kind || default_keep.value <= default_limit.value,
+          "default_limit",
+          "default_limit is " + default_limit.to_string() + ", less than default_keep, which is " +
+              default_keep.to_string() + ": raise the limit, or lower default_keep");
   std::set<std::string> names;
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     const TenantConfig& tenant = tenants[t];

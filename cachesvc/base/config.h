@@ -11,6 +11,7 @@
 
 #include "cachesvc/base/tenant_config.h"
 #include "precis/status.h"
+#include "precis/types.h"
 
 namespace precis {
 
@@ -71,11 +72,11 @@ struct Config {
   bool consolidate = true;
   std::uint32_t consolidate_links = 8;
   // Recipe and budget of puts that name none, if the catalog has no default for them.
-  std::string default_recipe = "global_kvdiff(min_entries=128)";
+  std::string default_recipe = "global_kvdiff(encoding=int8, min_entries=128)";
   // For models with a fitting profile. Empty: default_recipe for them as well.
-  std::string default_recipe_with_profile = "global_kvprobe(min_entries=128)";
-  double default_keep = 0.3;
-  double default_limit = 1;  // the largest share that a put gets; 1: no limit
+  std::string default_recipe_with_profile = "global_kvprobe(encoding=int8, min_entries=128)";
+  Budget default_keep = Budget::ratio_ppm(300'000);
+  Budget default_limit = Budget::ratio_ppm(1'000'000);  // the most that a put gets; 1: no limit
   // If empty, the only tenant is "default" and needs no token. In a running service, also the
   // stored tenants, after the others.
   std::vector<TenantConfig> tenants;

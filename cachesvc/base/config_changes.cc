@@ -25,6 +25,7 @@ bool is_adopted(Adopted when, const Config& running, const Config& next) {
 }
 
 std::string text_of(const std::string& value) { return value; }
+std::string text_of(const Budget& value) { return value.to_string(); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 // Different numbers have different texts.
 template <typename Number>

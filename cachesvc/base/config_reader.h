@@ -3,6 +3,7 @@
 
 #include <toml++/toml.h>
 
+#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -16,6 +17,7 @@
 
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/near_name.h"
+#include "precis/keep.h"
 #include "precis/status.h"
 
 namespace precis {
@@ -79,6 +81,23 @@ class ConfigReader {
     into = *value;
   }
 
+  // A share of the entries as a number, or text as parse_keep() takes it.
+  void read(std::string_view key, Budget& into) {
+    const toml::node* node = find(key);
+    if (node == nullptr) return;
+    if (!node->is_number() && !node->is_string()) {
+      return complain(*node, key, "must be a share such as 0.3, or in quotes, such as '20% bytes'");
+    }
+    std::string text(node->value_or(std::string_view{}));
+    if (const auto number = node->value<double>()) {
+      char digits[32];
+      text.assign(digits, std::to_chars(digits, digits + sizeof digits, *number).ptr);
+    }
+    auto keep = parse_keep(text, std::string(key));
+    if (!keep.ok()) return tell(*node, keep.status().message());
+    into = *keep;
+  }
+
   // A list of numbers.
   void read(std::string_view key, std::vector<double>& into) {
     const toml::node* node = find(key);
@@ -140,8 +159,10 @@ class ConfigReader {
     return "a string, in quotes";
   }
   void complain(const toml::node& node, std::string_view key, const std::string& what) {
-    problems_ += (problems_.empty() ? "" : "\n") + place(where_, node) + ": " + std::string(key) +
-                 " " + what;
+    tell(node, std::string(key) + " " + what);
+  }
+  void tell(const toml::node& node, const std::string& problem) {
+    problems_ += (problems_.empty() ? "" : "\n") + place(where_, node) + ": " + problem;
   }
   const toml::table& table_;
   std::string where_;

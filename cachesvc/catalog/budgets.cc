@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "precis/keep.h"
 #include "precis/limits.h"
 #include "precis/recipe.h"
 
@@ -10,24 +11,6 @@ namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kSessionRowsBytesMax = 256 << 10;
-
-Status check_budget(const std::string& name, const Budget& keep) {
-  const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= kPartsPerMillion; };
-  bool fits = false;
-  switch (keep.kind) {
-    case Budget::Kind::kAll: fits = true; break;
-    case Budget::Kind::kRatio: fits = is_share(keep.value); break;
-    case Budget::Kind::kQuality:
-      fits = is_share(keep.quality_share_ppm()) && is_share(keep.quality_cap_ppm());
-      break;
-    case Budget::Kind::kEntries:
-    case Budget::Kind::kBytes: fits = keep.value > 0; break;
-  }
-  return fits ? Status()
-              : Status::invalid(name + " is " + keep.to_string() +
-                                ", must be a ratio or a quality in (0, 1], or at least one entry "
-                                "or byte");
-}
 
 Status check_recipe(const std::string& recipe) {
   if (recipe.size() > limits::kRecipeBytesMax) {
@@ -161,11 +144,12 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   }
   PRECIS_TRY(check_newest(tenant, request.if_revision));
   if (request.recipe) PRECIS_TRY(check_recipe(*request.recipe));
-  if (request.keep) PRECIS_TRY(check_budget("keep", *request.keep));
+  if (request.keep) PRECIS_TRY(check_keep(*request.keep));
   if (request.limit) {
-    PRECIS_TRY(check_budget("limit", *request.limit));
+    PRECIS_TRY(check_keep(*request.limit, "limit"));
     if (request.limit->kind == Budget::Kind::kQuality) {
-      return Status::invalid("a limit can't be a quality target; give a ratio, entries or bytes");
+      return Status::invalid(
+          "a limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
     }
   }
   PRECIS_TRY(check_room(tenant, request.scope));
@@ -194,8 +178,7 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
     return told;
   };
   msg::Budgets budgets;
-  budgets.layers.push_back(
-      {"built-in", std::string(kBuiltInRecipe), Budget::ratio_ppm(kBuiltInKeepPpm), 0, 0, {}, {}});
+  budgets.layers.push_back({"built-in", std::string(kBuiltInRecipe), kBuiltInKeep, 0, 0, {}, {}});
   budgets.layers.push_back(configured);
   budgets.layers.back().scope = "config";
   if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}, {}});

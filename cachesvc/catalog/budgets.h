@@ -20,8 +20,8 @@ namespace precis {
 
 // The defaults if no layer sets any. They equal Config's defaults (cachesvc/base/config.h): the
 // best recipe that needs only K and V (docs/which-recipe.md).
-inline constexpr std::string_view kBuiltInRecipe = "global_kvdiff(min_entries=128)";
-inline constexpr std::uint32_t kBuiltInKeepPpm = 300'000;
+inline constexpr std::string_view kBuiltInRecipe = "global_kvdiff(encoding=int8, min_entries=128)";
+inline constexpr Budget kBuiltInKeep{Budget::Kind::kRatio, 300'000};
 
 // Sets what is in force from the layers: of each value, the narrowest that is set.
 void settle(msg::Budgets& budgets);

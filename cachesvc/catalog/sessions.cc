@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "precis/keep.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -17,13 +18,14 @@ Status check_name(const std::string& name) {
 }
 
 Status check_total(const std::string& name, const Budget& total) {
-  constexpr std::uint64_t kWhole = 1'000'000;  // parts per million
-  const bool fits =
-      total.kind == Budget::Kind::kAll || (total.kind == Budget::Kind::kBytes && total.value > 0) ||
-      (total.kind == Budget::Kind::kRatio && total.value > 0 && total.value <= kWhole);
+  const bool is_known = total.kind == Budget::Kind::kAll || total.kind == Budget::Kind::kBytes ||
+                        total.kind == Budget::Kind::kRatio ||
+                        total.kind == Budget::Kind::kByteShare;
+  const bool fits = is_known && check_keep(total).ok();
   return fits ? Status()
               : Status::invalid("session '" + name + "': total is " + total.to_string() +
-                                ", must be a share in (0, 1] or bytes, such as '64 MiB'");
+                                ", must be a share of the bytes in (0, 1], or bytes such as "
+                                "'64 MiB'");
 }
 
 void renew(msg::SessionRow& row, std::uint64_t now_ms) {
@@ -55,6 +57,10 @@ Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
   if (request.total) {
     PRECIS_TRY(check_total(request.name, *request.total));
     row.total = request.total->kind == Budget::Kind::kAll ? std::nullopt : request.total;
+    // A share in a total is one of the bytes, also if it does not say so.
+    if (row.total && row.total->kind == Budget::Kind::kByteShare) {
+      row.total->kind = Budget::Kind::kRatio;
+    }
   }
   renew(row, now_ms);
   return row;

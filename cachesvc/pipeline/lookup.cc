@@ -6,6 +6,7 @@
 #include "cachesvc/catalog/faithful.h"
 #include "cachesvc/pipeline/read_tries.h"
 #include "precis/block_digest.h"
+#include "precis/keep.h"
 #include "precis/limits.h"
 #include "precis/row_form.h"
 #include "precis/served_layout.h"
@@ -51,18 +52,12 @@ msg::Match empty_match(const ModelSpec& model) {
 }
 
 // Refuses a budget that is invalid for every segment.
-Status check_keep(const Budget& keep) {
+Status check_readable(const Budget& keep) {
   if (keep.kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
+    return Status::invalid(
+        "a quality target is for puts; look up at a ratio, entries, bytes or a share of bytes");
   }
-  if (keep.kind != Budget::Kind::kAll && keep.value == 0) {
-    return Status::invalid("keep is 0, must be above 0");
-  }
-  if (keep.kind == Budget::Kind::kRatio && keep.value > 1'000'000) {
-    return Status::invalid("keep of " + std::to_string(keep.value) +
-                           " parts per million is outside (0, 1000000]");
-  }
-  return {};
+  return check_keep(keep);
 }
 
 Status check_count_of(const ModelSpec& model, std::size_t num_links) {
@@ -120,7 +115,7 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   if (request.keep) {
-    PRECIS_CO_TRY(check_keep(*request.keep));
+    PRECIS_CO_TRY(check_readable(*request.keep));
   }
   const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
   Owner owner = tenant.owner(from);

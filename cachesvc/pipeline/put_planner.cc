@@ -97,13 +97,14 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
       parts_.catalog.budgets(tenant.name, scope, parts_.configured).effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
+  put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  put.limit = defaults.limit;
+  if (request.recipe.empty()) put.recipe = default_for(put.recipe, put.asked, put.limit);
   PRECIS_TRY(RowForm::of(put.model, put.recipe.encoding).validate());
   PRECIS_TRY(equip(tenant, request.model, put));
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.encoding = put.recipe.encoding;
-  put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
-  put.limit = defaults.limit;
   return {};
 }
 

@@ -120,15 +120,16 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
   }
   PRECIS_CO_ASSIGN(const ModelSpec model,
                    caller.parts.catalog.model(caller.tenant.name, like.model));
-  PRECIS_CO_ASSIGN(const Recipe recipe,
+  PRECIS_CO_ASSIGN(Recipe recipe,
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
+  if (!tried.table) recipe = default_for(recipe, keep, wanted.limit);
+  if (like.encoding != recipe.encoding) {
+    co_return only_a_put("only a put can tell: what is stored has rows of another encoding");
+  }
   if (!tried.table && !is_of_recipe(caller, like, recipe)) {
     co_return only_a_put(
         "only a put can tell what this recipe keeps: what is stored has the scores of its own "
         "recipe");
-  }
-  if (like.encoding != recipe.encoding) {
-    co_return only_a_put("what is stored has rows of another encoding: only a put can tell");
   }
   const std::uint32_t tokens = like.end - like.begin;
   Recipe lowered = recipe;

@@ -52,8 +52,8 @@ Consolidator::Settings consolidator_settings(const Config& config) {
 BudgetDefaults budget_defaults(const Config& config) {
   BudgetDefaults defaults;
   defaults.row.recipe = config.default_recipe;
-  defaults.row.keep = *Budget::ratio(config.default_keep);
-  if (config.default_limit < 1) defaults.row.limit = *Budget::ratio(config.default_limit);
+  defaults.row.keep = config.default_keep;
+  if (config.default_limit != Config().default_limit) defaults.row.limit = config.default_limit;
   defaults.profile_recipe = config.default_recipe_with_profile;
   return defaults;
 }

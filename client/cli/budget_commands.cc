@@ -119,9 +119,11 @@ Result<Budget> parse_limit(const std::string& text) {
   if (text == "none") return Budget::all();
   const auto limit = parse_keep(text);  // whose error offers a quality target, too
   if (limit.ok() && limit->kind != Budget::Kind::kQuality) return limit;
-  return Status::invalid("--limit '" + text +
-                         "': give a ratio in (0, 1] such as 0.3 or 30%, entries per head such as "
-                         "'128 entries', bytes of a segment such as '64 MiB', or none");
+  return Status::invalid(
+      "--limit '" + text +
+      "': give a ratio in (0, 1] such as 0.3 or 30%, entries per head such as "
+      "'128 entries', bytes of a segment such as '64 MiB', a share of them such as '10% "
+      "bytes', or none");
 }
 
 Result<msg::SetBudget> request_of(Client& client, const std::string& model,

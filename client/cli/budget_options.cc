@@ -29,10 +29,12 @@ void add_set(CLI::App& group, Arguments& a) {
                                         "preset(param=value, ...), or JSON");
   CLI::Option* keep = set->add_option("--keep", change.keep,
                                       "A ratio such as 0.3, '128 entries' per "
-                                      "head, '64 MiB' per segment, or 'quality 0.95 up to 0.5'");
+                                      "head, '64 MiB' per segment, '10% bytes' of the full KV, or "
+                                      "'quality 0.95 up to 0.5'");
   CLI::Option* limit = set->add_option("--limit", change.limit,
                                        "The largest budget that a put gets, whatever it names: a "
-                                       "ratio, entries or bytes, as --keep; none ends it");
+                                       "ratio, entries, bytes or a share of bytes, as --keep; none "
+                                       "ends it");
   CLI::Option* layers = set->add_option("--layers", change.layers,
                                         "Shares by layer, such as 0-3=0.5,4-31=0.15, or entries "
                                         "per head, such as 0-3=512,4-31=128; their mean is the "

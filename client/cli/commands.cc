@@ -96,7 +96,8 @@ namespace {
 Result<Budget> parse_total(const std::string& text) {
   if (text == "none") return Budget::all();
   const auto total = parse_keep(text);  // whose error offers forms that only a put takes
-  if (total.ok() && (total->kind == Budget::Kind::kRatio || total->kind == Budget::Kind::kBytes)) {
+  if (total.ok() && total->kind != Budget::Kind::kEntries &&
+      total->kind != Budget::Kind::kQuality) {
     return total;
   }
   return Status::invalid("--total '" + text +

@@ -89,8 +89,8 @@ void add_trim(CLI::App& group, Arguments& a) {
   trim->add_option("id", a.trim.id, "The id, or an unambiguous beginning of it");
   add_filter(*trim, a.trim.filter);
   trim->add_option("--keep", a.trim.keep,
-                   "A ratio such as 0.2, '128 entries' per head, or '64 MiB' per segment; at most "
-                   "the stored budget")
+                   "A ratio such as 0.2, '128 entries' per head, '64 MiB' per segment, or '10% "
+                   "bytes' of the full KV; at most the stored budget")
       ->required();
   trim->add_flag("--whole", a.trim.whole,
                  "With an id: also trim its ancestors, except those that store less");

@@ -28,7 +28,8 @@ Status check_lookup(const LookupOptions& options) {
                            std::to_string(limits::kAlignMax) + "]");
   }
   if (options.keep && options.keep->kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; look up at a ratio, entries or bytes");
+    return Status::invalid(
+        "a quality target is for puts; look up at a ratio, entries, bytes or a share of bytes");
   }
   if (options.lease.count() < 0) {
     return Status::invalid("lease is " + std::to_string(options.lease.count()) +

@@ -7,7 +7,18 @@ from pathlib import Path
 
 # A reader meets these first, in this order; the others follow as `__all__` has them.
 _FIRST = ["open", "connect", "Cache", "ModelSpec", "Model", "Put", "Segment", "Match", "MatchLink"]
-_FIRST += ["Prefix", "Layer", "Head", "Budget", "ratio", "entries", "bytes_", "quality", "Session"]
+_FIRST += [
+    "Prefix",
+    "Layer",
+    "Head",
+    "Budget",
+    "ratio",
+    "entries",
+    "bytes_",
+    "byte_share",
+    "quality",
+    "Session",
+]
 # Functions of the extension module, which has a page of its own, and the module of errors, whose
 # classes are all in the package.
 _ELSEWHERE = {"canonical_recipe", "preset_names", "errors"}

@@ -4,16 +4,19 @@
 
 #include "kernels/common/device_code.cuh"
 #include "kernels/compact/compact.h"
+#include "precis/row_form.h"
 
 namespace precis::kernels {
 
-// Entries [first, last) of one head. keys, values: [n, row_bytes]; scores: [n].
+// Entries [first, last) of one head. keys, values: [n, row_bytes]; scores: [n]. The form is that of
+// the record's rows.
 struct GatherTask {
   const std::byte *keys, *values;
   const float* scores;
   const std::uint32_t *kept, *seats;  // `seats` may be null, for zeros
   std::uint32_t begin, first, last;
   std::size_t row_bytes;
+  RowForm form;
 };
 
 // Copies rows in pieces of T; neighbouring threads copy neighbouring pieces.
@@ -37,15 +40,13 @@ __device__ inline void gather_rows(const GatherTask& task, const std::byte* from
   gather_pieces<std::uint16_t>(task, from, to);
 }
 
-__device__ inline void gather_entries(const GatherTask& task, const Sections& out) {
+__device__ inline void gather_words(const GatherTask& task, const Sections& out) {
   for (std::uint32_t k = task.first + threadIdx.x; k < task.last; k += blockDim.x) {
     const std::uint32_t token = task.kept[k];
     out.positions[k] = task.begin + token;
     out.seats[k] = task.seats == nullptr ? 0 : task.seats[k];
     out.scores[k] = task.scores[token];
   }
-  gather_rows(task, task.keys, out.keys);
-  gather_rows(task, task.values, out.values);
 }
 
 }  // namespace precis::kernels

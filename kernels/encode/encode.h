@@ -21,6 +21,9 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                   MutableBytes out, Encoding encoding, Rows rows = Rows::kChecked);
 
+// The refusal of a layer whose coded rows would not be finite after they are decoded.
+Status too_large_for(Encoding encoding, std::uint32_t layer);
+
 // kInvalidArgument as encode_cpu() says.
 Status check_room(const LayerInput& input, Encoding encoding, std::span<const std::uint32_t> counts,
                   MutableBytes out);

@@ -231,6 +231,12 @@ Status check_room(const LayerInput& input, Encoding encoding, std::span<const st
                          std::to_string(out.size()) + " B");
 }
 
+Status too_large_for(Encoding encoding, std::uint32_t layer) {
+  return Status::invalid("layer " + std::to_string(layer) +
+                         ": a value of K or V is too large for encoding=" +
+                         std::string(encoding_name(encoding)) + "; use encoding=raw");
+}
+
 Status encode_cpu(const CpuContext& context, const LayerInput& input, const LayerScores& scores,
                   const RetentionOrders& orders, std::span<const std::uint32_t> counts,
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
@@ -283,11 +289,7 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
   });
   if (finite) return {};
   PRECIS_TRY(check_rows_cpu(context, input));
-  if (encoding != Encoding::kRaw) {
-    return Status::invalid("layer " + std::to_string(input.layer) +
-                           ": a value of K or V is too large for encoding=" +
-                           std::string(encoding_name(encoding)) + "; use encoding=raw");
-  }
+  if (encoding != Encoding::kRaw) return too_large_for(encoding, input.layer);
   return Status::invalid("layer " + std::to_string(input.layer) +
                          ": a value that was not finite changed while it was being taken in");
 }

@@ -1,7 +1,7 @@
 // compact + encode on CUDA. Each checksum has a block of threads, which gathers and hashes the
-// checksum's entries: in one pass (whole_block.cuh), or, at the end of a head and for rows that are
-// not pieces of 16 bytes, by hashing the bytes just written. The first block of a head also writes
-// the header and clears the gaps between sections.
+// checksum's entries: in one pass (whole_block.cuh), or, at the end of a head, for coded rows, and
+// for rows that are not pieces of 16 bytes, by hashing the bytes just written. The first block of a
+// head also writes the header and clears the gaps between sections.
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +9,7 @@
 #include "kernels/common/tuning.h"
 #include "kernels/compact/compact.cuh"
 #include "kernels/encode/encode_cuda.h"
+#include "kernels/encode/row_code.cuh"
 #include "kernels/encode/seal.cuh"
 #include "kernels/encode/whole_block.cuh"
 #include "precis/record_format.h"
@@ -29,10 +30,10 @@ __device__ void write_header(const EncodeDevice& task, std::uint32_t head,
                              const RecordLayout& layout, std::byte* record) {
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = record_version(Encoding::kRaw);
-  header.dtype = static_cast<std::uint8_t>(task.dtype);
-  header.encoding = static_cast<std::uint8_t>(Encoding::kRaw);
-  header.head_dim = task.head_dim;
+  header.version = record_version(task.form.encoding);
+  header.dtype = static_cast<std::uint8_t>(task.form.dtype);
+  header.encoding = static_cast<std::uint8_t>(task.form.encoding);
+  header.head_dim = task.form.head_dim;
   header.count = layout.count;
   header.layer = task.layer;
   header.head = head;
@@ -76,19 +77,45 @@ __device__ void store_checksum(const xxh3::Hash128& hash, std::byte* at) {
   words[1] = xxh3::swapped(hash.low);
 }
 
+struct CodedShared : WholeShared {
+  std::uint8_t codes[kEncodeThreads / kWarp][limits::kHeadDimMax];
+};
+
+__device__ void code_rows(const GatherTask& task, const Sections& out, CodedShared& shared,
+                          std::uint32_t* too_large) {
+  const std::uint32_t warp = threadIdx.x / kWarp;
+  bool finite = true;
+  for (std::uint32_t k = task.first + warp; k < task.last; k += blockDim.x / kWarp) {
+    const std::size_t from = task.kept[k] * task.row_bytes, to = k * task.form.bytes();
+    std::uint8_t* const codes = shared.codes[warp];
+    finite &= code_row(task.form, task.keys + from, out.keys + to, codes);
+    finite &= code_row(task.form, task.values + from, out.values + to, codes);
+  }
+  if (!finite) *too_large = 1;
+}
+
 // Writes any entries and returns their hash in the first thread, as copy_and_seal() does for most.
-// Not inlined, so that its registers do not count for the usual way. Every thread must call it.
+// Not inlined, so that its registers do not count for the usual way. Every thread must call it. A
+// kernel that codes rows has a CodedShared.
 __device__ __noinline__ xxh3::Hash128 copy_then_seal(const GatherTask& task, const Sections& out,
-                                                     SealShared& shared) {
-  gather_entries(task, out);
+                                                     WholeShared& shared,
+                                                     std::uint32_t* too_large) {
+  gather_words(task, out);
+  if (task.form.encoding == Encoding::kRaw) {
+    gather_rows(task, task.keys, out.keys);
+    gather_rows(task, task.values, out.values);
+  } else {
+    code_rows(task, out, static_cast<CodedShared&>(shared), too_large);
+  }
   if (task.seats == nullptr) return {0, 0};
   __syncthreads();  // other threads wrote part of the bytes hashed below
   const std::uint32_t first = task.first, count = task.last - first;
   const auto bytes = [first](auto* words) { return reinterpret_cast<std::byte*>(words + first); };
+  const std::size_t row_bytes = task.form.bytes();
   const SealInput in{{bytes(out.positions), bytes(out.seats), bytes(out.scores),
-                      out.keys + first * task.row_bytes, out.values + first * task.row_bytes},
+                      out.keys + first * row_bytes, out.values + first * row_bytes},
                      count * std::size_t{4},
-                     count * task.row_bytes};
+                     count * row_bytes};
   return seal(in, shared);
 }
 
@@ -97,7 +124,7 @@ __device__ __noinline__ xxh3::Hash128 copy_then_seal(const GatherTask& task, con
 __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDevice task) {
   const std::uint32_t head = blockIdx.y;
   const EncodeHead out = task.heads[head];
-  const RecordLayout layout = RecordLayout::of(out.count, RowForm{task.head_dim, task.dtype});
+  const RecordLayout layout = RecordLayout::of(out.count, task.form);
   std::byte* record = task.records + out.offset;
   if (blockIdx.x == 0) {
     if (threadIdx.x == 0) write_header(task, head, layout, record);
@@ -108,7 +135,7 @@ __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDe
 
   const std::uint32_t block = blocks - 1 - blockIdx.x, first = block * kChecksumBlockEntries;
   const std::uint32_t last = min(out.count, first + kChecksumBlockEntries);
-  const std::size_t head_bytes = task.num_tokens * layout.row_bytes;
+  const std::size_t row_bytes = task.form.raw().bytes(), head_bytes = task.num_tokens * row_bytes;
   const GatherTask gather{
       static_cast<const std::byte*>(task.keys) + head * head_bytes,
       static_cast<const std::byte*>(task.values) + head * head_bytes,
@@ -118,12 +145,14 @@ __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDe
       task.begin,
       first,
       last,
-      layout.row_bytes};
+      row_bytes,
+      task.form};
   const Sections sections = sections_at(record, layout);
   std::byte* checksum = record + layout.checksums + block * kChecksumBytes;
   auto& shared = *shared_memory<WholeShared>();
-  const xxh3::Hash128 hash = WholeBlock::fits(gather) ? copy_and_seal(gather, sections, shared)
-                                                      : copy_then_seal(gather, sections, shared);
+  const xxh3::Hash128 hash = WholeBlock::fits(gather)
+                                 ? copy_and_seal(gather, sections, shared)
+                                 : copy_then_seal(gather, sections, shared, task.too_large);
   if (threadIdx.x == 0) store_checksum(hash, checksum);
 }
 
@@ -131,7 +160,9 @@ __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDe
 
 Status launch_encode(const EncodeDevice& task, Stream& stream) {
   const dim3 grid(std::max(1u, checksum_blocks(task.count_max)), task.num_kv_heads);
-  return launch("encode", encode, grid, kEncodeThreads, sizeof(WholeShared), stream, task);
+  const bool is_raw = task.form.encoding == Encoding::kRaw;
+  return launch("encode", encode, grid, kEncodeThreads,
+                is_raw ? sizeof(WholeShared) : sizeof(CodedShared), stream, task);
 }
 
 }  // namespace precis::kernels

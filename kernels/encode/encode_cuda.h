@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/common/device.h"
+#include "precis/row_form.h"
 #include "precis/types.h"
 
 namespace precis::kernels {
@@ -16,19 +17,20 @@ struct EncodeHead {
 
 // Device pointers, packed, aligned to 16 bytes.
 struct EncodeDevice {
-  std::uint32_t layer, num_kv_heads, num_tokens, head_dim;
+  std::uint32_t layer, num_kv_heads, num_tokens;
   std::uint32_t begin;  // position of the first token
-  Dtype dtype;
+  RowForm form;         // of the records
   SegmentId segment;
-  const void *keys, *values;  // [num_kv_heads, num_tokens, head_dim] of dtype
+  const void *keys, *values;  // [num_kv_heads, num_tokens, head_dim] of the form's dtype, raw
   const float* scores;        // [num_kv_heads, num_tokens]
   std::uint32_t order_stride, seat_stride;
   const std::uint32_t* order;  // [num_kv_heads, order_stride], the first `count` of each are kept
   // [num_kv_heads, seat_stride], or null: seats and checksums become zero
   const std::uint32_t* seats;
-  const EncodeHead* heads;  // [num_kv_heads]
-  std::uint32_t count_max;  // the largest count of any head
-  std::byte* records;       // output, encoded_bytes() of the counts; every byte is written
+  const EncodeHead* heads;   // [num_kv_heads]
+  std::uint32_t count_max;   // the largest count of any head
+  std::byte* records;        // output, encoded_bytes() of the counts; every byte is written
+  std::uint32_t* too_large;  // becomes 1 if a coded row does not decode to finite elements
 };
 
 // Enqueues on `stream`; neither allocates nor waits, and needs no workspace. One block of threads

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
 #include "kernels/common/isa.h"
 #include "kernels/encode/row_code_loops.h"
@@ -165,14 +164,10 @@ void decode_rows(const RowForm& form, std::size_t count, const std::byte* coded,
 
 bool decode_to_finite(const RowForm& form, std::size_t count, const std::byte* coded) {
   if (form.encoding == Encoding::kRaw) return true;
-  constexpr std::uint16_t kLargestBf16 = 0x7f7f;
-  const float most =
-      form.dtype == Dtype::kBf16 ? f32_of_bf16(kLargestBf16) : std::numeric_limits<float>::max();
   for (std::size_t r = 0; r < count; ++r) {
     std::uint16_t step;
     std::memcpy(&step, coded + r * form.bytes(), sizeof step);
-    // A row of kInt4 is a sum of steps divided by its number, so no element is above this.
-    if (!(f32_of_bf16(step) * largest_code(form.encoding) <= most)) return false;
+    if (!decodes_to_finite(form, step)) return false;
   }
   return true;
 }

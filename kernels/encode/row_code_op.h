@@ -32,6 +32,13 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
   return bits == 0 ? 0.0f : 1.0f / f32_of_bf16(bits);
 }
 
+// Whether a row with this step decodes to finite elements. A row of kInt4 is a sum of steps divided
+// by their number, so no element is above the product. Rows of f16 stop at the largest f16.
+PRECIS_HOST_DEVICE PRECIS_INLINE bool decodes_to_finite(const RowForm& form, std::uint16_t step) {
+  const float most = f32_of_bits(form.dtype == Dtype::kBf16 ? 0x7f7f0000u : 0x7f7fffffu);
+  return f32_of_bf16(step) * largest_code(form.encoding) <= most;
+}
+
 // Adding it to a small number leaves the nearest integer, ties to even, in the low bits.
 inline constexpr float kRoundingAddend = 12582912.0f;  // 1.5 * 2^23
 

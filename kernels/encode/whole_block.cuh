@@ -1,6 +1,6 @@
-// compact and hash in one pass, for a whole checksum block whose rows are pieces of 16 bytes: a
-// piece is loaded once, stored to the record, and added to the hash while it is in registers. A
-// warp has the loads of several KiB in flight. Only for kernel sources.
+// compact and hash in one pass, for a whole checksum block whose rows are raw and pieces of 16
+// bytes: a piece is loaded once, stored to the record, and added to the hash while it is in
+// registers. A warp has the loads of several KiB in flight. Only for kernel sources.
 #pragma once
 
 #include "kernels/compact/compact.cuh"
@@ -22,7 +22,7 @@ class WholeBlock {
 
   __device__ static bool fits(const GatherTask& task) {
     return task.last - task.first == kChecksumBlockEntries && task.row_bytes % kPieceBytes == 0 &&
-           task.seats != nullptr;
+           task.form.encoding == Encoding::kRaw && task.seats != nullptr;
   }
   __device__ WholeBlock(const GatherTask& task, const Sections& out, const std::uint32_t* tokens)
       : task_(task),

@@ -72,6 +72,8 @@ Json to_json(const std::optional<Budget>& budget) {
       return {{"kind", "quality"},
               {"value", budget->quality_share_ppm() / 1e6},
               {"cap", budget->quality_cap_ppm() / 1e6}};
+    case Budget::Kind::kByteShare:
+      return {{"kind", "byte_share"}, {"value", static_cast<double>(budget->value) / 1e6}};
   }
   return {};
 }

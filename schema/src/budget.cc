@@ -30,6 +30,32 @@ Result<std::uint64_t> ratio_entries_per_head(CountRule rule, std::uint32_t num_t
   return std::max<std::uint64_t>(1, kept);
 }
 
+// The most bytes of a record beside `record_entry_bytes` and checksums of whole blocks: the header,
+// the checksum of the last block, and the padding of each section.
+std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
+  std::uint64_t bytes = sizeof(RecordHeader) + kChecksumBytes;
+  for (const std::size_t element :
+       {kChecksumBytes, sizeof(float), sizeof(float), sizeof(float), row_bytes, row_bytes}) {
+    bytes += kSectionAlign - std::gcd(element, kSectionAlign);
+  }
+  return bytes;
+}
+
+// The entries per head of which the records take no more than a share of the KV of `num_tokens`,
+// however the heads share them. At least 1, at most one for each token.
+std::uint64_t entries_within(const RowForm& rows, std::uint32_t num_tokens,
+                             std::uint64_t share_ppm) {
+  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * rows.raw().bytes();
+  const std::uint64_t bytes = kv_bytes * share_ppm / kMillion;
+  const std::uint64_t overhead = record_overhead_bytes(rows.bytes());
+  if (bytes <= overhead) return 1;
+  // An entry's part of its block's checksum is kChecksumBytes / kChecksumBlockEntries.
+  const std::uint64_t block_bytes =
+      kChecksumBlockEntries * record_entry_bytes(rows) + kChecksumBytes;
+  const std::uint64_t entries = (bytes - overhead) * kChecksumBlockEntries / block_bytes;
+  return std::clamp<std::uint64_t>(entries, 1, num_tokens);
+}
+
 // The entries that the budget requests, before the lower limit (the floor) and the upper (all).
 Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model,
                                     std::uint32_t num_tokens, const Budget& budget) {
@@ -58,6 +84,12 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
     }
     case Budget::Kind::kBytes:
       return budget.value / record_entry_bytes(RowForm::of(model, recipe.encoding));
+    case Budget::Kind::kByteShare:
+      if (budget.value > kMillion) {
+        return Status::invalid("a share of bytes of " + std::to_string(budget.value) +
+                               " parts per million is above 1000000");
+      }
+      return heads * entries_within(RowForm::of(model, recipe.encoding), num_tokens, budget.value);
   }
   return Status::invalid("budget kind " + std::to_string(static_cast<int>(budget.kind)) +
                          " is unknown");
@@ -76,29 +108,6 @@ std::uint64_t incremental_entries(const Recipe& recipe, const ModelSpec& model,
   return model.num_kv_heads * (whole * num_tokens + (model.num_layers - whole) * per_head);
 }
 
-// The most bytes of a record beside `record_entry_bytes` and checksums of whole blocks: the header,
-// the checksum of the last block, and the padding of each section.
-std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
-  std::uint64_t bytes = sizeof(RecordHeader) + kChecksumBytes;
-  for (const std::size_t element :
-       {kChecksumBytes, sizeof(float), sizeof(float), sizeof(float), row_bytes, row_bytes}) {
-    bytes += kSectionAlign - std::gcd(element, kSectionAlign);
-  }
-  return bytes;
-}
-
-// The entries per head of which the records take no more than the KV of `num_tokens`, however the
-// heads share them. At least 1.
-std::uint64_t entries_within_kv(const RowForm& rows, std::uint32_t num_tokens) {
-  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * rows.raw().bytes();
-  const std::uint64_t overhead = record_overhead_bytes(rows.bytes());
-  if (kv_bytes <= overhead) return 1;
-  // An entry's part of its block's checksum is kChecksumBytes / kChecksumBlockEntries.
-  const std::uint64_t block_bytes =
-      kChecksumBlockEntries * record_entry_bytes(rows) + kChecksumBytes;
-  return std::max<std::uint64_t>(1, (kv_bytes - overhead) * kChecksumBlockEntries / block_bytes);
-}
-
 }  // namespace
 
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
@@ -114,7 +123,7 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
   const std::uint64_t least = std::clamp<std::uint64_t>(wanted, 1, num_tokens);
-  const std::uint64_t floor = heads * std::min(least, entries_within_kv(rows, num_tokens));
+  const std::uint64_t floor = heads * std::min(least, entries_within(rows, num_tokens, kMillion));
   return std::clamp(asked, floor, heads * num_tokens);
 }
 
@@ -128,6 +137,15 @@ Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
   within.min_entries =
       static_cast<std::uint32_t>(std::min<std::uint64_t>(recipe.min_entries, begin + most / heads));
   return within;
+}
+
+Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit) {
+  const auto keeps_all = [](const Budget& keep) {
+    return keep == Budget::all() || keep == Budget::ratio_ppm(kMillion);
+  };
+  Recipe used = recipe;
+  if (keeps_all(asked) && (!limit || keeps_all(*limit))) used.encoding = Encoding::kRaw;
+  return used;
 }
 
 Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::uint32_t num_tokens,

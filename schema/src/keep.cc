@@ -37,8 +37,8 @@ Result<Budget> parse_keep(const std::string& text, const std::string& field) {
   const Status wrong = Status::invalid(
       field + " '" + text +
       "' is not understood: give a ratio in (0, 1] such as 0.3 or '30%', entries per "
-      "head such as '128 entries', bytes of a segment such as '64 MiB', or 'quality 0.95 up to "
-      "0.5'");
+      "head such as '128 entries', bytes of a segment such as '64 MiB', a share of the bytes of K "
+      "and V such as '10% bytes', or 'quality 0.95 up to 0.5'");
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number > 0)) return wrong;
@@ -47,6 +47,10 @@ Result<Budget> parse_keep(const std::string& text, const std::string& field) {
   if (unit.empty() || unit == "%") {
     auto ratio = Budget::ratio(unit.empty() ? number : number / 100);
     return ratio.ok() ? ratio : wrong;
+  }
+  if (unit == "% bytes") {
+    auto share = Budget::byte_share(number / 100);
+    return share.ok() ? share : wrong;
   }
   static const std::pair<const char*, double> kUnits[] = {
       {"entries", 1},  {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20},
@@ -60,6 +64,25 @@ Result<Budget> parse_keep(const std::string& text, const std::string& field) {
     return unit == "entries" ? Budget::entries(whole) : Budget::bytes(whole);
   }
   return wrong;
+}
+
+Status check_keep(const Budget& keep, const std::string& field) {
+  const auto is_share = [](std::uint64_t ppm) { return ppm > 0 && ppm <= 1'000'000; };
+  bool fits = false;
+  switch (keep.kind) {
+    case Budget::Kind::kAll: fits = true; break;
+    case Budget::Kind::kRatio:
+    case Budget::Kind::kByteShare: fits = is_share(keep.value); break;
+    case Budget::Kind::kQuality:
+      fits = is_share(keep.quality_share_ppm()) && is_share(keep.quality_cap_ppm());
+      break;
+    case Budget::Kind::kEntries:
+    case Budget::Kind::kBytes: fits = keep.value > 0; break;
+  }
+  return fits ? Status()
+              : Status::invalid(field + " is " + keep.to_string() +
+                                ", must be a ratio, a quality or a share of bytes in (0, 1], or at "
+                                "least one entry or byte");
 }
 
 }  // namespace precis

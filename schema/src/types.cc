@@ -141,6 +141,13 @@ std::string share_text(std::uint64_t ppm) {
   return std::to_string(ppm / 1'000'000) + "." + digits;
 }
 
+// 300000 is "30%", 125 is "0.0125%".
+std::string percent_text(std::uint64_t ppm) {
+  std::string text = share_text(ppm * 100);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text + "%";
+}
+
 }  // namespace
 
 Result<Budget> Budget::ratio(double keep) {
@@ -154,6 +161,11 @@ Result<Budget> Budget::quality(double share, double cap) {
   return Budget{Kind::kQuality, share_of_mass | at_most << 32};
 }
 
+Result<Budget> Budget::byte_share(double share) {
+  PRECIS_ASSIGN(const std::uint64_t ppm, share_ppm("the share of bytes", share));
+  return Budget{Kind::kByteShare, ppm};
+}
+
 std::string Budget::to_string() const {
   switch (kind) {
     case Kind::kAll: return "all";
@@ -163,6 +175,7 @@ std::string Budget::to_string() const {
     case Kind::kQuality:
       return "quality " + share_text(quality_share_ppm()) + " up to " +
              share_text(quality_cap_ppm());
+    case Kind::kByteShare: return percent_text(value) + " bytes";
   }
   return "unknown";
 }

@@ -134,8 +134,6 @@ std::string quoted(const std::string& text) {
 }
 
 std::string toml_of(const Config& config) {
-  char keep[64];
-  std::snprintf(keep, sizeof keep, "%.17e", config.default_keep);
   std::string toml =
       "data_dir = " + quoted(config.data_dir) + "\nlisten = " + quoted(config.listen) +
       "\nmemory_bytes = \"" + std::to_string(config.memory_bytes) +
@@ -147,7 +145,7 @@ std::string toml_of(const Config& config) {
       "\nmemory_wait_ms = " + std::to_string(config.memory_wait_ms) +
       "\ndefault_recipe = " + quoted(config.default_recipe) +
       "\ndefault_recipe_with_profile = " + quoted(config.default_recipe_with_profile) +
-      "\ndefault_keep = " + keep + "\n";
+      "\ndefault_keep = " + quoted(config.default_keep.to_string()) + "\n";
   for (const TenantConfig& tenant : config.tenants) {
     toml += "[[tenant]]\nname = " + quoted(tenant.name) + "\ntoken = " + quoted(tenant.token) +
             "\nsalt = " + quoted(tenant.salt) + "\nrole = " + quoted(tenant.role) +

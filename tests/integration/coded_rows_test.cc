@@ -177,6 +177,70 @@ TEST_CASE_METHOD(CodedFixture, "a split and a consolidation copy coded rows", "[
   CHECK(rows_are_of(read(path), all));
 }
 
+TEST_CASE_METHOD(CodedFixture, "a share of the bytes is filled, and never exceeded",
+                 "[integration]") {
+  const std::string encoding = GENERATE(as<std::string>{}, "raw", "int8", "int4");
+  CAPTURE(encoding);
+  const auto path = random_tokens(random, 2000);
+  const Kv kv = random_kv(random, model.spec, 0, 2000, 64);
+  const Kv expected = as_read(kv, encoding_of(encoding));
+  const auto full = static_cast<double>(model.spec.token_bytes() * path.size());
+  const auto share = [](double of_bytes) { return Budget::byte_share(of_bytes).value(); };
+  const auto fills = [&](std::uint64_t bytes, double of_bytes) {
+    CHECK(static_cast<double>(bytes) <= of_bytes * full);
+    CHECK(static_cast<double>(bytes) >= 0.9 * of_bytes * full);
+  };
+  const auto stored = put(path, kv, encoding, "global_keydiff(", share(0.15));
+  CHECK(stored.budget == share(0.15));
+  fills(stored.stored_bytes, 0.15);
+  CHECK(rows_are_of(read(path), {&expected}));
+  // Readers and trims count the bytes of the stored encoding.
+  const PrefixCopy less = read(path, share(0.1));
+  CHECK(entries_of(less) < entries_of(read(path)));
+  CHECK(client->get(client->lookup(model, path).value(), share(0.5)).status().code() ==
+        StatusCode::kInvalidArgument);
+  const auto trimmed = client->trim_segment(stored.id, share(0.1));
+  REQUIRE(trimmed.ok());
+  fills(trimmed->stored_bytes, 0.1);
+  CHECK(entries_of(read(path)) == entries_of(less));
+  // A lookup takes what is there.
+  LookupOptions lookup;
+  lookup.keep = share(0.5);
+  CHECK(client->lookup(model, path, lookup)->plan.total() == entries_of(less));
+}
+
+TEST_CASE_METHOD(CodedFixture, "a limit that is a share of the bytes lowers one", "[integration]") {
+  const auto share = [](double of_bytes) { return Budget::byte_share(of_bytes).value(); };
+  msg::SetBudget change;
+  change.keep = share(0.3);
+  change.limit = share(0.1);
+  CHECK(client->set_budget(change).status().message().find("above the limit") != std::string::npos);
+  change.keep = share(0.05);
+  REQUIRE(client->set_budget(change).ok());
+  const auto path = random_tokens(random, 2000);
+  const Kv kv = random_kv(random, model.spec, 0, 2000, 64);
+  CHECK(StoredFixture::put(path, kv, PutOptions{}).budget == share(0.05));
+  model.adapter = "above";
+  CHECK(put(path, kv, "int8", "ada_keydiff(", share(0.2)).budget == share(0.1));
+}
+
+TEST_CASE_METHOD(CodedFixture, "a default put stores 8 bits, unless it keeps all entries",
+                 "[integration]") {
+  const auto path = random_tokens(random, kTokens);
+  const Kv kv = random_kv(random, model.spec, 0, kTokens, 64);
+  const Kv coded = as_read(kv, Encoding::kInt8);
+  CHECK(StoredFixture::put(path, kv, PutOptions{}).encoding == Encoding::kInt8);
+  CHECK(rows_are_of(read(path), {&coded}));
+  model.adapter = "all";
+  PutOptions all;
+  all.keep = Budget::ratio_ppm(1'000'000);
+  CHECK(StoredFixture::put(path, kv, all).encoding == Encoding::kRaw);
+  CHECK(rows_are_of(read(path), {&kv}));
+  model.adapter = "named";
+  all.recipe = "ada_keydiff(encoding=int8)";
+  CHECK(StoredFixture::put(path, kv, all).encoding == Encoding::kInt8);
+}
+
 TEST_CASE_METHOD(CodedFixture, "an encoding that the model's rows can't have is refused",
                  "[integration]") {
   ModelSpec odd = tiny_model();

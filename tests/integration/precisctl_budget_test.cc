@@ -116,7 +116,7 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
     CHECK_THAT(refused.err, Catch::Contains("--limit '" + wrong + "': give a ratio in (0, 1]"));
     CHECK_THAT(refused.err.substr(wrong.size() + 30), !Catch::Contains("quality"));
   }
-  CHECK_THAT(budget({"set", "--help"}).out, Catch::Contains("a ratio, entries or bytes"));
+  CHECK_THAT(budget({"set", "--help"}).out, Catch::Contains("a ratio, entries, bytes or a share"));
   budget_json({"set", "--unset"});
   CHECK_FALSE(client->begin_put(model, tokens, keeping(0.5)).value().begun().limited);
 }
@@ -219,7 +219,8 @@ TEST_CASE_METHOD(BudgetCommands, "a table is set for a session of its model", "[
   CHECK_THAT(budget(talk(table)).err, Catch::Contains("has no stored turn that says its model"));
   REQUIRE(client->advance_session("talk", store(kTokens, {}).id).ok());
   CHECK(budget(talk({"--model", "test/tiny", "--keep", "0.5"})).exit_code == kUsage);
-  const json dry = budget_json(talk({"--recipe", "keydiff", "--layers", "0-3=0.2", "--dry-run"}));
+  const json dry =
+      budget_json(talk({"--recipe", "keydiff(encoding=int8)", "--layers", "0-3=0.2", "--dry-run"}));
   CHECK(dry["next_put"]["segment"] == client->session("talk").value().tip.hex());
   budget_json(talk(table));
   PutOptions how;
@@ -310,14 +311,18 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run says what only a put can tell", "[in
     all.insert(all.end(), words.begin(), words.end());
     const Ran told = budget(all);
     CHECK(told.exit_code == kOk);
-    CHECK_THAT(told.out, Catch::StartsWith("the change is valid\nonly a put can tell what "));
+    CHECK_THAT(told.out, Catch::StartsWith("the change is valid\nonly a put can tell"));
     CHECK_FALSE(budget_json(all).contains("stored"));
     all.emplace_back("--apply-to-stored");  // which would be refused
     CHECK(budget(all).exit_code == kUsage);
   }
-  CHECK_THAT(budget({"set", "--dry-run", "--recipe", "knorm", "--keep", "0.2"}).out,
+  const auto with = [&](const char* recipe) {
+    return budget({"set", "--dry-run", "--recipe", recipe, "--keep", "0.2"}).out;
+  };
+  CHECK_THAT(with("knorm(encoding=int8)"),
              Catch::Contains("only a put can tell what this recipe keeps") &&
                  Catch::Contains("would trim 1 segment"));
+  CHECK_THAT(with("global_kvdiff(min_entries=128)"), Catch::Contains("rows of another encoding"));
 }
 
 TEST_CASE_METHOD(BudgetCommands, "a dry run tells exactly what applying to stored segments does",

@@ -106,6 +106,7 @@ def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
         ("64 MiB", precis.bytes_(64 << 20)),
         ("64 MB", precis.bytes_(64_000_000)),
         ("30%", precis.ratio(0.3)),
+        ("10% bytes", precis.byte_share(0.1)),
         ("quality 0.9 up to 0.5", precis.quality(0.9, cap=0.5)),
     ],
 )
@@ -120,7 +121,7 @@ def test_text_that_is_no_budget_is_refused_saying_what_is(cache, model, keep):
         cache.begin_put(model, range(40), keep=keep)
 
 
-@pytest.mark.parametrize("keep", [0.4, 0.1, "7 entries", precis.bytes_(9000)])
+@pytest.mark.parametrize("keep", [0.4, 0.1, "7 entries", precis.bytes_(9000), "20% bytes"])
 def test_an_elastic_read_equals_a_fresh_compression_at_that_budget(cache, model, keep):
     tokens, layers = list(range(130)), random_layers(model.spec, 130)
     put_all(cache, model, tokens, layers, recipe="ada_keydiff", keep=0.5)

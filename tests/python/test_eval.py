@@ -107,6 +107,28 @@ def test_coded_rows_are_judged_with_the_bytes_that_they_take(tiny_model, text_fi
     assert abs(coded["bytes"] - (raw["bytes"] - saved)) < 128 * np.size(coded["plan"])  # padding
 
 
+def test_recipes_are_judged_at_equal_bytes(tiny_llama, text_file, tmp_path, capsys):
+    from precis.profile.__main__ import main as profile
+
+    of = ["--model", str(tiny_llama), "--text", str(text_file)]
+    own, out = tmp_path / "own.json", tmp_path / "r.json"
+    built = ["--out", str(own), "--recipe", "lukv(keydiff)", "--worth", "scores"]
+    assert profile(["build", *of, *built, "--contexts", "1", "--tokens", "300"]) == 0
+    learnt = "lukv(keydiff, profile=own)"
+    arguments = [*of, "--bytes", "--task", "keys", "--keep", "0.4,0.2", "--contexts", "1"]
+    arguments += ["--tokens", "900", "--profile", str(own), "--json", str(out)]
+    assert main([*arguments, "--recipes", f"keydiff,keydiff(encoding=int8),{learnt}"]) == 0
+    told = capsys.readouterr().out
+    assert "of the bytes, " in told and "Budgets are shares of the bytes" in told
+    results = Results.load(out)
+    assert results.settings["task"] == "keys" and results.model["dtype"] == "bf16"
+    for row in results.rows:
+        assert not row.failed
+        assert 0.7 * row.keep < row.bytes / results.original_bytes <= row.keep
+    raw, coded = (results.row(name, 0.2) for name in ("keydiff", "keydiff(encoding=int8)"))
+    assert np.sum(coded.plan) > 1.3 * np.sum(raw.plan)
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -191,11 +213,29 @@ def test_a_cut_of_the_evaluation_is_what_a_compression_at_that_budget_keeps(reci
     def compress(share):
         return precis.compress(spec, layers, recipe, share)
 
-    compressed = Compressed(spec, Recipe.parse(recipe), 90, 0.8, compress)
+    parsed = Recipe.parse(recipe)
+    compressed = Compressed(spec, parsed, 90, 0.8, compress)
     fresh = compress(keep)
     assert compressed.cut(keep).same_entries(Cut.of(fresh, 90))
     assert compressed.stored_bytes(keep) == fresh.bytes
     assert np.array_equal(compressed.cut(keep).plan, fresh.plan)
+
+
+@pytest.mark.parametrize("encoding", ["raw", "int8", "int4"])
+def test_a_share_of_the_bytes_holds_with_every_encoding(encoding):
+    spec = toy_spec()
+    layers = random_layers(spec, 1000)
+    full = sum(rows.nbytes for pair in layers for rows in pair)
+    recipe = Recipe.parse(f"ada_keydiff(encoding={encoding})")
+
+    def compress(keep):
+        return precis.compress(spec, layers, recipe.text, keep)
+
+    compressed = Compressed(spec, recipe, 1000, 0.2, compress, of_bytes=True)
+    for share in (0.2, 0.1):
+        assert 0.85 * share * full < compressed.stored_bytes(share) <= share * full
+        kept = compress(precis.byte_share(share))
+        assert compressed.cut(share).same_entries(Cut.of(kept, 1000))
 
 
 def test_bytes_are_those_that_a_service_stores(tmp_path):
@@ -325,6 +365,12 @@ def test_evaluations_of_the_same_contexts_are_shown_as_one():
     results.merge(of(Row("b", 0.5, nll=[3.0] * 4), Row("c", 0.5, nll=[4.0] * 4)))
     assert [(row.name, row.nll[0]) for row in results.rows] == [("a", 1.0), ("b", 3.0), ("c", 4.0)]
     assert set(results.settings["recipes"]) == {"a", "b", "c"}
+    same = of(Row("c", 0.2, nll=[5.0] * 4))
+    same.settings |= {"task": "codes", "of_bytes": False}  # what older files do not say
+    results.merge(same)
+    same.settings |= {"of_bytes": True}
+    with pytest.raises(ValueError, match="of_bytes"):
+        results.merge(same)
     other = of(Row("d", 0.5))
     other.settings["seed"] = 1
     with pytest.raises(ValueError, match="seed: the two evaluations are not of the same contexts"):

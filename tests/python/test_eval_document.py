@@ -5,13 +5,25 @@ from __future__ import annotations
 import pytest
 
 from precis.eval.gguf_tokenizer import merges_of
-from precis.eval.needles import CHATML, Dialogue, make_document, split_sentences
+from precis.eval.needles import CHATML, Dialogue, make_document
+from precis.eval.tasks import (
+    CODES,
+    FACTS,
+    FUNCTIONS,
+    KEYS,
+    VALUES,
+    VARIABLES,
+    split_blocks,
+    split_sentences,
+)
 from precis.eval.texts import (
     Text,
     draw_document,
     fitting_texts,
     machine_texts,
     own_texts,
+    program_texts,
+    source_text,
 )
 
 TEXT = " ".join(f"Sentence number {i} says nothing of interest." for i in range(400))
@@ -26,7 +38,7 @@ def words(text: str) -> list[int]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("num_tokens", [100, 777, 2000])
 def test_needles_are_hidden_in_a_document_of_the_length_asked(seed, num_tokens):
-    document = make_document(TEXT, num_tokens, seed, words)
+    document = make_document(TEXT, CODES, num_tokens, seed, words)
     tokens, needles = document.tokens, document.needles
     assert num_tokens - 12 <= len(tokens) <= num_tokens
     assert len({needle.word for needle in needles}) == 4
@@ -38,38 +50,78 @@ def test_needles_are_hidden_in_a_document_of_the_length_asked(seed, num_tokens):
 
 
 def test_a_seed_makes_the_same_document_again():
-    assert make_document(TEXT, 300, 7, words) == make_document(TEXT, 300, 7, words)
-    assert make_document(TEXT, 300, 7, words) != make_document(TEXT, 300, 8, words)
+    assert make_document(TEXT, CODES, 300, 7, words) == make_document(TEXT, CODES, 300, 7, words)
+    assert make_document(TEXT, CODES, 300, 7, words) != make_document(TEXT, CODES, 300, 8, words)
 
 
 def test_a_length_that_cannot_be_is_refused():
     with pytest.raises(ValueError, match="ends before"):
-        make_document(TEXT, 10_000, 1, words)
+        make_document(TEXT, CODES, 10_000, 1, words)
     with pytest.raises(ValueError, match="are needed"):
-        make_document(TEXT, 50, 1, words)
+        make_document(TEXT, CODES, 50, 1, words)
 
 
 def test_what_the_text_would_go_on_with_is_at_hand():
-    document = make_document(TEXT, 300, 7, words)
+    document = make_document(TEXT, CODES, 300, 7, words)
     told = max(i for i in range(400) if words(f"number {i} says")[1] in document.tokens)
     assert document.rest.startswith(f"Sentence number {told + 1} ")
+
+
+CODE = "\n\n".join(f"def step_{i}(x):\n    y = x * {i}\n    return y" for i in range(400))
+
+
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [(FACTS, TEXT), (KEYS, TEXT), (VALUES, TEXT), (VARIABLES, TEXT), (FUNCTIONS, CODE)],
+)
+def test_facts_of_every_task_are_hidden_whole_and_end_with_their_answer(task, text):
+    for seed in range(8):
+        document = make_document(text, task, 400, seed, words)
+        told = document.tokens
+        assert len(told) <= 400 and len({needle.word for needle in document.needles}) == 4
+        for needle in document.needles:
+            places = [
+                next(i for i in range(len(told)) if told[i : i + len(piece)] == piece)
+                for piece in map(words, needle.told)
+            ]
+            assert places == sorted(places)
+            assert all(part in needle.sentence for part in needle.code.split(" and "))
+            assert needle.code not in needle.question()
+            assert needle.word in needle.ask.lower() and needle.answer.startswith(" ")
+
+
+def test_what_is_asked_is_anywhere_among_what_is_hidden():
+    ranks = set()
+    for seed in range(20):
+        document = make_document(TEXT, KEYS, 600, seed, words)
+        code = words("secret")[0]
+        hidden = [document.tokens[i + 3] for i, t in enumerate(document.tokens) if t == code]
+        assert len(hidden) == 16
+        ranks |= {hidden.index(words(needle.word)[0]) for needle in document.needles}
+    assert len(ranks) == 16
+
+
+def test_program_text_is_split_at_blank_lines_and_keeps_its_lines():
+    assert split_blocks("\na\n  b\n\n \nc\n\n") == ["a\n  b", "c"]
 
 
 def test_a_document_is_drawn_from_texts_that_are_long_enough():
     texts = [Text("short", "Too short."), Text("long", TEXT)]
     for seed in range(6):
-        name, document = draw_document(texts, 300, f"{seed}", words, CHATML)
+        name, document = draw_document(texts, CODES, 300, f"{seed}", words, CHATML)
         assert name == "long" and len(document.tokens) <= 300
-    starts = {draw_document(texts, 300, f"{s}", words, CHATML)[1].tokens[3] for s in range(6)}
+    starts = {
+        draw_document(texts, CODES, 300, f"{s}", words, CHATML)[1].tokens[3] for s in range(6)
+    }
     assert len(starts) > 1
     with pytest.raises(ValueError, match=r"no text is long enough for 300 tokens \(short\)"):
-        draw_document(texts[:1], 300, "0", words, CHATML)
+        draw_document(texts[:1], CODES, 300, "0", words, CHATML)
 
 
 def test_no_sentence_to_judge_on_is_one_that_profiles_are_fitted_on():
     judged, fitted = (
         {sentence for text in texts for sentence in split_sentences(text.text)}
-        for texts in (machine_texts(), fitting_texts())
+        for texts in ([*machine_texts(), *program_texts()], [*fitting_texts(), source_text()])
     )
     assert {sentence for sentence in judged & fitted if len(sentence) > 40} == set()
 

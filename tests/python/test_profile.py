@@ -116,6 +116,28 @@ def test_budgets_of_own_scores_are_those_of_the_heads_competition(tiny_llama, te
     assert np.abs(plan.astype(int) - want).max() <= 2 and want.max() > want.min() + 10
 
 
+def test_budgets_are_the_mean_of_what_is_solved_for_each_question(tiny_llama, text_file, tmp_path):
+    from precis.eval import models, texts
+
+    loaded, recipe = models.load(str(tiny_llama)), Recipe.parse("lukv(keydiff)")
+    sources = tuple(texts.own_texts([text_file]))
+
+    def built(name, **options):
+        settings = build.Settings("own", recipe, 2, 100, sources, **options)
+        return build.BudgetBuilder(loaded, settings, tmp_path / name).build(lambda *_: None)
+
+    one, other = (built(f"{word}", questions=(f"What about {word}?",)) for word in ("work", "code"))
+    both = built("both", questions=("What about work?", "What about code?"))
+    assert one["table"] != other["table"]
+    mean = (np.array(one["table"]) + np.array(other["table"])) / 2
+    assert both["table"] == pytest.approx(mean, abs=2e-6)
+    assert both["worth"] == "oracle"
+    assert both["questions"] == "What about work?\nWhat about code?"
+    repeated = built("repeated", worth="repetition")
+    assert repeated["worth"] == "repetition" and "questions" not in repeated
+    assert repeated["table"] != both["table"]
+
+
 def test_the_attention_of_a_repetition_is_what_kvzip_scores(reading):
     layers, _ = reading.inputs(hf.Needs.of(precis.canonical_recipe("kvzip")))
     spec = reading.judge.spec

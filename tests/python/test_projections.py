@@ -223,7 +223,7 @@ def test_a_put_that_names_no_recipe_goes_by_the_profile_where_there_is_one(cache
     assert [layer.scope for layer in cache.budgets(model).layers][2] == "profile"
     segment = put_all(cache, model, TOKENS, layers, recipe=None, keep=0.5)
     assert json.loads(segment.recipe)["profile"] == row.digest
-    recipe, text = "global_kvprobe(min_entries=128)", json.dumps(profile)
+    recipe, text = "global_kvprobe(encoding=int8, min_entries=128)", json.dumps(profile)
     kept = precis.compress(spec, layers, recipe=recipe, keep=0.5, profile=text)
     assert same_entries(read(cache, model), kept)
 

@@ -24,7 +24,7 @@ def save_tokenizer(folder) -> int:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    from precis.eval.needles import WORDS as hidden
+    from precis.eval.tasks import WORDS as hidden
 
     text = prose(4000) + " The secret code for is. What? Repeat everything"
     pieces = dict.fromkeys(["<unk>", *re.findall(r"\w+|\S", text), *hidden, *map(str, range(10))])

@@ -89,6 +89,7 @@ export function budget(value, none = "") {
     case "bytes": return exactBytes(value.value);
     case "quality":
       return `quality ${value.value}${value.cap < 1 ? ` up to ${value.cap}` : ""}`;
+    case "byte_share": return `${Number((value.value * 100).toFixed(4))}% bytes`;
     default: return "all";
   }
 }

@@ -9,16 +9,17 @@ from typing import Literal, TypeAlias
 from . import _core
 from .errors import InvalidArgument
 
-Kind: TypeAlias = Literal["all", "ratio", "entries", "bytes", "quality"]
-_KINDS: tuple[Kind, ...] = ("all", "ratio", "entries", "bytes", "quality")
+Kind: TypeAlias = Literal["all", "ratio", "entries", "bytes", "quality", "byte_share"]
+_KINDS: tuple[Kind, ...] = ("all", "ratio", "entries", "bytes", "quality", "byte_share")
 
 
 @dataclass(frozen=True)
 class Budget:
-    """A budget in one of five units.
+    """A budget in one of six units.
 
     Attributes:
-        kind: "all" (everything stored), "ratio", "entries", "bytes" or "quality".
+        kind: "all" (everything stored), "ratio", "entries", "bytes", "quality" or
+            "byte_share".
         value: a share in (0, 1], entries per head on average, or bytes of the whole segment; 0 for
             "all".
         cap: for "quality", the largest share of entries that may be kept.
@@ -34,12 +35,13 @@ class Budget:
             "ratio": f"{self.value:g}",
             "entries": f"{self.value} entries",
             "quality": f"quality {self.value:g} up to {self.cap:g}",
+            "byte_share": f"{100 * self.value:g}% bytes",
         }
         return unit.get(self.kind, f"{self.value} B")
 
 
 # The values of `keep=`: a share in (0, 1], a Budget, or a text as precisctl takes it: "0.3", "128
-# entries", "64 MiB", "quality 0.95 up to 0.5".
+# entries", "64 MiB", "10% bytes", "quality 0.95 up to 0.5".
 Keep: TypeAlias = float | Budget | str
 
 
@@ -65,6 +67,14 @@ def quality(share: float, cap: float = 1.0) -> Budget:
     all entries is kept. Both are in (0, 1].
     """
     return from_pair(to_pair(Budget("quality", share, cap)))
+
+
+def byte_share(share: float) -> Budget:
+    """A share of the bytes that the full K and V take, in (0, 1].
+
+    If the recipe of a put names no encoding, its rows are stored in 8 bits.
+    """
+    return from_pair(to_pair(Budget("byte_share", share)))
 
 
 ALL = Budget("all", 0)
@@ -95,6 +105,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
         if keep.kind == "quality":
             share = _number(f"{field}: quality", keep.value)
             return _core.quality_budget(share, _number(f"{field}: cap", keep.cap))
+        if keep.kind == "byte_share":
+            return _core.byte_share_budget(_number(f"{field}: share of bytes", keep.value))
         if keep.kind not in _KINDS:
             raise InvalidArgument(
                 f"{field}: kind {keep.kind!r} is unknown, choose {', '.join(_KINDS)}"
@@ -104,7 +116,7 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
             f"{field}: {keep!r} is not a share in (0, 1], precis.entries(n), precis.bytes_(n), "
-            "precis.quality(share), or text such as '128 entries'"
+            "precis.byte_share(share), precis.quality(share), or text such as '128 entries'"
         )
     return _core.ratio_budget(float(keep))
 
@@ -114,4 +126,4 @@ def from_pair(pair: tuple[int, int]) -> Budget:
     kind, value = _KINDS[pair[0]], pair[1]
     if kind == "quality":
         return Budget(kind, (value & 0xFFFFFFFF) / 1_000_000, (value >> 32) / 1_000_000)
-    return Budget(kind, value / 1_000_000 if kind == "ratio" else value)
+    return Budget(kind, value / 1_000_000 if kind in ("ratio", "byte_share") else value)

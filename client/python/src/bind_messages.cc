@@ -115,6 +115,8 @@ void bind_messages(nb::module_& module) {
   module.def("quality_budget", [](double share, double cap) {
     return from_budget(unwrap(Budget::quality(share, cap)));
   });
+  module.def("byte_share_budget",
+             [](double share) { return from_budget(unwrap(Budget::byte_share(share))); });
   module.def("budget_entries", [](const std::string& recipe, const ModelSpec& model,
                                   std::uint32_t num_tokens, const BudgetPair& keep) {
     const Recipe parsed = unwrap(parse_recipe(recipe));

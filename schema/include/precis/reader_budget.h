@@ -1,11 +1,16 @@
-// Budgets that meet something else than a whole put: a limit, or what a segment stores.
+// Budgets that meet something else than a whole put: a default, a limit, or what a segment stores.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "precis/recipe.h"
 
 namespace precis {
+
+// Returns a default recipe as a put uses it that names no recipe: one that keeps all entries, and
+// that no limit lowers, stores their rows as they are.
+Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
@@ -25,7 +30,8 @@ Result<std::uint64_t> asked_entries(const Row& row, std::uint64_t stored, const 
                                     const ModelSpec& model, const Budget& budget) {
   if (budget.kind == Budget::Kind::kAll) return stored;
   if (budget.kind == Budget::Kind::kQuality) {
-    return Status::invalid("a quality target is for puts; read at a ratio, entries or bytes");
+    return Status::invalid(
+        "a quality target is for puts; read at a ratio, entries, bytes or a share of bytes");
   }
   const bool is_part = row.whole_entries != 0;
   const std::uint32_t begin = is_part ? row.whole_begin : row.begin;

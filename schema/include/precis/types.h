@@ -76,13 +76,21 @@ struct Plan {
 };
 
 // A budget as a reader or a writer requests it. `value` depends on the kind:
-//   kAll      unused; all stored entries, or ratio 1.0 for a put
-//   kRatio    parts per million
-//   kEntries  entries per head on average
-//   kBytes    bytes of the whole segment; for a prefix, of each of its segments
-//   kQuality  share of the score mass + 2^32 * cap, both in parts per million
+//   kAll        unused; all stored entries, or ratio 1.0 for a put
+//   kRatio      parts per million
+//   kEntries    entries per head on average
+//   kBytes      bytes of the whole segment; for a prefix, of each of its segments
+//   kQuality    share of the score mass + 2^32 * cap, both in parts per million
+//   kByteShare  parts per million of the bytes of the full K and V
 struct Budget {
-  enum class Kind : std::uint8_t { kAll = 0, kRatio = 1, kEntries = 2, kBytes = 3, kQuality = 4 };
+  enum class Kind : std::uint8_t {
+    kAll = 0,
+    kRatio = 1,
+    kEntries = 2,
+    kBytes = 3,
+    kQuality = 4,
+    kByteShare = 5,
+  };
   Kind kind = Kind::kAll;
   std::uint64_t value = 0;
   bool operator==(const Budget&) const = default;
@@ -96,9 +104,11 @@ struct Budget {
   // ratio `cap`; both in (0, 1], kInvalidArgument outside. Only for puts: the number of entries is
   // known once all scores are known.
   static Result<Budget> quality(double share, double cap = 1.0);
+  // `share` of the bytes that K and V take as they are pushed, in (0, 1]; kInvalidArgument outside.
+  static Result<Budget> byte_share(double share);
   std::uint32_t quality_share_ppm() const { return static_cast<std::uint32_t>(value); }
   std::uint32_t quality_cap_ppm() const { return static_cast<std::uint32_t>(value >> 32); }
-  std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "all"
+  std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "10% bytes", "all"
 };
 
 // The durability that a commit must reach before it is acknowledged (docs/promises.md, Durability).

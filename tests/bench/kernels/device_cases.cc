@@ -132,6 +132,7 @@ class Work {
     ranked.order_stride = ranked.last - ranked.first;
     workspace = std::max(workspace, kernels::best_tokens_workspace_bytes(ranked));
     PRECIS_ASSIGN(w.workspace_, device.empty(workspace));
+    PRECIS_ASSIGN(w.too_large_, device.empty(sizeof(std::uint32_t)));
     PRECIS_ASSIGN(w.best_, device.empty(all * sizeof(std::uint32_t)));
     PRECIS_ASSIGN(w.weight_, device.empty(sizeof(float)));
     for (std::size_t l = 0; l < resident.layers.size(); ++l) {
@@ -219,7 +220,7 @@ class Work {
       std::uint64_t offset = 0;
       for (std::size_t h = 0; h < counts.size(); ++h) {
         heads.push_back({offset, counts[h]});
-        offset += RecordLayout::of(counts[h], {sizes_.keys.head_dim, sizes_.keys.dtype}).size;
+        offset += RecordLayout::of(counts[h], form()).size;
         std::ranges::copy(joiner->seats(0)[h],
                           seats.begin() + static_cast<std::ptrdiff_t>(h * layer.count_max));
       }
@@ -230,6 +231,8 @@ class Work {
     }
     return stored;
   }
+
+  RowForm form() const { return {sizes_.keys.head_dim, sizes_.keys.dtype, recipe_.encoding}; }
 
   // The order of a head past its limit is undefined, and encode reads what the counts say.
   Status ranked_enough(const Layer& layer, std::span<const std::uint32_t> counts) {
@@ -251,8 +254,7 @@ class Work {
       kernels::EncodeDevice task{};
       task.num_kv_heads = in.num_kv_heads;
       task.num_tokens = task.order_stride = in.num_tokens;
-      task.head_dim = in.head_dim;
-      task.dtype = in.dtype;
+      task.form = form();
       task.keys = in.keys;
       task.values = in.values;
       task.scores = layer.scores.as<float>();
@@ -261,6 +263,7 @@ class Work {
       task.seat_stride = task.count_max = layer.count_max;
       task.heads = layer.plan.as<kernels::EncodeHead>();
       task.records = layer.records.data();
+      task.too_large = too_large_.as<std::uint32_t>();
       PRECIS_TRY(kernels::launch_encode(task, device_.stream()));
     }
     return {};
@@ -278,7 +281,7 @@ class Work {
   kernels::SelectDevice select_;
   kernels::RankedLimitsDevice limits_;
   kernels::BestTokensDevice by_score_{};
-  DeviceBuffer workspace_, weight_, best_;
+  DeviceBuffer workspace_, weight_, best_, too_large_;
   std::vector<Layer> layers_;
 };
 

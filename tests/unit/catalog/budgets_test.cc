@@ -29,7 +29,7 @@ TEST_CASE("where nobody says anything the built-in recipe and keep hold", "[unit
   CHECK(budgets.layers[2].scope == "global");
   CHECK(budgets.layers[3].scope == "model model");
   CHECK(budgets.effective.recipe == kBuiltInRecipe);
-  CHECK(budgets.effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
+  CHECK(budgets.effective.keep == kBuiltInKeep);
   CHECK(budgets.effective.version == 0);
   CHECK(parse_recipe(kBuiltInRecipe).ok());
   CHECK(global(f).layers.size() == 3);
@@ -116,7 +116,7 @@ TEST_CASE("an empty recipe and a keep of all take a layer's word back", "[unit][
   CHECK(global(f).effective.recipe == kBuiltInRecipe);
   CHECK(global(f).effective.keep == Budget::entries(64));
   REQUIRE(f.catalog->set_budget(f.tenant, {{}, {}, Budget::all()}).ok());
-  CHECK(global(f).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
+  CHECK(global(f).effective.keep == kBuiltInKeep);
 }
 
 TEST_CASE("each change of a tenant's budgets has the next version", "[unit][catalog]") {

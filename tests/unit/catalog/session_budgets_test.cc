@@ -123,11 +123,11 @@ TEST_CASE_METHOD(SessionBudgets, "a session's budget goes with the session, howe
     crash_and_reopen();
   }
   open("chat");
-  CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
+  CHECK(budgets(chat()).effective.keep == kBuiltInKeep);
   CHECK(budgets({}).sessions.empty());
   CHECK(stored_rows(Table::kBudgets) == 0);
   crash_and_reopen();
-  CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
+  CHECK(budgets(chat()).effective.keep == kBuiltInKeep);
   CHECK(set(chat(), 5).value().number == 2);
 }
 
@@ -171,7 +171,7 @@ TEST_CASE_METHOD(SessionBudgets, "a rollback restores what sessions set, and ski
   CHECK(back->changes[1].scope == chat());
   CHECK(tenths(chat()) == 7);
   REQUIRE(catalog->roll_back_budget(tenant, {0}).ok());
-  CHECK(budgets(chat()).effective.keep == Budget::ratio_ppm(kBuiltInKeepPpm));
+  CHECK(budgets(chat()).effective.keep == kBuiltInKeep);
   crash_and_reopen();
   CHECK(stored_rows(Table::kBudgets) == 1);  // the tenant's own, which sets nothing
   CHECK(catalog->budget_revisions(tenant, {}).rows[0].changes.size() == 1);

@@ -2,6 +2,7 @@
 // computed, everything after them is equal, byte for byte (D15).
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "precis/joiner.h"
@@ -260,4 +261,32 @@ TEST_CASE("records go into memory of their size, and no other", "[gpu][backend]"
   AlignedBytes out(encoded_bytes(counts, {8, Dtype::kF32}) + 64);
   CHECK(compressor->encode(counts, {}, kSegment, out.mutable_bytes()).code() ==
         StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a compressor on the device refuses rows that are too large for their code",
+          "[gpu][backend]") {
+  Rng rng(13);
+  const auto cuda = make_cuda_backend(0, 2).value();
+  OwnedLayer layer = make_layer({}, rng);
+  const float largest = 3e38f;
+  for (std::uint32_t token = 0; token < layer.input.num_tokens(); ++token) {
+    auto* const row = const_cast<std::byte*>(layer.input.values.row(0, token));
+    std::memcpy(row, &largest, sizeof largest);
+    std::memcpy(row + sizeof largest, &largest, sizeof largest);
+  }
+  const auto compressor = cuda->compressor().value();
+  const std::vector<std::uint32_t> counts{5, 5};
+  Recipe recipe = parse_recipe("knorm").value();
+  for (const Encoding encoding : {Encoding::kInt4, Encoding::kRaw}) {
+    recipe.encoding = encoding;
+    LayerTurns turns;
+    REQUIRE(compressor->check(recipe, layer.input) == Status{});
+    REQUIRE(compressor->score() == Status{});
+    REQUIRE(compressor->select(10) == Status{});
+    REQUIRE(compressor->allocate(turns) == Status{});
+    AlignedBytes out(encoded_bytes(counts, {8, Dtype::kF32, encoding}));
+    const Status encoded = compressor->encode(counts, {}, kSegment, out.mutable_bytes());
+    CHECK(encoded.ok() == (encoding == Encoding::kRaw));
+    CHECK((encoded.ok() || encoded.message().find("use encoding=raw") != std::string::npos));
+  }
 }

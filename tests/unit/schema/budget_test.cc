@@ -75,6 +75,51 @@ TEST_CASE("a budget of bytes holds more coded entries", "[unit][schema]") {
   CHECK(refused.code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("records within a share of the bytes take at most that, however the heads share them",
+          "[unit][schema]") {
+  const std::uint64_t seed = GENERATE(1u, 2u, 3u);
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  ModelSpec m = model(1, 2);
+  m.head_dim = GENERATE(8u, 64u, 128u);
+  Recipe r = recipe_of("keydiff");
+  r.encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
+  const RowForm form = RowForm::of(m, r.encoding);
+  for (int round = 0; round < 200; ++round) {
+    const auto n = static_cast<std::uint32_t>(1 + random() % 5000);
+    const auto ppm = 1 + random() % 1'000'000;
+    CAPTURE(m.head_dim, n, ppm);
+    const auto kept = budget_entries(r, m, n, {Budget::Kind::kByteShare, ppm}).value();
+    REQUIRE(kept % 2 == 0);  // as many per head, so that turns can be joined
+    REQUIRE(kept <= 2 * n);
+    if (kept == 2) continue;  // a record has at least one entry
+    const auto first =
+        static_cast<std::uint32_t>(kept - random() % std::min<std::uint64_t>(n, kept));
+    const auto size = [&](std::uint64_t entries) {
+      return RecordLayout::of(static_cast<std::uint32_t>(entries), form).size;
+    };
+    const std::uint64_t most = std::uint64_t{n} * 4 * form.raw().bytes() * ppm / 1'000'000;
+    REQUIRE(size(first) + size(kept - first) <= most);
+    // Not much less: 64 entries less room would be enough for the headers.
+    if (kept < 2 * n) REQUIRE(size(kept / 2 + 64) * 2 > most);
+  }
+}
+
+TEST_CASE("a default recipe leaves rows as they are if all entries are kept", "[unit][schema]") {
+  const Recipe recipe = recipe_of("keydiff(encoding=int8)");
+  const auto used = [&](const Budget& keep, const std::optional<Budget>& limit = {}) {
+    return default_for(recipe, keep, limit).encoding;
+  };
+  CHECK(used(Budget::all()) == Encoding::kRaw);
+  CHECK(used(Budget::ratio_ppm(1'000'000)) == Encoding::kRaw);
+  CHECK(used(Budget::ratio_ppm(999'999)) == Encoding::kInt8);
+  CHECK(used(Budget::byte_share(1).value()) == Encoding::kInt8);
+  CHECK(used(Budget::entries(1000)) == Encoding::kInt8);
+  CHECK(used(Budget::all(), Budget::ratio_ppm(500'000)) == Encoding::kInt8);
+  CHECK(used(Budget::all(), Budget::ratio_ppm(1'000'000)) == Encoding::kRaw);
+  CHECK(default_for(recipe, Budget::entries(1), {}) == recipe);
+}
+
 TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[unit][schema]") {
   const Recipe r = recipe_of("keydiff(min_entries=128)");
   const ModelSpec m = model(3, 2);
@@ -148,7 +193,8 @@ TEST_CASE("kvpress_double keeps what kvpress keeps, off by one and all", "[unit]
 TEST_CASE("budgets outside their range are refused with the value", "[unit][schema]") {
   const Recipe r = recipe_of("keydiff");
   for (const Budget& bad :
-       {Budget::ratio_ppm(0), Budget::ratio_ppm(1000001), Budget::entries(0), Budget::bytes(0)}) {
+       {Budget::ratio_ppm(0), Budget::ratio_ppm(1000001), Budget::entries(0), Budget::bytes(0),
+        Budget{Budget::Kind::kByteShare, 0}, Budget{Budget::Kind::kByteShare, 1000001}}) {
     CAPTURE(bad.to_string());
     CHECK(budget_entries(r, model(1, 1), 10, bad).status().code() == StatusCode::kInvalidArgument);
   }

@@ -58,7 +58,7 @@ struct Filler {
   // ---- shared types
   void operator()(Dtype& x) { x = static_cast<Dtype>(1 + r.number(2)); }
   void operator()(Encoding& x) { x = static_cast<Encoding>(r.number(2)); }
-  void operator()(Budget& x) { x = {static_cast<Budget::Kind>(r.number(3)), r.random_()}; }
+  void operator()(Budget& x) { x = {static_cast<Budget::Kind>(r.number(5)), r.random_()}; }
   void operator()(Status& x) {
     if (chance()) return;
     std::string message;

@@ -115,7 +115,7 @@ TEST_CASE("a model spec names the field that is out of range", "[unit][schema]")
   CHECK_THAT(refused([](ModelSpec& m) { m.rope_theta = -1; }), Contains("rope_theta is -1"));
 }
 
-TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
+TEST_CASE("a keep is a ratio, entries per head, bytes or a share of them", "[unit][schema]") {
   CHECK(parse_keep("0.3").value() == Budget::ratio_ppm(300'000));
   CHECK(parse_keep("1").value() == Budget::ratio_ppm(1'000'000));
   CHECK(parse_keep("128 entries").value() == Budget::entries(128));
@@ -128,9 +128,15 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
   CHECK(parse_keep("1.5 GB").value() == Budget::bytes(1'500'000'000));
   CHECK(parse_keep("30%").value() == Budget::ratio_ppm(300'000));
   CHECK(parse_keep("0.5 %").value() == Budget::ratio_ppm(5'000));
+  CHECK(parse_keep("10% bytes").value() == Budget::byte_share(0.1).value());
+  CHECK(parse_keep("12.5 % bytes").value().value == 125'000);
+  CHECK(Budget::byte_share(0.1).value().to_string() == "10% bytes");
+  CHECK(Budget::byte_share(1e-6).value().to_string() == "0.0001% bytes");
   // parse_keep() reads the texts of Budget::to_string().
-  for (const Budget& budget : {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
-                               Budget::quality(0.95, 0.5).value()}) {
+  for (const Budget& budget :
+       {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
+        Budget::quality(0.95, 0.5).value(), Budget{Budget::Kind::kByteShare, 125},
+        Budget{Budget::Kind::kByteShare, 1'000'000}}) {
     CHECK(parse_keep(budget.to_string()).value() == budget);
   }
 }
@@ -138,7 +144,8 @@ TEST_CASE("a keep is a ratio, entries per head or bytes", "[unit][schema]") {
 TEST_CASE("a keep that means nothing is refused, saying what would", "[unit][schema]") {
   const std::string text =
       GENERATE(as<std::string>{}, "", "0", "-0.5", "1.01", "nan", "inf", "0 B", "0.3 entries",
-               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs", "101%", "0%", "64 mb");
+               "1.5 entries", "many", "3 apples", "1e300 GiB", "64 MiBs", "101%", "0%", "64 mb",
+               "0.1 bytes", "101% bytes", "0% bytes", "10% byte", "10%  bytes", "10% bytes of");
   CAPTURE(text);
   const auto keep = parse_keep(text);
   REQUIRE(keep.status().code() == StatusCode::kInvalidArgument);

@@ -81,11 +81,11 @@ TEST_CASE("every key that differs is taken up or named", "[unit][server]") {
 
 TEST_CASE("numbers that differ have texts that differ", "[unit][server]") {
   Config running, next;
-  running.default_keep = 0.3;
-  next.default_keep = 0.3000001;
+  running.trace_sample = 0.3;
+  next.trace_sample = 0.3000001;
   const ConfigChanges changes = changes_between(running, next);
-  REQUIRE(changes.restart.size() == 1);
-  CHECK(changes.restart[0] == SettingChange{"default_keep", "0.3", "0.3000001"});
+  REQUIRE(changes.live.size() == 1);
+  CHECK(changes.live[0] == SettingChange{"trace_sample", "0.3", "0.3000001"});
 }
 
 TEST_CASE("limits, the level of the log and tenants are taken up by a running service",
@@ -103,9 +103,9 @@ TEST_CASE("limits, the level of the log and tenants are taken up by a running se
 
 TEST_CASE("a change of a number is seen in its texts, however small it is", "[unit][server]") {
   Config running, next;
-  running.default_keep = 0.3;
-  next.default_keep = 0.300000001;
-  const auto changes = changes_between(running, next).restart;
+  running.trace_sample = 0.3;
+  next.trace_sample = 0.300000001;
+  const auto changes = changes_between(running, next).live;
   REQUIRE(changes.size() == 1);
   CHECK(changes[0].from == "0.3");
   CHECK(changes[0].to == "0.300000001");

@@ -71,7 +71,7 @@ salt = "s"
   CHECK(config->tls_client_ca == "ca.pem");
   CHECK(config->memory_wait_ms == 5);
   CHECK(config->default_recipe == "snapkv");
-  CHECK(config->default_keep == 0.25);
+  CHECK(config->default_keep == Budget::ratio_ppm(250'000));
   REQUIRE(config->tenants.size() == 1);
   CHECK(config->tenants[0].salt == "s");
   CHECK(config->validate() == Status());
@@ -99,7 +99,10 @@ TEST_CASE("what is wrong in the file is named with its line", "[unit][server]") 
   CHECK_THAT(problem("compute_threads = -1"), Catch::Contains("is -1, must be in [0, 4294967295]"));
   CHECK_THAT(problem("memory_wait_ms = 31e18"), Catch::Contains("must be a whole number"));
   CHECK_THAT(problem("compute_threads = true"), Catch::Contains("must be a whole number"));
-  CHECK_THAT(problem("default_keep = true"), Catch::Contains("must be a number, without quotes"));
+  CHECK_THAT(problem("default_keep = true"), Catch::Contains("must be a share such as 0.3, or in"));
+  CHECK_THAT(problem("trace_sample = true"), Catch::Contains("must be a number, without quotes"));
+  CHECK_THAT(problem("\ndefault_keep = 1.5"), Catch::Contains(":2: default_keep '1.5' is not"));
+  CHECK_THAT(problem("default_keep = 'some'"), Catch::Contains("such as 0.3 or '30%', entries"));
   CHECK_THAT(problem("memory_bytes = true"), Catch::Contains("a number of bytes"));
   CHECK_THAT(problem("\nmemory_bytes = \"4 parsecs\""),
              Catch::Contains(":2: memory_bytes is '4 parsecs', must be a size such as 512MiB"));
@@ -172,7 +175,7 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
   config.data_dir.clear();
   config.listen = "nowhere";
   config.default_recipe = "no_such_recipe";
-  config.default_keep = 1.5;
+  config.default_keep = Budget::ratio_ppm(1'500'000);
   config.log_level = "loud";
   config.tls_client_ca = config.admin_tls_ca = "ca.pem";
   config.memory_bytes = 5;
@@ -199,7 +202,7 @@ TEST_CASE("validation tells every problem at once", "[unit][server]") {
 TEST_CASE("validation tells the line of what the file has set, and of nothing else",
           "[unit][server]") {
   auto config = Config::parse(R"(listen = "nowhere"
-default_keep = 1.5
+trace_sample = 1.5
 max_puts = 0
 [[tenant]]
 name = "a"
@@ -216,7 +219,7 @@ name = "a"
     return problems.find("\n" + line) != std::string::npos;
   };
   CHECK(has("here.toml:1: listen is 'nowhere'"));
-  CHECK(has("here.toml:2: default_keep: "));
+  CHECK(has("here.toml:2: trace_sample is 1.5"));
   CHECK(has("here.toml:3: max_puts is 0"));
   CHECK(has("here.toml:6: tenant name '' must have 1 to"));
   CHECK(has("here.toml:8: tenant 'a' is given twice"));
@@ -311,24 +314,30 @@ TEST_CASE("the Unix socket is in the data folder, at a path, or off", "[unit][se
   CHECK(config.resolved_listen_unix().empty());
 }
 
-TEST_CASE("a share may be written as a whole number", "[unit][server]") {
-  CHECK(Config::parse("default_keep = 1", "here")->default_keep == 1.0);
-  const auto percent = Config::parse("data_dir = \"d\"\ndefault_keep = 30", "here");
-  CHECK_THAT(percent->validate().message(),
-             Catch::Contains("keep is 30, must be in (0, 1]: 0.3 is 30%"));
+TEST_CASE("a default may be written as a number or as text", "[unit][server]") {
+  const auto keep = [](const std::string& text) {
+    return Config::parse("default_keep = " + text, "here")->default_keep;
+  };
+  CHECK(keep("1") == Budget::ratio_ppm(1'000'000));
+  CHECK(keep("0.3") == Budget::ratio_ppm(300'000));
+  CHECK(keep("'30%'") == Budget::ratio_ppm(300'000));
+  CHECK(keep("'10% bytes'") == Budget::byte_share(0.1).value());
+  CHECK(keep("'128 entries'") == Budget::entries(128));
 }
 
 TEST_CASE("a limit of puts is a share that is not below the default", "[unit][server]") {
   Config config = valid();
-  config.default_limit = 0.3;
+  config.default_keep = config.default_limit = Budget::ratio_ppm(300'000);
   CHECK(config.validate() == Status());
-  config.default_limit = 0.25;
+  config.default_limit = Budget::ratio_ppm(250'000);
   CHECK_THAT(config.validate().message(),
              Catch::Contains("default_limit is 0.25, less than default_keep, which is 0.3: "));
-  for (const double wrong : {0.0, -1.0, 1.5, 50.0}) {
-    config.default_limit = wrong;
-    CHECK_THAT(config.validate().message(), Catch::Contains("must be in (0, 1]: 0.5 is 50%"));
-  }
+  config.default_limit = Budget::byte_share(0.25).value();  // can't be compared without a segment
+  CHECK(config.validate() == Status());
+  config.default_limit = Budget::ratio_ppm(1'500'000);
+  CHECK_THAT(config.validate().message(), Catch::Contains("default_limit is 1.5, must be"));
+  config.default_limit = Budget::quality(0.9).value();
+  CHECK_THAT(config.validate().message(), Catch::Contains("can't be a quality target"));
 }
 
 TEST_CASE("a name that is misspelt is recognised, another one is not", "[unit][server]") {

@@ -18,7 +18,7 @@ from typing import Any
 
 from openai import OpenAI
 
-from precis.eval import needles, texts
+from precis.eval import needles, tasks, texts
 from precis.eval.models import SMOLLM2, cache_dir
 
 BLOCK_SIZE = 32  # tokens; required by vLLM's CPU kernels
@@ -174,7 +174,9 @@ class Reader:
         rest.
         """
         source = texts.own_texts([file]) if file is not None else texts.machine_texts()
-        _, made = texts.draw_document(source, tokens, str(seed), self.encode, needles.CHATML)
+        _, made = texts.draw_document(
+            source, tasks.CODES, tokens, str(seed), self.encode, needles.CHATML
+        )
         whole = len(made.tokens) // 64 * 64
         rest = made.tokens[whole:]
         return Asked(

@@ -13,7 +13,7 @@ import pytest
 
 import precis
 from precis.demo.service import Precisd, find_precisd
-from precis.eval import needles, texts
+from precis.eval import needles, tasks, texts
 from precis.eval.models import SMOLLM2, cache_dir
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
@@ -60,7 +60,7 @@ class Reader:
 
     def document(self, seed: int, tokens: int) -> Doc:
         """A document of whole blocks of 64 tokens; the rest goes to the questions."""
-        made = needles.make_document(self.text, tokens, seed, self.encode)
+        made = needles.make_document(self.text, tasks.CODES, tokens, seed, self.encode)
         whole = len(made.tokens) // 64 * 64
         rest = made.tokens[whole:]
         asked = [(rest + self.encode(n.question()), n.code) for n in made.needles]

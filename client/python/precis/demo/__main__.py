@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import precis
-from precis.eval import needles, texts
+from precis.eval import needles, tasks, texts
 from precis.eval.models import SMOLLM2
 from precis.extras import exit_status
 
@@ -158,6 +158,7 @@ def _document(options: argparse.Namespace, view: View) -> tuple[list[int], list[
     )
     document = needles.make_document(
         source.text,
+        tasks.CODES,
         options.tokens,
         options.seed,
         lambda part: tokenizer(part, add_special_tokens=False).input_ids,

@@ -102,6 +102,19 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
     add(
+        "--bytes",
+        action="store_true",
+        help="--keep are shares of the bytes of K and V in bf16",
+    )
+    add(
+        "--task",
+        choices=("codes", "keys", "values", "variables", "facts", "functions"),
+        default="codes",
+        help="the hidden facts: codes for words in licences (keys: among many more; values: two "
+        "for each word; variables: names of names), facts about people in quotations, or functions "
+        "in program text",
+    )
+    add(
         "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
     )
     add("--tokens", type=int, default=_TOKENS, metavar="N", help="length of a context")
@@ -110,7 +123,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         action="append",
         type=Path,
         metavar="FILE",
-        help="a text to make contexts of; may be repeated [licences of this machine]",
+        help="a text to make contexts of; may be repeated [those of this machine for the task]",
     )
     add(
         "--profile",
@@ -214,12 +227,15 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
     known = models.KNOWN.get(options.model)
     if known is not None and not known.is_converted():
         print(f"{known.name}: converting its GGUF file, once", file=sys.stderr, flush=True)
+    task, of_task = texts.TASKS[options.task]
     settings = Settings(
         recipes=recipes,
         keeps=keeps,
         contexts=options.contexts or (_QUICK_CONTEXTS if options.quick else _CONTEXTS),
         tokens=options.tokens,
-        texts=tuple(texts.own_texts(options.text) if options.text else texts.machine_texts()),
+        texts=tuple(texts.own_texts(options.text) if options.text else of_task()),
+        task=(options.task, task),
+        of_bytes=options.bytes,
         seed=options.seed,
         kvpress=options.kvpress,
         profiles=profiles,

@@ -27,7 +27,7 @@ from precis.demo.view import View, duration, size
 from precis.extras import exit_status
 from precis.profile import shipped
 
-from . import needles, texts
+from . import needles, tasks, texts
 from .models import SMOLLM2
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -64,12 +64,12 @@ def _turns(
     """The tokens of every turn, and the facts by the turn that tells them: first, last, evenly."""
     draw = random.Random(seed)
     pool = texts.machine_texts()
-    sentences = needles.split_sentences(pool[seed % len(pool)].text)
+    sentences = tasks.split_sentences(pool[seed % len(pool)].text)
     first = draw.randrange(max(1, len(sentences) - count))
-    words = draw.sample(needles.WORDS, facts)
+    words = draw.sample(tasks.WORDS, facts)
     places = [1 + round(i * (count - 2) / (facts - 1)) for i in range(facts)]
     told = {
-        place: needles.Needle(word, f"{draw.randrange(10000, 100000)}")
+        place: tasks.secret_code(word, f"{draw.randrange(10000, 100000)}")
         for place, word in zip(places, words, strict=True)
     }
     turns = []
@@ -224,8 +224,8 @@ def _arguments(arguments: Sequence[str] | None, prog: str) -> argparse.Namespace
     add("--total", type=_share_or_bytes, default=0.2, help="of all turns [%(default)s]")
     add("--seed", type=int, default=0, help="[%(default)s]")
     options = parser.parse_args(arguments)
-    if not 2 <= options.facts <= len(needles.WORDS) or options.turns < 2 * options.facts:
-        parser.error(f"--facts must be 2 to {len(needles.WORDS)}, and at most half of --turns")
+    if not 2 <= options.facts <= len(tasks.WORDS) or options.turns < 2 * options.facts:
+        parser.error(f"--facts must be 2 to {len(tasks.WORDS)}, and at most half of --turns")
     return options
 
 

@@ -108,13 +108,18 @@ class Compressed:
         recipe: Recipe,
         num_tokens: int,
         largest: float,
-        compress: Callable[[float], precis.Kept],
+        compress: Callable[[precis.Keep], precis.Kept],
+        of_bytes: bool = False,
     ) -> None:
-        """`compress`: compresses at a budget. `largest`: the largest budget to be asked for."""
+        """`compress`: compresses at a budget.
+
+        `largest`: the largest share to be asked for. `of_bytes`: shares are of the bytes.
+        """
         self._spec, self._recipe, self._num_tokens = spec, recipe, num_tokens
-        self._compress = compress
+        self._of_bytes = of_bytes
+        self._compress = lambda share: compress(self._budget(share))
         start = time.perf_counter()
-        self._kept = compress(largest)
+        self._kept = self._compress(largest)
         self.seconds = time.perf_counter() - start
         self._largest = largest
 
@@ -139,8 +144,12 @@ class Compressed:
             raise RuntimeError(f"{self._recipe.text}: the cut at {keep:g} is not what it keeps")
         return fresh.bytes
 
+    def _budget(self, share: float) -> precis.Keep:
+        return precis.byte_share(share) if self._of_bytes else share
+
     def _entries(self, keep: float) -> int:
         """The budget in entries (policies.md, D2 and D3)."""
+        pair = to_pair(self._budget(keep))
         return _core.budget_entries(
-            self._recipe.canonical, self._spec.to_core(), self._num_tokens, to_pair(keep)
+            self._recipe.canonical, self._spec.to_core(), self._num_tokens, pair
         )

@@ -1,25 +1,19 @@
 """A document with needles, and the questions that find them.
 
-The sentences "The secret code for WORD is NNNNN." are hidden in a text at sentence boundaries. Only
-the document is compressed, before any question is known.
+Facts of a task (tasks.py) are hidden in a text. Only the document is compressed, before any
+question is known.
 """
 
 from __future__ import annotations
 
 import bisect
 import random
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-WORDS = (
-    "harbor", "violin", "cactus", "lantern", "glacier", "saddle", "pepper", "anchor",
-    "ribbon", "walnut", "falcon", "copper", "meadow", "candle", "turtle", "magnet",
-)  # fmt: skip
 
 Encode = Callable[[str], list[int]]
 
@@ -55,23 +49,47 @@ CHATML = Dialogue("<|im_start|>user\n", "<|im_end|>\n<|im_start|>assistant\n")
 
 @dataclass(frozen=True)
 class Needle:
-    """One hidden fact, as a question and its answer."""
+    """One hidden fact, as a question and its answer.
+
+    Attributes:
+        word: what it is about.
+        told: what is hidden, in pieces that stand apart, in this order.
+        ask: the question. begin: the beginning of its answer. answer: the rest of it.
+    """
 
     word: str
-    code: str
+    told: tuple[str, ...]
+    ask: str
+    begin: str
+    answer: str
+
+    def question(self, dialogue: Dialogue = CHATML) -> str:
+        """The question, to follow the document, and the beginning of its answer."""
+        return f"\n{self.ask}{dialogue.change}{self.begin}"
 
     @property
     def sentence(self) -> str:
-        return f"The secret code for {self.word} is {self.code}."
-
-    def question(self, dialogue: Dialogue = CHATML) -> str:
-        """The question, to follow the document, and the beginning of its answer up to the code."""
-        ask = f"\nWhat is the secret code for {self.word}?"
-        return f"{ask}{dialogue.change}The secret code for {self.word} is"
+        """All that is hidden."""
+        return " ".join(self.told)
 
     @property
-    def answer(self) -> str:
-        return f" {self.code}."
+    def code(self) -> str:
+        """The answer without blanks and full stop."""
+        return self.answer.strip(" .")
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of facts, and how they are hidden.
+
+    Attributes:
+        draw: so many different facts, and what is hidden beside them.
+        split: the pieces of a text, between which facts may be. joint: what is between pieces.
+    """
+
+    draw: Callable[[random.Random, int], tuple[list[Needle], list[str]]]
+    split: Callable[[str], list[str]]
+    joint: str
 
 
 @dataclass(frozen=True)
@@ -89,13 +107,9 @@ class Document:
     rest: str
 
 
-def split_sentences(text: str) -> list[str]:
-    """The sentences in order, with every run of white space as one blank."""
-    return re.split(r"(?<=\.)\s+", " ".join(text.split()))
-
-
 def make_document(
     text: str,
+    task: Task,
     num_tokens: int,
     seed: int | str,
     encode: Encode,
@@ -108,36 +122,41 @@ def make_document(
         ValueError: `text` is too short, or `num_tokens` leaves no room for the needles.
     """
     draw = random.Random(seed)
-    needles = [
-        Needle(word, f"{draw.randrange(10000, 100000)}") for word in draw.sample(WORDS, num_needles)
-    ]
-    sentences = split_sentences(text)
+    needles, others = task.draw(draw, num_needles)
+    hidden = [piece for needle in needles for piece in needle.told]
+    if len(hidden) + len(others) > num_needles:
+        hidden = _shuffled(draw, [list(needle.told) for needle in needles] + [[o] for o in others])
+    pieces = task.split(text)
 
     def render(count: int, places: list[int]) -> list[int]:
-        told = list(sentences[:count])
-        for place, needle in sorted(zip(places, needles, strict=True), key=_place, reverse=True):
-            told.insert(place, needle.sentence)
-        return encode(dialogue.begin + " ".join(told))
+        told = list(pieces[:count])
+        for place, piece in reversed(list(zip(places, hidden, strict=True))):
+            told.insert(place, piece)
+        return encode(dialogue.begin + task.joint.join(told))
 
     def length(count: int) -> int:
-        return len(render(count, [count] * num_needles))
+        return len(render(count, [count] * len(hidden)))
 
-    # The most sentences that fit; the needles' length hardly depends on their places.
-    low = bisect.bisect_right(range(len(sentences) + 1), num_tokens, key=length) - 1
-    if low <= num_needles:
+    # The most pieces that fit; the needles' length hardly depends on their places.
+    low = bisect.bisect_right(range(len(pieces) + 1), num_tokens, key=length) - 1
+    if low <= len(hidden):
         raise ValueError(
-            f"{num_tokens} tokens hold {max(low, 0)} sentences of this text; {num_needles + 1} are "
-            "needed"
+            f"{num_tokens} tokens hold {max(low, 0)} sentences or blocks of this text; "
+            f"{len(hidden) + 1} are needed"
         )
-    if low == len(sentences):
+    if low == len(pieces):
         raise ValueError(f"the text ends before {num_tokens} tokens")
-    places = sorted(draw.sample(range(1, low), num_needles))
+    places = sorted(draw.sample(range(1, low), len(hidden)))
     tokens = render(low, places)
     while len(tokens) > num_tokens:
         low -= 1
         tokens = render(low, [min(place, low) for place in places])
-    return Document(tokens, needles, " ".join(sentences[low:]))
+    return Document(tokens, needles, task.joint.join(pieces[low:]))
 
 
-def _place(placed: tuple[int, Needle]) -> int:
-    return placed[0]
+def _shuffled(draw: random.Random, lists: list[list[str]]) -> list[str]:
+    """All pieces in a random order that keeps those of one list in their order."""
+    order = [number for number, pieces in enumerate(lists) for _ in pieces]
+    draw.shuffle(order)
+    left = [iter(pieces) for pieces in lists]
+    return [next(left[number]) for number in order]

@@ -69,7 +69,7 @@ def page(results: Results, title: str, drawn: dict[str, Plot]) -> str:
     for heading, what, table in sections(results):
         parts += [_folded(heading, _table(heading, *table, (0, 1)), what)]
     for keep in results.keeps:
-        heading = f"At a budget of {percent(keep)}"
+        heading = f"At a budget of {percent(keep)}{results.unit}"
         parts += [_folded(heading, _table(heading, *_details(results, keep)))]
     for heading, texts in (
         ("Notes", results.notes),

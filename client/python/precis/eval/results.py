@@ -107,6 +107,15 @@ class Results:
         error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.nan
         return statistics.fmean(means), error
 
+    def _setting(self, name: str) -> Any:
+        """Files from before the settings below have their values."""
+        return self.settings.get(name, {"task": "codes", "of_bytes": False}.get(name))
+
+    @property
+    def unit(self) -> str:
+        """What budgets are shares of, to follow a percentage."""
+        return " of the bytes" if self._setting("of_bytes") else ""
+
     @property
     def keeps(self) -> list[float]:
         """The budgets, the largest first."""
@@ -143,12 +152,12 @@ class Results:
         Raises:
             ValueError: the contexts or the model differ.
         """
-        same = ("name", "revision"), ("seed", "tokens", "documents")
+        same = ("name", "revision"), ("seed", "tokens", "documents", "task", "of_bytes")
         for name in same[0]:
             if self.model[name] != other.model[name]:
                 raise ValueError(f"{name}: {other.model[name]!r} is not {self.model[name]!r}")
         for name in same[1]:
-            if self.settings[name] != other.settings[name]:
+            if self._setting(name) != other._setting(name):
                 raise ValueError(f"{name}: the two evaluations are not of the same contexts")
         keys = {(row.name, row.keep, row.source) for row in other.rows}
         kept = [row for row in self.rows if (row.name, row.keep, row.source) not in keys]

@@ -14,7 +14,7 @@ import precis
 
 from .cuts import Recipe
 from .models import Loaded
-from .needles import Document
+from .needles import Document, Task
 from .perturbation import Perturbation
 from .presses import PressSpec, PressSubject, press_specs, why_not
 from .results import Results, Row, mean_lists
@@ -28,9 +28,10 @@ class Settings:
 
     Attributes:
         recipes: presets or recipes with parameters.
-        keeps: shares of the entries.
+        keeps: shares of the entries, or of the bytes.
         contexts: how many documents, of at most `tokens` tokens.
-        texts: the sources of the documents.
+        task: its name and facts. texts: the sources of the documents.
+        of_bytes: whether `keeps` are shares of the bytes of K and V in bf16.
         seed: for all documents; the same seed makes the same documents.
         kvpress: whether to run the presses of kvpress, too.
         profiles: JSON of profiles by name, for recipes that take one.
@@ -41,6 +42,8 @@ class Settings:
     contexts: int
     tokens: int
     texts: tuple[Text, ...]
+    task: tuple[str, Task]
+    of_bytes: bool = False
     seed: int = 0
     kvpress: bool = False
     profiles: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class _Run:
     """One evaluation in progress."""
 
     def __init__(self, loaded: Loaded, settings: Settings, progress: Progress) -> None:
-        self._judge = Judge(loaded)
+        self._judge = Judge(loaded, "bf16" if settings.of_bytes else None)
         self._settings = settings
         self._progress = progress
         self._recipes = [Recipe.parse(text) for text in settings.recipes]
@@ -95,6 +98,10 @@ class _Run:
             for recipe in self._recipes
         }
         self.notes: list[str] = []
+        if settings.of_bytes:
+            self.notes.append(
+                "Budgets are shares of the bytes of K and V in bf16, to which rows were rounded."
+            )
         self._presses = self._press_specs(loaded)
         self._press_rows = {
             (spec.name, keep): Row(spec.name, keep, "kvpress", spec.preset)
@@ -130,6 +137,8 @@ class _Run:
                 "seed": settings.seed,
                 "contexts": settings.contexts,
                 "tokens": settings.tokens,
+                "task": settings.task[0],
+                "of_bytes": settings.of_bytes,
                 "keeps": list(settings.keeps),
                 "questions_per_context": len(self._full.nll) // settings.contexts,
                 "recipes": {recipe.text: recipe.fields for recipe in self._recipes},
@@ -154,7 +163,12 @@ class _Run:
         settings, loaded = self._settings, self._judge.loaded
         seed = f"{settings.seed}/{number}"
         name, document = draw_document(
-            list(settings.texts), settings.tokens, seed, loaded.encode, loaded.dialogue
+            list(settings.texts),
+            settings.task[1],
+            settings.tokens,
+            seed,
+            loaded.encode,
+            loaded.dialogue,
         )
         return {"text": name, "seed": seed, "tokens": len(document.tokens)}, document
 
@@ -179,7 +193,9 @@ class _Run:
             return
         try:
             profile = self._settings.profiles.get(recipe.profile or "")
-            compressed, model_seconds = subject.compress(recipe, max(keeps), profile)
+            compressed, model_seconds = subject.compress(
+                recipe, max(keeps), profile, of_bytes=self._settings.of_bytes
+            )
             gathered.model_seconds.append(model_seconds)
             gathered.compress_seconds.append(compressed.seconds)
             for keep, row in gathered.rows.items():

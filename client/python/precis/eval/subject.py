@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 import precis
 from precis import hf
+from precis.hf.spec import TORCH_DTYPES
 
 from .cuts import Compressed, Recipe
 from .models import Loaded
@@ -20,14 +22,25 @@ PROBE_TOKENS = 32
 
 
 class Judge:
-    """A model and its data that all contexts share."""
+    """A model and its data that all contexts share.
 
-    def __init__(self, loaded: Loaded) -> None:
+    `dtype`: of K and V in the store; the model's by default.
+    """
+
+    def __init__(self, loaded: Loaded, dtype: str | None = None) -> None:
         self.loaded = loaded
         self.hf_model = loaded.hf_model
-        self.spec = hf.model_spec(loaded.hf_model, loaded.name, loaded.revision)
+        self.spec = hf.model_spec(loaded.hf_model, loaded.name, loaded.revision, dtype)
+        self._of_weights = hf.model_spec(loaded.hf_model, loaded.name, loaded.revision).fingerprint
         self.windows = hf.attention_windows(loaded.hf_model.config.get_text_config(decoder=True))
         self.projections = hf.output_projections(loaded.hf_model)
+
+    def profile(self, text: str) -> str:
+        """The profile, which may be of the same weights in the model's own dtype, for this spec."""
+        fields = json.loads(text)
+        if fields["model"] == self._of_weights:
+            fields["model"] = self.spec.fingerprint
+        return json.dumps(fields)
 
     @cached_property
     def projection_tensors(self) -> list[torch.Tensor]:
@@ -120,21 +133,28 @@ class Subject(Reading):
         return hf.answer_nlls(self.judge.hf_model, asked, cache)
 
     def compress(
-        self, recipe: Recipe, largest: float, profile: str | None = None
+        self,
+        recipe: Recipe,
+        largest: float,
+        profile: str | None = None,
+        of_bytes: bool = False,
     ) -> tuple[Compressed, float]:
         """Compresses by one recipe; also the model's seconds for the scorer's inputs.
 
-        `profile`: JSON of a profile, if the recipe takes one.
+        `profile`: JSON of a profile, if the recipe takes one. `of_bytes`: budgets are shares of the
+        bytes.
         """
         layers, seconds = self.inputs(hf.Needs.of(recipe.canonical))
-        options: dict[str, Any] = {"profile": profile}
+        options: dict[str, Any] = {"profile": profile and self.judge.profile(profile)}
         if recipe.needs_o_proj:
             options["o_proj"] = self.judge.projections
 
-        def compress(keep: float) -> precis.Kept:
+        def compress(keep: precis.Keep) -> precis.Kept:
             return precis.compress(self.judge.spec, layers, recipe.text, keep, **options)
 
-        made = Compressed(self.judge.spec, recipe, self.num_tokens, largest, compress)
+        made = Compressed(
+            self.judge.spec, recipe, self.num_tokens, largest, compress, of_bytes=of_bytes
+        )
         return made, seconds
 
     def restore(self, prefix: object) -> hf.RaggedCache:
@@ -142,8 +162,11 @@ class Subject(Reading):
         return hf.RaggedCache(self.judge.hf_model, prefix)
 
     def original_bytes(self) -> int:
-        """The size of its K and V, uncompressed."""
-        return sum(rows.nbytes for keys, values, _ in self.layers for rows in (keys, values))
+        """The size of its K and V in the store's dtype, uncompressed."""
+        size = TORCH_DTYPES[self.judge.spec.dtype].itemsize
+        return (
+            sum(rows.numel() for keys, values, _ in self.layers for rows in (keys, values)) * size
+        )
 
     def _make_probe(self) -> Probe:
         tokens = self.judge.loaded.encode(" " + self.document.rest)[:PROBE_TOKENS]

@@ -7,14 +7,17 @@ machine is used either for evaluation or for fitting.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from precis import files
 
-from .needles import Dialogue, Document, Encode, make_document, split_sentences
+from .needles import Dialogue, Document, Encode, Task, make_document
+from .tasks import CODES, FACTS, FUNCTIONS, KEYS, VALUES, VARIABLES
 
 _LICENCES = Path("/usr/share/common-licenses")
+_FORTUNES = Path("/usr/share/games/fortunes")
 # Long texts first: the demo takes the first that exists.
 EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
 _FITTING = ("CC0-1.0", "Artistic")
@@ -58,6 +61,40 @@ def source_text() -> Text:
     return Text("NumPy's sources", "\n".join(sources))
 
 
+def quotations() -> list[Text]:
+    """The collections of quotations of Debian's package `fortunes`.
+
+    Raises:
+        FileNotFoundError: it is not installed.
+    """
+    names = ("literature", "science", "wisdom", "art", "people", "work", "education")
+    found = [_FORTUNES / name for name in names if (_FORTUNES / name).is_file()]
+    if not found:
+        raise FileNotFoundError(
+            f"no quotations in {_FORTUNES}; install Debian's package 'fortunes', or name a text "
+            "file of your own"
+        )
+    return [Text(path.name, _read(path).replace("\n%\n", "\n")) for path in found]
+
+
+def program_texts() -> list[Text]:
+    """Long modules of Python's standard library."""
+    folder = Path(random.__file__).parent
+    names = ("argparse.py", "tarfile.py", "subprocess.py", "shutil.py", "zipfile.py", "typing.py")
+    return [Text(name, _read(folder / name)) for name in names if (folder / name).is_file()]
+
+
+# A task's facts, and the texts of this machine that they are hidden in.
+TASKS: dict[str, tuple[Task, Callable[[], list[Text]]]] = {
+    "codes": (CODES, machine_texts),
+    "keys": (KEYS, machine_texts),
+    "values": (VALUES, machine_texts),
+    "variables": (VARIABLES, machine_texts),
+    "facts": (FACTS, quotations),
+    "functions": (FUNCTIONS, program_texts),
+}
+
+
 def own_texts(paths: list[Path]) -> list[Text]:
     """Files of UTF-8 text.
 
@@ -72,25 +109,27 @@ def _read(path: Path) -> str:
 
 
 def draw_document(
-    texts: list[Text], num_tokens: int, seed: str, encode: Encode, dialogue: Dialogue
+    texts: list[Text], task: Task, num_tokens: int, seed: str, encode: Encode, dialogue: Dialogue
 ) -> tuple[str, Document]:
     """The name of a random text of `texts`, and a document with needles from it.
 
-    The document starts at a random sentence; at its end the text wraps around. Texts that are too
-    short are skipped.
+    The document starts at a random piece of the text; at its end the text wraps around. Texts that
+    are too short are skipped.
 
     Raises:
         ValueError: every text is too short.
     """
     draw = random.Random(seed)
     for text in draw.sample(texts, len(texts)):
-        sentences = split_sentences(text.text)
-        start = draw.randrange(len(sentences))
-        turned = " ".join(sentences[start:] + sentences[:start])
+        pieces = task.split(text.text)
+        start = draw.randrange(max(1, len(pieces)))
+        turned = task.joint.join(pieces[start:] + pieces[:start])
         # A token is rarely longer than 12 characters, and texts may be books: cut early.
         turned = turned[: 12 * num_tokens + 4000]
         try:
-            return text.name, make_document(turned, num_tokens, seed, encode, dialogue=dialogue)
+            return text.name, make_document(
+                turned, task, num_tokens, seed, encode, dialogue=dialogue
+            )
         except ValueError as error:
             reason = error
     names = ", ".join(text.name for text in texts)

@@ -13,18 +13,15 @@ def verdict(results: Results) -> str:
     keep = results.middle
     rows = _ranked(results, keep)
     if not rows:
-        return f"No recipe has figures at a budget of {percent(keep)}."
+        return f"No recipe has figures at a budget of {percent(keep)}{results.unit}."
     best, asked = rows[0], len(results.full.right)
+    at = f"At a budget of {percent(keep)}{results.unit}, {best.name}"
     whole = f"where the full cache gives {sum(results.full.right)}"
     if len(rows) == 1:
-        return (
-            f"At a budget of {percent(keep)}, {best.name} gives {sum(best.right)} of {asked} right "
-            f"answers, {whole}. It stores {_bytes(results, best)} of the bytes of K and V."
-        )
-    first = (
-        f"At a budget of {percent(keep)}, {best.name} has the lowest loss of {len(rows)} recipes: "
-        f"{sum(best.right)} of {asked} answers are right, {whole}."
-    )
+        stored = f"It stores {_bytes(results, best)} of the bytes of K and V."
+        return f"{at} gives {sum(best.right)} of {asked} right answers, {whole}. {stored}"
+    right = f"{sum(best.right)} of {asked} answers are right, {whole}"
+    first = f"{at} has the lowest loss of {len(rows)} recipes: {right}."
     typical = statistics.median_low(sum(row.right) for row in rows)
     half = f"alf of the recipes give at most {typical} right answers"
     quick = next((row for row in rows if row.model_seconds < results.prefill_seconds), None)

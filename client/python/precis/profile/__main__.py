@@ -54,14 +54,14 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "--questions",
         type=Path,
         metavar="FILE",
-        help="a line each, answered about every context [the model repeats the context]",
+        help="a line each, answered about every context [six that suit any text]",
     )
     add(
         "--worth",
-        choices=("oracle", "scores"),
+        choices=("oracle", "repetition", "scores"),
         default="oracle",
-        help="what an entry is worth: the attention that answers give it, or its own score; see "
-        "docs/which-recipe.md",
+        help="what an entry is worth: the attention that answers give it, or a repetition of the "
+        "context, or its own score; see docs/which-recipe.md",
     )
     add("--seed", type=int, default=0, help="of where contexts begin")
     return parser
@@ -83,23 +83,26 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
         parser.error(f"--recipe {options.recipe} takes no profile; global_kvprobe and lukv(...) do")
     from precis.eval import texts
 
-    from .build import Settings
+    from .build import QUESTIONS, Settings
 
     is_probe = recipe.fields["table"] == "probe"
     if is_probe and (options.questions or options.worth != "oracle"):
         parser.error("--questions and --worth are for budgets; kvprobe learns from repetitions")
-    if options.questions and options.worth == "scores":
-        parser.error("--questions are asked for the oracle; leave out --worth scores")
-    questions = ""
+    if options.questions and options.worth != "oracle":
+        parser.error(f"--questions are asked for the oracle; leave out --worth {options.worth}")
+    questions = QUESTIONS
     if options.questions:
-        questions = files.read_text(options.questions, files.TEXT_FILE_BYTES_MAX)
+        text = files.read_text(options.questions, files.TEXT_FILE_BYTES_MAX)
+        questions = tuple(line.strip() for line in text.splitlines() if line.strip())
+        if not questions:
+            parser.error(f"--questions {options.questions}: has no questions")
     return Settings(
         name=options.name or recipe.profile or options.out.stem,
         recipe=recipe,
         contexts=options.contexts,
         tokens=options.tokens,
         texts=tuple(texts.own_texts(options.text) if options.text else _texts(is_probe)),
-        questions=tuple(line.strip() for line in questions.splitlines() if line.strip()),
+        questions=questions,
         seed=options.seed,
         worth=options.worth,
     )

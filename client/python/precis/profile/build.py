@@ -1,6 +1,7 @@
 """Builds a profile; an interrupted build goes on where it was.
 
-Budgets are the mean of what is solved for each context, from the measured worth of its entries.
+Budgets are the mean of what is solved for each context and question, from the measured worth of the
+context's entries.
 probe.py learns kvprobe's coefficients.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,15 @@ VERSION = 1
 Progress = Callable[[int, int, str], None]
 # The share of all entries that is treated as kept, for a table of weights.
 _WEIGHTS_SHARE = 0.2
+# Asked about any text, if there are no questions of the user.
+QUESTIONS = (
+    "What is this text about?",
+    "Which conditions and exceptions does the text name?",
+    "List the names and numbers that the text mentions.",
+    "What does the beginning of the text say?",
+    "What does the end of the text say?",
+    "Explain the most important sentence of the text.",
+)
 
 
 @dataclass(frozen=True)
@@ -40,11 +50,10 @@ class Settings:
         recipe: the recipe that will use it, such as "lukv(keydiff)" or "headkv".
         contexts: how many, of `tokens` tokens each.
         texts: the sources of the contexts; never texts that recipes are evaluated on.
-        questions: the model answers them about every context; without questions it repeats the
-            context.
-        worth: the measure of an entry: "oracle", the model's attention to it while it answers or
-            repeats; "scores", its own score, so that the profile holds the mean of the budgets that
-            heads get when all of them compete.
+        questions: the model answers them about every context.
+        worth: the measure of an entry: "oracle", the model's attention to it while it answers;
+            "repetition", while it repeats the context; "scores", its own score, so that the profile
+            holds the mean of the budgets that heads get when all of them compete.
         seed: for the random places where contexts begin.
     """
 
@@ -53,9 +62,13 @@ class Settings:
     contexts: int
     tokens: int
     texts: tuple[Text, ...]
-    questions: tuple[str, ...] = ()
+    questions: tuple[str, ...] = QUESTIONS
     seed: int = 0
     worth: str = "oracle"
+
+    def __post_init__(self) -> None:
+        if self.worth == "oracle" and not self.questions:
+            raise ValueError("questions: the oracle needs at least one")
 
     @property
     def kind(self) -> str:
@@ -153,20 +166,24 @@ class Builder(ABC):
 
 
 class BudgetBuilder(Builder):
-    """Learns budgets per head: the mean of the contexts' tables."""
+    """Learns budgets per head: the mean of the tables of all contexts and questions."""
 
     def _learn(self, progress: Progress) -> tuple[list[float], dict[str, Any]]:
         tables, count = [], len(self._contexts)
-        asked = (self._settings.questions, self._settings.worth)
+        questions = self._settings.questions if self._settings.worth == "oracle" else ()
+        asked = ("mean", questions, self._settings.worth)
         for number, tokens in enumerate(self._contexts):
             progress(number, count, f"context {number + 1}/{count}")
             key = self._key(tokens, *asked)
             tables.append(self._part(key, lambda tokens=tokens: self._table(tokens)))
         progress(count, count, "done")
-        return [round(float(share), 6) for share in np.mean(tables, axis=0).ravel()], {}
+        told: dict[str, Any] = {"worth": self._settings.worth}
+        if questions:
+            told["questions"] = "\n".join(questions)
+        return [round(float(share), 6) for share in np.mean(tables, axis=0).ravel()], told
 
     def _table(self, tokens: list[int]) -> np.ndarray:
-        """The table of one context."""
+        """The table of one context, a mean over the questions."""
         reading = Reading(self._judge, tokens)
         layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
         options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
@@ -175,23 +192,32 @@ class BudgetBuilder(Builder):
         if self._settings.worth == "scores":
             scores = [head[protected:] for heads in kept.scores for head in heads]
             least = min((float(head.min()) for head in scores if len(head)), default=0.0)
-            worth = [head - least for head in scores]  # the solver accepts no negative values
-        else:
-            found = self._oracle(reading)
+            # The solver accepts no negative values.
+            return self._solved([head - least for head in scores], len(tokens), protected)
+        tables = []
+        for found in self._oracles(reading):
             worth = [
                 found[layer, head, positions[protected:]]
                 for layer, heads in enumerate(kept.positions)
                 for head, positions in enumerate(heads)
             ]
+            tables.append(self._solved(worth, len(tokens), protected))
+        return np.mean(tables, axis=0)
+
+    def _solved(self, worth: list[np.ndarray], num_tokens: int, protected: int) -> np.ndarray:
         if self._settings.kind == "weights":
             return precis.head_weights(worth, _WEIGHTS_SHARE)
-        return precis.prune_curves(worth, len(tokens), protected)
+        return precis.prune_curves(worth, num_tokens, protected)
 
-    def _oracle(self, reading: Reading) -> np.ndarray:
-        """Float32 [num_layers, num_kv_heads, n]."""
-        oracle, loaded = Oracle(reading), self._judge.loaded
-        for question in self._settings.questions:
-            oracle.add_answer(loaded.encode(f"\n{question}{loaded.dialogue.change}"))
-        if not self._settings.questions:
+    def _oracles(self, reading: Reading) -> Iterator[np.ndarray]:
+        """The worth by each answer, or by the repetition; float32 [num_layers, num_kv_heads, n]."""
+        loaded = self._judge.loaded
+        if self._settings.worth == "repetition":
+            oracle = Oracle(reading)
             oracle.add_repetition()
-        return oracle.worth.cpu().numpy()
+            yield oracle.worth.cpu().numpy()
+            return
+        for question in self._settings.questions:
+            oracle = Oracle(reading)
+            oracle.add_answer(loaded.encode(f"\n{question}{loaded.dialogue.change}"))
+            yield oracle.worth.cpu().numpy()

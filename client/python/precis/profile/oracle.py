@@ -22,7 +22,7 @@ ANSWER_TOKENS = 64
 
 
 class Oracle:
-    """The worth of every token of one context, a maximum over the answers that were added.
+    """The worth of every token of one context, a maximum over what was added.
 
     Attributes:
         worth: float32 [num_layers, num_kv_heads, n].
