@@ -112,7 +112,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   // a copy.
   bool is_quick() const {
     return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj() &&
-           recipe.encoding == Encoding::kRaw;
+           recipe.encoding != Encoding::kInt4;  // whose transform takes longer
   }
   // The layers that are not complete, for example "layer 3 (queries of only 2 of 8 KV heads),
   // layers 5-29". Empty if all are complete.

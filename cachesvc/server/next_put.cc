@@ -122,7 +122,7 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
                    caller.parts.catalog.model(caller.tenant.name, like.model));
   PRECIS_CO_ASSIGN(Recipe recipe,
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
-  if (!tried.table) recipe = default_for(recipe, keep, wanted.limit);
+  recipe = default_for(recipe, keep, wanted.limit);
   if (like.encoding != recipe.encoding) {
     co_return only_a_put("only a put can tell: what is stored has rows of another encoding");
   }

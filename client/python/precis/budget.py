@@ -72,7 +72,8 @@ def quality(share: float, cap: float = 1.0) -> Budget:
 def byte_share(share: float) -> Budget:
     """A share of the bytes that the full K and V take, in (0, 1].
 
-    If the recipe of a put names no encoding, its rows are stored in 8 bits.
+    The default recipe stores rows in 8 bits, so a share holds about twice as many entries; a recipe
+    of your own needs ``encoding=int8`` for that.
     """
     return from_pair(to_pair(Budget("byte_share", share)))
 

@@ -307,8 +307,9 @@ class Cache:
             tokens: the whole path from its root, as a sequence, an array or a tensor.
             recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
                 JSON; by default the recipe in force (Cache.budgets).
-            keep: a share in (0, 1], precis.entries(n), precis.bytes_(n) or precis.quality(share),
-                or text as for precisctl: "128 entries", "64 MiB"; by default the budget in force.
+            keep: a share in (0, 1], precis.entries(n), precis.bytes_(n), precis.byte_share(share),
+                precis.quality(share), or text as for precisctl: "128 entries", "10% bytes"; by
+                default the budget in force.
             parent: the segment at whose end the new tokens begin: the longest stored proper prefix
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
                 With a match, they begin at its end; if that is inside a segment, the service

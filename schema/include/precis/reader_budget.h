@@ -8,8 +8,8 @@
 
 namespace precis {
 
-// Returns a default recipe as a put uses it that names no recipe: one that keeps all entries, and
-// that no limit lowers, stores their rows as they are.
+// Returns a default recipe as a put uses it that names no recipe: if its budget is all entries, and
+// no limit is set below that, it stores rows as they were pushed.
 Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.

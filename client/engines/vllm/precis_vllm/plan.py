@@ -33,7 +33,8 @@ class Plan:
         seconds: the predicted time of the restore.
         whole: whether it ends at the end of a stored segment; otherwise a put that continues it
             splits the segment there.
-        exact: whether it has every entry of its tokens, and these were computed over every entry.
+        exact: whether it has every entry of its tokens as it was pushed, and these were computed
+            over every entry.
         keep: the budget at which it is read; None for all stored entries.
     """
 

@@ -227,7 +227,7 @@ class Scheduler:
             match.to_bytes(),
             match.predicted_seconds,
             not ends_inside(match),
-            complete and all(computed_over(link) >= 1 for link in match.links),
+            complete and all(map(is_as_pushed, match.links)),
             match.keep,
         )
 
@@ -468,6 +468,11 @@ def computed_over(link: precis.MatchLink) -> float:
     if read is None or read.kind == "all":
         return 1.0
     return read.value if read.kind == "ratio" else 0.0
+
+
+def is_as_pushed(link: precis.MatchLink) -> bool:
+    """Whether its stored entries are exact: raw rows that were computed over all before them."""
+    return link.segment.encoding == "raw" and computed_over(link) >= 1
 
 
 def ends_inside(match: precis.Match) -> bool:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from precis_vllm.scheduler import exact_tokens
+from precis_vllm.scheduler import exact_tokens, is_as_pushed
 
 import precis
 
@@ -52,3 +52,20 @@ def test_a_match_is_exact_up_to_what_was_computed_over_less(
 def test_it_ends_where_an_approximation_begins() -> None:
     assert exact_tokens(match((100, None), (100, None), (100, precis.ratio(0.3)))) == 200
     assert exact_tokens(match((100, precis.ratio(0.3)))) == 100  # it has no parents
+
+
+@pytest.mark.parametrize(
+    ("encoding", "read", "exact"),
+    [
+        ("raw", None, True),
+        ("raw", precis.ALL, True),
+        ("raw", precis.ratio(0.5), False),
+        ("int8", None, False),
+        ("int4", precis.ALL, False),
+    ],
+)
+def test_only_raw_rows_over_all_before_them_are_exact(
+    encoding: str, read: precis.Budget | None, exact: bool
+) -> None:
+    link = SimpleNamespace(segment=SimpleNamespace(encoding=encoding, parent_read=read))
+    assert is_as_pushed(link) == exact
