@@ -337,6 +337,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     task.too_large = &buffers_.verdict.as<Verdict>()->too_large;
     PRECIS_TRY(launch_encode(task, stream_));
     PRECIS_TRY(records.copy_to(out, stream_));
+    if (form.encoding == Encoding::kRaw) return stream_.wait();
     Verdict verdict;
     PRECIS_TRY(read_verdict(verdict));  // and waits for the records
     return verdict.too_large == 0 ? Status() : too_large_for(form.encoding, layer.layer);

@@ -47,8 +47,9 @@ class InPlaceFixture {
 TEST_CASE_METHOD(InPlaceFixture,
                  "allocated memory is compressed where it lies, to the same records",
                  "[integration]") {
-  const std::string recipe = GENERATE(as<std::string>{}, "streaming_llm", "keydiff", "lagkv",
-                                      "ada_keydiff", "global_kvdiff");
+  const std::string recipe =
+      GENERATE(as<std::string>{}, "streaming_llm", "keydiff", "keydiff(encoding=int8)", "lagkv",
+               "ada_keydiff", "global_kvdiff");
   const double keep = GENERATE(1.0, 0.3);
   CAPTURE(recipe, keep);
   const PrefixCopy expected = put_and_read(kv, options(recipe, keep));
@@ -97,10 +98,11 @@ TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in 
   });
   const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before the await
   for (int round = 0; round < 40; ++round) {
-    const char* const recipes[] = {"streaming_llm", "lagkv", "keydiff", "ada_keydiff"};
+    const char* const recipes[] = {"streaming_llm", "lagkv", "keydiff", "ada_keydiff",
+                                   "keydiff(encoding=int8)"};
     const auto path = random_tokens(random, kTokens);
-    const auto stored =
-        put_all(*client, model, path, allocated.kv(), options(recipes[round % 4], 0.5));
+    const auto stored = put_all(*client, model, path, allocated.kv(),
+                                options(recipes[round % std::size(recipes)], 0.5));
     INFO(stored.status().to_string());
     REQUIRE(stored.ok());
     CHECK(client->check_segment(stored->id).value().damage.empty());

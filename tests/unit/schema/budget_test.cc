@@ -90,7 +90,7 @@ TEST_CASE("records within a share of the bytes take at most that, however the he
     const auto ppm = 1 + random() % 1'000'000;
     CAPTURE(m.head_dim, n, ppm);
     const auto kept = budget_entries(r, m, n, {Budget::Kind::kByteShare, ppm}).value();
-    REQUIRE(kept % 2 == 0);  // as many per head, so that turns can be joined
+    REQUIRE(kept % 2 == 0);  // as many for each of the two heads
     REQUIRE(kept <= 2 * n);
     if (kept == 2) continue;  // a record has at least one entry
     const auto first =

@@ -124,6 +124,7 @@ def make_document(
     draw = random.Random(seed)
     needles, others = task.draw(draw, num_needles)
     hidden = [piece for needle in needles for piece in needle.told]
+    # Facts in one piece are in a random order already.
     if len(hidden) + len(others) > num_needles:
         hidden = _shuffled(draw, [list(needle.told) for needle in needles] + [[o] for o in others])
     pieces = task.split(text)
