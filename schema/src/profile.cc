@@ -145,7 +145,7 @@ Result<std::size_t> rows_of_table(const Profile& profile, std::size_t numbers) {
                       numbers == ProbeRows{static_cast<std::uint32_t>(head_dim)}.count() * heads;
     if (fits) return rows;
     return Status::invalid(
-        "profile: table must be an array of numbers, [3 * head_dim + 5, num_layers, num_kv_heads]");
+        "profile: table must be an array of numbers, [3 * head_dim + 6, num_layers, num_kv_heads]");
   }
   const std::size_t rows = profile.kind == TableKind::kCurves ? Profile::kCurveRows : 1;
   if (numbers == rows * heads) return rows;

@@ -52,7 +52,7 @@ def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "key
 def toy_probe(spec: precis.ModelSpec) -> dict:
     """Random coefficients for kvprobe, of a toy model."""
     draw = np.random.default_rng(1)
-    rows = 3 * spec.head_dim + 5
+    rows = 3 * spec.head_dim + 6
     return toy_profile(spec) | {
         "kind": "probe",
         "scorer": precis.canonical_recipe("kvprobe"),

@@ -227,7 +227,7 @@ def test_a_probe_is_the_regression_of_its_contexts(tiny_llama, text_file, tmp_pa
             plain = np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ y)
             norms = torch.cat([v[layer][head].norm(dim=-1) for _, v, _ in fitted])
             want = EXPONENT * plain
-            want[[-4, -2]] += 1
+            want[[-5, -3]] += 1
             want[-1] -= float(norms.mean().log())
             assert np.allclose(coefficients[layer, head], want, rtol=1e-3, atol=1e-4)
             for k, v, w in held_out:
@@ -296,7 +296,7 @@ def test_what_cannot_be_read_is_told(tiny_llama, tmp_path, capsys):
     short.write_text("Too short.")
     arguments = ["build", "--model", str(tiny_llama), "--out", str(tmp_path / "p.json")]
     assert main([*arguments, "--text", str(short)]) == 1
-    assert "no text has 1024 tokens (short.txt)" in capsys.readouterr().err
+    assert "no text has 4096 tokens (short.txt): give longer texts" in capsys.readouterr().err
     assert main([*arguments, "--recipe", "headkv", "--questions", "/nowhere/q.txt"]) == 1
     assert "/nowhere/q.txt" in capsys.readouterr().err
 
@@ -338,7 +338,7 @@ def test_a_shipped_profile_is_whole(name):
     heads = profile["num_layers"] * profile["num_kv_heads"]
     assert profile["name"] == name
     if profile["kind"] == "probe":
-        assert np.isfinite(profile["table"]).all() and (len(profile["table"]) // heads - 5) % 3 == 0
+        assert np.isfinite(profile["table"]).all() and (len(profile["table"]) // heads - 6) % 3 == 0
         return
     rows = 1 if profile["kind"] == "weights" else 99
     table = np.array(profile["table"]).reshape(rows, heads)

@@ -43,8 +43,8 @@ HeadProbe head_probe(std::span<const float> probe, const Unrotation& turns, std:
   for (std::size_t c = 0; c < head_dim; ++c) {
     head.value[lane_of(dtype, c)] = probe[rows.value() + c];
   }
-  head.op = {probe[rows.log_key()], probe[rows.log_value()], probe[rows.difference()],
-             probe[rows.log_difference()], probe[rows.constant()]};
+  head.op = {probe[rows.log_key()],        probe[rows.log_value()], probe[rows.difference()],
+             probe[rows.log_difference()], probe[rows.distance()],  probe[rows.constant()]};
   return head;
 }
 
@@ -111,8 +111,8 @@ struct BlockSums {
   }
 };
 
-PRECIS_INLINE void score_block(const BlockSums& sums, const ProbeOp& op, std::size_t count,
-                               float* scores) {
+PRECIS_INLINE void score_block(const BlockSums& sums, const ProbeOp& op, const float* distances,
+                               std::size_t count, float* scores) {
   float along[kRowsInBlock], key[kRowsInBlock], key_norm[kRowsInBlock], value[kRowsInBlock],
       value_norm[kRowsInBlock];
   sum_each(sums.along, along);
@@ -121,7 +121,8 @@ PRECIS_INLINE void score_block(const BlockSums& sums, const ProbeOp& op, std::si
   sum_each(sums.value, value);
   sum_each(sums.value_norm, value_norm);
   for (std::size_t r = 0; r < count; ++r) {
-    scores[r] = probe_score(op, {along[r], key[r], key_norm[r], value[r], value_norm[r]});
+    scores[r] =
+        probe_score(op, {along[r], key[r], key_norm[r], value[r], value_norm[r]}, distances[r]);
   }
 }
 
@@ -129,6 +130,7 @@ template <Dtype dtype>
 struct ProbeRowsPass {
   RowSpan values;
   const HeadProbe& probe;
+  const float* distances;  // log_distance() of each row
   float* scores;
   PRECIS_INLINE void operator()(const KeyRows& keys) const {
     const std::size_t width = whole_channels(keys.pairs);
@@ -151,20 +153,23 @@ struct ProbeRowsPass {
         add_value<dtype>(values.row(first + r), keys.rows.dim, probe.value.data(), row);
         sums.set(r, row);
       }
-      score_block(sums, probe.op, count, scores + first);
+      score_block(sums, probe.op, distances + first, count, scores + first);
     }
   }
 };
 
 PRECIS_INLINE void probe_loop(const KeyRows& keys, const RowSpan& values, const HeadProbe& probe,
-                              float* scores) {
+                              const float* distances, float* scores) {
   switch (keys.rows.dtype) {
     case Dtype::kBf16:
-      return run_pass<Dtype::kBf16>(keys, ProbeRowsPass<Dtype::kBf16>{values, probe, scores});
+      return run_pass<Dtype::kBf16>(keys,
+                                    ProbeRowsPass<Dtype::kBf16>{values, probe, distances, scores});
     case Dtype::kF16:
-      return run_pass<Dtype::kF16>(keys, ProbeRowsPass<Dtype::kF16>{values, probe, scores});
+      return run_pass<Dtype::kF16>(keys,
+                                   ProbeRowsPass<Dtype::kF16>{values, probe, distances, scores});
     case Dtype::kF32:
-      return run_pass<Dtype::kF32>(keys, ProbeRowsPass<Dtype::kF32>{values, probe, scores});
+      return run_pass<Dtype::kF32>(keys,
+                                   ProbeRowsPass<Dtype::kF32>{values, probe, distances, scores});
   }
 }
 
@@ -181,6 +186,8 @@ void score_kvprobe_cpu(const CpuContext& context, const LayerInput& input,
   for (std::size_t h = 0; h < input.num_kv_heads(); ++h) {
     heads.push_back(head_probe(std::span(probe).subspan(h * width, width), turns, dim, dtype));
   }
+  std::vector<float> distances(n);  // once for all heads, because logarithms take long
+  for (std::uint32_t t = 0; t < n; ++t) distances[t] = log_distance(n - 1 - t);
   const std::size_t chunks = (n + kChunkTokens - 1) / kChunkTokens;
   const auto body = for_isa<&probe_loop>(context.isa);
   context.pool.parallel_for(heads.size() * chunks, [&](std::size_t i) {
@@ -191,7 +198,7 @@ void score_kvprobe_cpu(const CpuContext& context, const LayerInput& input,
       return RowSpan{view.row(head, first), count, dim, dtype};
     };
     body({rows(input.keys), first, turns, turns.pairs()}, rows(input.values), heads[head],
-         &scores[std::size_t{head} * n + first]);
+         &distances[first], &scores[std::size_t{head} * n + first]);
   });
 }
 

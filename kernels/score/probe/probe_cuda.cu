@@ -44,9 +44,9 @@ __global__ void probe_rows(ProbeTask task) {
   sums.value = sum_over_row(sums.value, rows.lanes);
   sums.value_norm = sum_over_row(sums.value_norm, rows.lanes);
   if (rows.lane() != 0 || token >= task.num_tokens) return;
-  const ProbeOp op{probe[at.log_key()], probe[at.log_value()], probe[at.difference()],
-                   probe[at.log_difference()], probe[at.constant()]};
-  task.out[row] = probe_score(op, sums);
+  const ProbeOp op{probe[at.log_key()],        probe[at.log_value()], probe[at.difference()],
+                   probe[at.log_difference()], probe[at.distance()],  probe[at.constant()]};
+  task.out[row] = probe_score(op, sums, log_distance(task.num_tokens - 1 - token));
 }
 
 }  // namespace

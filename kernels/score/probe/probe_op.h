@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "kernels/common/host_device.h"
 #include "kernels/score/keys/key_scores_op.h"
@@ -13,10 +14,12 @@ namespace precis::kernels {
 inline constexpr float kDifferenceMin = 1e-6f;
 // Scores are e^-80 to e^80: finite, and not zero.
 inline constexpr float kLogScoreMax = 80.0f;
+// So many tokens before the segment's end an entry counts as recent; farther away it loses value.
+inline constexpr float kRecentTokens = 512.0f;
 
 // The coefficients of a head that belong to no channel.
 struct ProbeOp {
-  float log_key, log_value, difference, log_difference, constant;
+  float log_key, log_value, difference, log_difference, distance, constant;
 };
 
 // The sums over the channels of a key k, without its RoPE, and of its value v.
@@ -28,14 +31,22 @@ struct ProbeSums {
   float value_norm;  // ||v||^2
 };
 
-PRECIS_HOST_DEVICE PRECIS_INLINE float probe_score(const ProbeOp& op, const ProbeSums& sums) {
+// The log of the distance to the segment's last token; `after`: the number of tokens after this
+// one.
+PRECIS_HOST_DEVICE PRECIS_INLINE float log_distance(std::uint32_t after) {
+  return std::log(1.0f + static_cast<float>(after) / kRecentTokens);
+}
+
+PRECIS_HOST_DEVICE PRECIS_INLINE float probe_score(const ProbeOp& op, const ProbeSums& sums,
+                                                   float log_distance) {
   const float key_norm = guarded_norm(std::sqrt(sums.key_norm));
   const float value_norm = guarded_norm(std::sqrt(sums.value_norm));
   const float apart = 1.0f - sums.along / key_norm;
   const float difference = apart > kDifferenceMin ? apart : kDifferenceMin;
   const float log_score = sums.key + sums.value + op.log_key * std::log(key_norm) +
                           op.log_value * std::log(value_norm) + op.difference * difference +
-                          op.log_difference * std::log(difference) + op.constant;
+                          op.log_difference * std::log(difference) + op.distance * log_distance +
+                          op.constant;
   if (!(log_score > -kLogScoreMax)) return std::exp(-kLogScoreMax);  // also if it is NaN
   return std::exp(log_score < kLogScoreMax ? log_score : kLogScoreMax);
 }

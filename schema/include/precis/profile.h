@@ -47,14 +47,15 @@ struct ProbeRows {
   constexpr std::uint32_t anchor() const { return 0; }
   constexpr std::uint32_t key() const { return head_dim; }
   constexpr std::uint32_t value() const { return 2 * head_dim; }
-  // One row each: the coefficients of log ||k||, log ||v||, 1 - cos(k, anchor) and its log, and the
-  // constant.
+  // One row each: the coefficients of log ||k||, log ||v||, 1 - cos(k, anchor), its log and the log
+  // of the distance to the segment's end, and the constant.
   constexpr std::uint32_t log_key() const { return 3 * head_dim; }
   constexpr std::uint32_t log_value() const { return 3 * head_dim + 1; }
   constexpr std::uint32_t difference() const { return 3 * head_dim + 2; }
   constexpr std::uint32_t log_difference() const { return 3 * head_dim + 3; }
-  constexpr std::uint32_t constant() const { return 3 * head_dim + 4; }
-  constexpr std::uint32_t count() const { return 3 * head_dim + 5; }
+  constexpr std::uint32_t distance() const { return 3 * head_dim + 4; }
+  constexpr std::uint32_t constant() const { return 3 * head_dim + 5; }
+  constexpr std::uint32_t count() const { return 3 * head_dim + 6; }
 };
 // One layer of a probe's table, [num_kv_heads, ProbeRows::count()].
 std::vector<float> probe_of_layer(const Profile& profile, std::uint32_t layer);

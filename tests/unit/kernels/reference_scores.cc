@@ -103,7 +103,9 @@ std::vector<double> kvprobe(const LayerInput& in, std::uint32_t head) {
         times(keys[t], rows.key()) + times(values[t], rows.value()) +
         probe[rows.log_key()] * std::log(key_norm) +
         probe[rows.log_value()] * std::log(value_norm) + probe[rows.difference()] * difference +
-        probe[rows.log_difference()] * std::log(difference) + probe[rows.constant()];
+        probe[rows.log_difference()] * std::log(difference) +
+        probe[rows.distance()] * std::log(1 + static_cast<double>(keys.size() - 1 - t) / 512) +
+        probe[rows.constant()];
     scores.push_back(std::exp(std::clamp(log_score, -80.0, 80.0)));
   }
   return scores;

@@ -112,7 +112,7 @@ TEST_CASE("kvdiff sees keys as they were before RoPE: where the segment begins i
   check_scores(scores_of(of(Scorer::kKvdiff), turned.input), {scores.begin(), scores.end()}, 1e-4);
 }
 
-TEST_CASE("a token's kvprobe score is the same whatever segment it is pushed with",
+TEST_CASE("of its segment only the distance to the end changes a token's kvprobe score",
           "[kernels][score]") {
   Rng rng(7);
   LayerShape shape;
@@ -121,7 +121,7 @@ TEST_CASE("a token's kvprobe score is the same whatever segment it is pushed wit
   shape.rope_pairs = 4;
   shape.begin = 1000;
   shape.probe = true;
-  const OwnedLayer layer = make_layer(shape, rng);
+  OwnedLayer layer = make_layer(shape, rng);
   const auto whole = scores_of(of(Scorer::kKvprobe), layer.input);
   const std::uint32_t cut = GENERATE(1, 63, 64, 250);
   LayerInput rest = layer.input;
@@ -131,6 +131,21 @@ TEST_CASE("a token's kvprobe score is the same whatever segment it is pushed wit
     rows->num_tokens -= cut;
   }
   check_scores(scores_of(of(Scorer::kKvprobe), rest), {whole.begin() + cut, whole.end()}, 1e-4);
+
+  LayerInput first = layer.input;
+  for (HeadsView* rows : {&first.keys, &first.values}) rows->num_tokens -= cut;
+  const auto nearer = scores_of(of(Scorer::kKvprobe), first);
+  float& coefficient = layer.probe[ProbeRows{shape.head_dim}.distance()];
+  std::vector<double> expected;
+  for (std::uint32_t t = 0; t < nearer.size(); ++t) {
+    const double after = shape.num_tokens - 1 - t;
+    expected.push_back(whole[t] *
+                       std::pow((1 + (after - cut) / 512) / (1 + after / 512), coefficient));
+  }
+  check_scores(nearer, expected, 1e-4);
+  coefficient = 0;
+  const auto flat = scores_of(of(Scorer::kKvprobe), layer.input);
+  check_scores(scores_of(of(Scorer::kKvprobe), first), {flat.begin(), flat.end() - cut}, 1e-4);
 }
 
 TEST_CASE("a kvprobe score is finite and above zero whatever the coefficients and rows",

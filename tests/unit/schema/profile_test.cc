@@ -50,7 +50,7 @@ TEST_CASE("a probe is read as it is written, if it has a row for each channel", 
     Profile other = whole;
     other.table.resize(size);
     CHECK_THAT(parse_profile(profile_json(other)).status().message(),
-               Catch::Contains("[3 * head_dim + 5, num_layers, num_kv_heads]"));
+               Catch::Contains("[3 * head_dim + 6, num_layers, num_kv_heads]"));
   }
 }
 

@@ -20,6 +20,7 @@ from precis.eval.cuts import Recipe
 from precis.extras import exit_status
 
 _CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
+_PROBE_TOKENS = 4096  # learnt from short contexts, a probe is worse in long ones
 
 
 def _parser(prog: str) -> argparse.ArgumentParser:
@@ -39,10 +40,15 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         default="global_kvprobe",
         help="that will use it: global_kvprobe for a scorer, lukv(...) or headkv for budgets",
     )
-    add("--model", default="smollm2", help="smollm2, gemma3, or a folder that Transformers loads")
+    add("--model", default="smollm2", help="smollm2, gemma3, qwen, or a folder")
     add("--name", help="that recipes call it by [the file's]")
     add("--contexts", type=int, default=_CONTEXTS, metavar="N", help="to read")
-    add("--tokens", type=int, default=_TOKENS, metavar="N", help="of a context")
+    add(
+        "--tokens",
+        type=int,
+        metavar="N",
+        help=f"of a context [{_PROBE_TOKENS} for a scorer, {_TOKENS} for budgets]",
+    )
     add(
         "--text",
         action="append",
@@ -71,7 +77,7 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
     """The settings, checked as far as possible before a model is loaded."""
     if options.contexts < 1:
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
-    if options.tokens < _TOKENS_MIN:
+    if options.tokens is not None and options.tokens < _TOKENS_MIN:
         parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
     if not options.out.absolute().parent.is_dir():
         parser.error(f"--out {options.out}: its folder does not exist; make it first")
@@ -100,7 +106,7 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
         name=options.name or recipe.profile or options.out.stem,
         recipe=recipe,
         contexts=options.contexts,
-        tokens=options.tokens,
+        tokens=options.tokens or (_PROBE_TOKENS if is_probe else _TOKENS),
         texts=tuple(texts.own_texts(options.text) if options.text else _texts(is_probe)),
         questions=questions,
         seed=options.seed,

@@ -98,7 +98,9 @@ def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: 
             long.append(tokens)
     if not long:
         names = ", ".join(text.name for text in settings.texts)
-        raise ValueError(f"no text has {settings.tokens} tokens ({names})")
+        raise ValueError(
+            f"no text has {settings.tokens} tokens ({names}): give longer texts, or fewer --tokens"
+        )
     contexts = []
     for number in range(settings.contexts):
         tokens = long[number % len(long)]

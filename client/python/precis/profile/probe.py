@@ -1,9 +1,10 @@
 """Learns kvprobe's coefficients (docs/design/policies/scores.md, "kvprobe").
 
 The model repeats every context, as for KVzip. For each KV head, a ridge regression predicts the
-logarithm of the attention that an entry gets from the entry itself: its key before RoPE and its
-value, their norms, and how much the key differs from the mean of all keys. Contexts from the last
-fifth of each text are not fitted; they tell how well the prediction holds.
+logarithm of the attention that an entry gets from the entry itself (its key before RoPE and its
+value, their norms, how much the key differs from the mean of all keys) and from its distance to the
+end, because many heads look at what is near. Contexts from the last fifth of each text are not
+fitted; they tell how well the prediction holds.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from precis.eval.texts import Text
 from .build import Builder, Progress, Settings, cut_contexts
 from .oracle import largest_shares
 
-# The score is exp(EXPONENT x prediction) x kvdiff. From 0.15 to 0.5 it matters little
-# (docs/notes/kvprobe.md).
-EXPONENT = 0.5
+# The score is exp(EXPONENT x prediction) x kvdiff (docs/notes/kvprobe.md).
+EXPONENT = 1.0
 _RIDGE = 1.0  # on sums over tokens, so its weight falls as contexts are added
 _HELD_OUT = 4  # one context is held out for this many that are fitted
 _FITTED_SHARE = 0.8  # of each text; held-out contexts are from the rest
+_RECENT_TOKENS = 512  # as in kernels/score/probe/probe_op.h
 _NUMBER_BYTES = 14  # at most, of a number in the profile
 _FIRST = 4  # tokens at the beginning get attention whatever they hold, so they are not fitted
 _WORTH_MIN, _DIFFERENCE_MIN, _NORM_MIN, _VARIANCE_MIN = 1e-6, 1e-6, 1e-12, 1e-9
@@ -72,18 +73,19 @@ def features(keys: torch.Tensor, values: torch.Tensor, mean_key: torch.Tensor) -
         mean_key: [num_kv_heads, head_dim].
 
     Returns:
-        float64 [num_kv_heads, n, 2 * head_dim + 5]: key, value, log |k|, log |v|, the difference
-        1 - cos(k, mean key), its log, 1.
+        float64 [num_kv_heads, n, 2 * head_dim + 6]: key, value, log |k|, log |v|, the difference
+        1 - cos(k, mean key), its log, the log of the distance to the last of the n tokens, 1.
     """
     key_norm = keys.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
     value_norm = values.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
     anchor = mean_key / mean_key.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
     apart = 1 - (keys / key_norm) @ anchor[:, :, None]
     apart = apart.clamp_min(_DIFFERENCE_MIN)
+    after = torch.arange(keys.shape[1] - 1, -1, -1, dtype=torch.float64)
+    distance = (1 + after / _RECENT_TOKENS).log()[None, :, None].expand_as(apart)
     ones = torch.ones_like(apart)
-    return torch.cat(
-        [keys, values, key_norm.log(), value_norm.log(), apart, apart.log(), ones], dim=-1
-    )
+    norms = key_norm.log(), value_norm.log()
+    return torch.cat([keys, values, *norms, apart, apart.log(), distance, ones], dim=-1)
 
 
 @torch.no_grad()
@@ -146,7 +148,7 @@ class ProbeBuilder(Builder):
         fitted, rest = _split(settings.texts)
         super().__init__(loaded, replace(settings, texts=fitted), parts)
         spec = self._judge.spec
-        numbers = (3 * spec.head_dim + 5) * spec.num_layers * spec.num_kv_heads
+        numbers = (3 * spec.head_dim + 6) * spec.num_layers * spec.num_kv_heads
         if numbers * _NUMBER_BYTES > files.PROFILE_BYTES_MAX:
             raise ValueError(
                 f"a probe of this model has {numbers} numbers, which may take more than the "
@@ -186,7 +188,7 @@ class ProbeBuilder(Builder):
         return self._table(weights, means), more
 
     def _part_of(self, tokens: list[int], means: Means) -> np.ndarray:
-        key = self._key(self._contexts, tokens, "products")
+        key = self._key(self._contexts, tokens, "products", _RECENT_TOKENS)
         return self._part(key, lambda: self._products(tokens, means))
 
     def _sums(self, tokens: list[int]) -> np.ndarray:
@@ -234,7 +236,7 @@ class ProbeBuilder(Builder):
         log kvdiff = log difference + log |v| - log mean |v|.
         """
         coefficients = EXPONENT * weights
-        log_value, log_difference, constant = -4, -2, -1
+        log_value, log_difference, constant = -5, -3, -1
         coefficients[..., log_value] += 1
         coefficients[..., log_difference] += 1
         coefficients[..., constant] -= means.value_norm.clamp_min(_NORM_MIN).log()
