@@ -144,6 +144,10 @@ Result<std::size_t> rows_of_table(const Profile& profile, std::size_t numbers) {
     const bool fits = head_dim > 0 && head_dim <= limits::kHeadDimMax &&
                       numbers == ProbeRows{static_cast<std::uint32_t>(head_dim)}.count() * heads;
     if (fits) return rows;
+    if (rows >= least && numbers == rows * heads && (rows + 1 - least) % 3 == 0) {
+      return Status::invalid(
+          "profile: table is of a probe of an earlier build, without the distance; build it anew");
+    }
     return Status::invalid(
         "profile: table must be an array of numbers, [3 * head_dim + 6, num_layers, num_kv_heads]");
   }

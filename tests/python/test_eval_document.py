@@ -20,10 +20,10 @@ from precis.eval.texts import (
     Text,
     draw_document,
     fitting_texts,
+    long_fitting_texts,
     machine_texts,
     own_texts,
     program_texts,
-    source_text,
 )
 
 TEXT = " ".join(f"Sentence number {i} says nothing of interest." for i in range(400))
@@ -121,7 +121,10 @@ def test_a_document_is_drawn_from_texts_that_are_long_enough():
 def test_no_sentence_to_judge_on_is_one_that_profiles_are_fitted_on():
     judged, fitted = (
         {sentence for text in texts for sentence in split_sentences(text.text)}
-        for texts in ([*machine_texts(), *program_texts()], [*fitting_texts(), source_text()])
+        for texts in (
+            [*machine_texts(), *program_texts()],
+            [*fitting_texts(), *long_fitting_texts()],
+        )
     )
     assert {sentence for sentence in judged & fitted if len(sentence) > 40} == set()
 

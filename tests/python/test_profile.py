@@ -116,6 +116,34 @@ def test_budgets_of_own_scores_are_those_of_the_heads_competition(tiny_llama, te
     assert np.abs(plan.astype(int) - want).max() <= 2 and want.max() > want.min() + 10
 
 
+def test_a_model_must_have_positions_for_a_context_and_its_repetition(
+    tiny_llama, text_file, tmp_path, capsys
+):
+    arguments = ["build", "--model", str(tiny_llama), "--text", str(text_file)]
+    arguments += ["--out", str(tmp_path / "p.json"), "--tokens", "1500"]
+    config = json.loads((tiny_llama / "config.json").read_text())
+    assert main(arguments) == 1
+    has = config["max_position_embeddings"]
+    assert f"takes 3000 positions, and has {has}: give fewer --tokens" in capsys.readouterr().err
+
+
+def test_texts_shorter_than_a_context_are_joined():
+    from precis.eval.texts import Text
+
+    some = Text("a", "u v w"), Text("b", " ".join("b" * 12)), Text("c", "x y")
+
+    def contexts(tokens, texts=some):
+        settings = build.Settings("p", Recipe.parse("kvprobe"), 4, tokens, texts)
+        return build.cut_contexts(settings, str.split, "")
+
+    assert contexts(5) == [["b"] * 5, ["u", "v", "w", "x", "y"]] * 2
+    assert {tuple(tokens) for tokens in contexts(6)} <= {
+        tuple([*"bbbbbbbbbbbb", *"uvwxy"][i : i + 6]) for i in range(12)
+    }
+    with pytest.raises(ValueError, match=r"takes 6 tokens, .* \(a, c\) has 5: give longer texts"):
+        contexts(6, some[::2])
+
+
 def test_budgets_are_the_mean_of_what_is_solved_for_each_question(tiny_llama, text_file, tmp_path):
     from precis.eval import models, texts
 
@@ -174,7 +202,7 @@ def test_a_probe_is_built_and_scores_as_it_says(tiny_llama, text_file, tmp_path,
 
     judge = Judge(models.load(str(tiny_llama)))
     spec = judge.spec
-    reading = Reading(judge, [5 + 7 * i % 30 for i in range(150)])
+    reading = Reading(judge, [5 + 7 * i % 30 for i in range(800)])
     layers, _ = reading.inputs(hf.Needs())
     kept = precis.compress(
         spec, layers, "global_kvprobe(sinks=0, recent=0)", 0.5, profile=out.read_text()
@@ -295,8 +323,9 @@ def test_what_cannot_be_read_is_told(tiny_llama, tmp_path, capsys):
     short = tmp_path / "short.txt"
     short.write_text("Too short.")
     arguments = ["build", "--model", str(tiny_llama), "--out", str(tmp_path / "p.json")]
-    assert main([*arguments, "--text", str(short)]) == 1
-    assert "no text has 4096 tokens (short.txt): give longer texts" in capsys.readouterr().err
+    assert main([*arguments, "--text", str(short), "--tokens", "200"]) == 1
+    told = "a context takes 200 tokens, what is fitted of the texts (short.txt) has"
+    assert told in capsys.readouterr().err
     assert main([*arguments, "--recipe", "headkv", "--questions", "/nowhere/q.txt"]) == 1
     assert "/nowhere/q.txt" in capsys.readouterr().err
 

@@ -14,8 +14,8 @@ namespace precis::kernels {
 inline constexpr float kDifferenceMin = 1e-6f;
 // Scores are e^-80 to e^80: finite, and not zero.
 inline constexpr float kLogScoreMax = 80.0f;
-// So many tokens before the segment's end an entry counts as recent; farther away it loses value.
-inline constexpr float kRecentTokens = 512.0f;
+// The scale of distances to the segment's end, in tokens.
+inline constexpr float kDistanceTokens = 512.0f;
 
 // The coefficients of a head that belong to no channel.
 struct ProbeOp {
@@ -31,10 +31,9 @@ struct ProbeSums {
   float value_norm;  // ||v||^2
 };
 
-// The log of the distance to the segment's last token; `after`: the number of tokens after this
-// one.
+// log(1 + after / scale), where `after` tokens of the segment follow this one.
 PRECIS_HOST_DEVICE PRECIS_INLINE float log_distance(std::uint32_t after) {
-  return std::log(1.0f + static_cast<float>(after) / kRecentTokens);
+  return std::log(1.0f + static_cast<float>(after) / kDistanceTokens);
 }
 
 PRECIS_HOST_DEVICE PRECIS_INLINE float probe_score(const ProbeOp& op, const ProbeSums& sums,

@@ -46,12 +46,16 @@ TEST_CASE("a probe is read as it is written, if it has a row for each channel", 
                Catch::Contains("table[3] must be a number in [-1e6, 1e6]"));
   }
   for (const std::size_t size : {std::size_t{0}, std::size_t{6} * 5, whole.table.size() - 1,
-                                 whole.table.size() + 6, 6 * (3 * std::size_t{100'000} + 5)}) {
+                                 whole.table.size() + 6, 6 * (3 * std::size_t{100'000} + 6)}) {
     Profile other = whole;
     other.table.resize(size);
     CHECK_THAT(parse_profile(profile_json(other)).status().message(),
                Catch::Contains("[3 * head_dim + 6, num_layers, num_kv_heads]"));
   }
+  Profile without_distance = whole;
+  without_distance.table.resize(whole.table.size() - 6);
+  CHECK_THAT(parse_profile(profile_json(without_distance)).status().message(),
+             Catch::Contains("a probe of an earlier build"));
 }
 
 TEST_CASE("a layer's probe is its columns of the table, head after head", "[unit][schema]") {

@@ -14,13 +14,14 @@ from pathlib import Path
 from precis import files
 
 from .needles import Dialogue, Document, Encode, Task, make_document
-from .tasks import CODES, FACTS, FUNCTIONS, KEYS, VALUES, VARIABLES
+from .tasks import CODES, FACTS, FUNCTIONS, KEYS, VALUES, VARIABLES, split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
 _FORTUNES = Path("/usr/share/games/fortunes")
 # Long texts first: the demo takes the first that exists.
 EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
 _FITTING = ("CC0-1.0", "Artistic")
+_FITTING_LONG = "MPL-1.1"
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,22 @@ def fitting_texts() -> list[Text]:
     return [Text(p.name, _read(p)) for p in licences if p.is_file()] + [reference]
 
 
-def source_text() -> Text:
-    """Program text for fitting: NumPy's sources with their docstrings."""
+def long_fitting_texts() -> list[Text]:
+    """More texts, for contexts of thousands of tokens: a licence, and NumPy's sources.
+
+    The licence without the sentences that it shares with those for evaluation.
+    """
     import numpy as np
 
     folder = Path(np.__file__).parent
     sources = (_read(path) for path in sorted((folder / "lib").glob("*.py")))
-    return Text("NumPy's sources", "\n".join(sources))
+    texts = [Text("NumPy's sources", "\n".join(sources))]
+    licence = _LICENCES / _FITTING_LONG
+    if licence.is_file():
+        judged = {sentence for text in machine_texts() for sentence in split_sentences(text.text)}
+        own = [s for s in split_sentences(_read(licence)) if s not in judged]
+        texts.append(Text(licence.name, " ".join(own)))
+    return texts
 
 
 def quotations() -> list[Text]:

@@ -117,7 +117,7 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
 def _texts(is_probe: bool):
     from precis.eval import texts
 
-    return [*texts.fitting_texts(), *([texts.source_text()] if is_probe else [])]
+    return [*texts.fitting_texts(), *(texts.long_fitting_texts() if is_probe else [])]
 
 
 def _build(options: argparse.Namespace, settings) -> None:
@@ -139,6 +139,8 @@ def _build(options: argparse.Namespace, settings) -> None:
     shutil.rmtree(parts)
     if (correlation := profile.get("held_out_correlation")) is not None:
         print(f"correlation with the attention in texts that were not fitted: {correlation:.2f}")
+    elif settings.kind == "probe":
+        print("how well the probe predicts is unknown: the last fifth of the texts is too short")
     print(
         f"{options.out}: profile {profile['name']!r} of {settings.contexts} contexts, for "
         f"{settings.recipe.text} with profile={profile['name']}"

@@ -87,19 +87,24 @@ def scorer_of(recipe: Recipe) -> Recipe:
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
     """The tokens of every context, cut from one text after the other.
 
+    Texts shorter than two contexts are joined.
+
     Raises:
-        ValueError: every text is too short.
+        ValueError: all of them together are too short.
     """
     draw = random.Random(settings.seed)
-    long = []
-    for text in settings.texts:
-        tokens = encode(" ".join(text.text.split()))
-        if len(tokens) >= settings.tokens:
-            long.append(tokens)
-    if not long:
+    texts = [encode(" ".join(text.text.split())) for text in settings.texts]
+    long = [tokens for tokens in texts if len(tokens) >= 2 * settings.tokens]
+    joined = [token for tokens in texts if len(tokens) < 2 * settings.tokens for token in tokens]
+    if len(joined) >= settings.tokens:
+        long.append(joined)
+    elif long:
+        long[-1] += joined
+    else:
         names = ", ".join(text.name for text in settings.texts)
         raise ValueError(
-            f"no text has {settings.tokens} tokens ({names}): give longer texts, or fewer --tokens"
+            f"a context takes {settings.tokens} tokens, what is fitted of the texts ({names}) has "
+            f"{len(joined)}: give longer texts, or fewer --tokens"
         )
     contexts = []
     for number in range(settings.contexts):

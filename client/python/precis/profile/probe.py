@@ -21,6 +21,7 @@ from precis import _core, files
 from precis.eval.models import Loaded
 from precis.eval.subject import Reading
 from precis.eval.texts import Text
+from precis.hf.repetition import CHUNK_TOKENS
 
 from .build import Builder, Progress, Settings, cut_contexts
 from .oracle import largest_shares
@@ -30,7 +31,7 @@ EXPONENT = 1.0
 _RIDGE = 1.0  # on sums over tokens, so its weight falls as contexts are added
 _HELD_OUT = 4  # one context is held out for this many that are fitted
 _FITTED_SHARE = 0.8  # of each text; held-out contexts are from the rest
-_RECENT_TOKENS = 512  # as in kernels/score/probe/probe_op.h
+_DISTANCE_TOKENS = 512  # as in kernels/score/probe/probe_op.h
 _NUMBER_BYTES = 14  # at most, of a number in the profile
 _FIRST = 4  # tokens at the beginning get attention whatever they hold, so they are not fitted
 _WORTH_MIN, _DIFFERENCE_MIN, _NORM_MIN, _VARIANCE_MIN = 1e-6, 1e-6, 1e-12, 1e-9
@@ -74,7 +75,7 @@ def features(keys: torch.Tensor, values: torch.Tensor, mean_key: torch.Tensor) -
 
     Returns:
         float64 [num_kv_heads, n, 2 * head_dim + 6]: key, value, log |k|, log |v|, the difference
-        1 - cos(k, mean key), its log, the log of the distance to the last of the n tokens, 1.
+        1 - cos(k, mean key), its log, log(1 + m / 512) where m tokens follow, 1.
     """
     key_norm = keys.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
     value_norm = values.norm(dim=-1, keepdim=True).clamp_min(_NORM_MIN)
@@ -82,7 +83,7 @@ def features(keys: torch.Tensor, values: torch.Tensor, mean_key: torch.Tensor) -
     apart = 1 - (keys / key_norm) @ anchor[:, :, None]
     apart = apart.clamp_min(_DIFFERENCE_MIN)
     after = torch.arange(keys.shape[1] - 1, -1, -1, dtype=torch.float64)
-    distance = (1 + after / _RECENT_TOKENS).log()[None, :, None].expand_as(apart)
+    distance = (1 + after / _DISTANCE_TOKENS).log()[None, :, None].expand_as(apart)
     ones = torch.ones_like(apart)
     norms = key_norm.log(), value_norm.log()
     return torch.cat([keys, values, *norms, apart, apart.log(), distance, ones], dim=-1)
@@ -141,10 +142,18 @@ class ProbeBuilder(Builder):
     """Learns the coefficients of every head. Reads each context twice: for means, and to fit.
 
     Raises:
-        ValueError: the texts are too short, or the profile would be larger than a service takes.
+        ValueError: the texts are too short, the contexts too long for the model, or the profile
+            would be larger than a service takes.
     """
 
     def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
+        needed = settings.tokens + min(settings.tokens, CHUNK_TOKENS)
+        positions = loaded.hf_model.config.get_text_config(decoder=True).max_position_embeddings
+        if needed > positions:
+            raise ValueError(
+                f"the model reads each context and repeats it, which takes {needed} positions, and "
+                f"has {positions}: give fewer --tokens"
+            )
         fitted, rest = _split(settings.texts)
         super().__init__(loaded, replace(settings, texts=fitted), parts)
         spec = self._judge.spec
@@ -188,7 +197,7 @@ class ProbeBuilder(Builder):
         return self._table(weights, means), more
 
     def _part_of(self, tokens: list[int], means: Means) -> np.ndarray:
-        key = self._key(self._contexts, tokens, "products", _RECENT_TOKENS)
+        key = self._key(self._contexts, tokens, "products", _DISTANCE_TOKENS)
         return self._part(key, lambda: self._products(tokens, means))
 
     def _sums(self, tokens: list[int]) -> np.ndarray:
