@@ -148,7 +148,8 @@ class ProbeBuilder(Builder):
 
     def __init__(self, loaded: Loaded, settings: Settings, parts: Path) -> None:
         needed = settings.tokens + min(settings.tokens, CHUNK_TOKENS)
-        positions = loaded.hf_model.config.get_text_config(decoder=True).max_position_embeddings
+        config = loaded.hf_model.config.get_text_config(decoder=True)
+        positions = getattr(config, "max_position_embeddings", needed)
         if needed > positions:
             raise ValueError(
                 f"the model reads each context and repeats it, which takes {needed} positions, and "
