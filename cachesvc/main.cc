@@ -18,6 +18,7 @@
 #include "cachesvc/admin/admin.h"
 #include "cachesvc/base/byte_size.h"
 #include "cachesvc/base/notify.h"
+#include "cachesvc/cluster/membership.h"
 #include "cachesvc/net/address.h"
 #include "cachesvc/publish/kv_publisher.h"
 #include "cachesvc/restore_command.h"
@@ -137,6 +138,7 @@ Result<Config> settle(const CLI::App& app, const Flags& flags) {
   PRECIS_TRY(precis::admin::check_config(config));
   PRECIS_TRY(precis::publish::check_config(config));
   PRECIS_TRY(precis::trace::check_config(config));
+  PRECIS_TRY(precis::cluster::check_config(config));
   return config;
 }
 

@@ -87,6 +87,8 @@ struct Request {
     showApplication @48 :ShowApplication $Is.role("reader") $Is.call("application");
     cancelApplication @49 :CancelApplication $Is.call("cancel_application") $Is.administrative;
     compareBudgets @50 :CompareBudgets $Is.role("reader") $Is.call("compare_budgets");
+    showCluster @51 :ShowCluster $Is.role("reader") $Is.call("cluster");
+    drainNode @52 :DrainNode $Is.role("admin") $Is.call("drain_node") $Is.administrative;
   }
 }
 
@@ -531,6 +533,14 @@ struct ShowBackup {}  # -> BackupState: of the backup that runs, or ran last
 struct CancelBackup {}  # -> BackupState
 # The backup that runs ends soon. The next one uses the values that it has copied.
 
+struct ShowCluster {}  # -> ClusterState
+
+struct DrainNode {  # -> ClusterState
+  # Whether a node shall own no shards. Its shards move to other nodes soon.
+  node @0 :Text;
+  on @1 :Bool = true;
+}
+
 # ---- replies -----------------------------------------------------------------------------------
 
 enum StatusCode $Is.byHand("status.h") {
@@ -590,6 +600,7 @@ struct Reply {
     backups @29 :Backups;
     budgetApplication @30 :BudgetApplication;
     budgetChanges @31 :BudgetChanges;
+    clusterState @32 :ClusterState;
   }
   retryAfterMs @21 :UInt32;
   # For the codes rejected and permissionDenied: when to try again; 0 if waiting alone does not
@@ -1093,4 +1104,37 @@ struct BudgetApplication {
   # The name of the error's status; empty without one.
   revision @19 :UInt64;
   # The newest revision of the tenant's budgets when it began. A later one cancels it.
+}
+
+struct ClusterNode {
+  name @0 :Text;
+  address @1 :Text;
+  # HOST:PORT for clients.
+  version @2 :Text;
+  weight @3 :UInt32;
+  draining @4 :Bool;
+  live @5 :Bool;
+  # It holds a lease in etcd. False: it is gone, and its shards are about to move.
+  shards @6 :UInt32 $Is.atMost("kShards");
+}
+
+struct ClusterState $Is.checked {
+  # The cluster, as the answering node knows it.
+  name @0 :Text;
+  # Empty: the service is in no cluster, and all other fields are empty too.
+  node @1 :Text;
+  # The node that answers.
+  state @2 :Text;
+  # Its own state: "joining", "member", or "cut_off" when its lease has run out.
+  error @3 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why it is not a member, or cannot reach etcd now.
+  leaseMs @4 :UInt32;
+  leaseLeftMs @5 :UInt32;
+  # It is a member for so long if it does not reach etcd again.
+  revision @6 :UInt64;
+  # The revision of the owners. It grows with every change; 0: there is no table of owners yet.
+  nodes @7 :List(ClusterNode) $Is.atMost("kClusterNodesMax");
+  # By name.
+  owners @8 :Data $Is.array("std::uint32_t") $Is.atMost("kShards");
+  # For each shard an index into `nodes`, or 0xffffffff if nobody owns it. Empty: revision is 0.
 }

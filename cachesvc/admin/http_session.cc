@@ -78,7 +78,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
     if (!link_->is_encrypted()) return read();
     enter_evictable();
     link_->tcp().expires_after(kHandshakeTime);
-    link_->async_handshake([self = shared_from_this()](const error_code& error) {
+    link_->async_accept([self = shared_from_this()](const error_code& error) {
       if (!error) return self->read();
       self->leave_evictable();
       const bool is_late = error == beast::error::timeout;

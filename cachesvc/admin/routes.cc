@@ -88,6 +88,10 @@ std::vector<Route> make_table() {
   t.add(kPost, "/api/v1/backups", "Start a backup of all tenants", msg::StartBackup{});
   t.add(kGet, "/api/v1/backup", "The backup that runs, or ran last", msg::ShowBackup{});
   t.add(kDelete, "/api/v1/backup", "Cancel the backup that runs", msg::CancelBackup{});
+  t.add(kGet, "/api/v1/cluster", "The cluster's nodes, and which of them owns each shard",
+        msg::ShowCluster{});
+  t.add(kPost, "/api/v1/cluster/nodes/{node}/drain",
+        "Let a node own no shards; on = false: let it own some again", msg::DrainNode{});
   return t.take();
 }
 

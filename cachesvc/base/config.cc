@@ -85,7 +85,7 @@ Result<Config> Config::load(const std::string& path) {
   const bool has_token = std::ranges::any_of(
       config.tenants, [](const TenantConfig& tenant) { return !tenant.token.empty(); });
   if (has_token && is_readable_by_all(path)) config.exposed_files.push_back(path);
-  for (const std::string& key : {config.tls_key, config.admin_tls_key}) {
+  for (const std::string& key : {config.tls_key, config.admin_tls_key, config.cluster_tls_key}) {
     if (is_readable_by_all(key)) config.exposed_files.push_back(key);
   }
   return config;
@@ -117,8 +117,11 @@ Status Config::find_tls_files(const std::string& credentials_dir, const std::str
   for (const auto& [key, file] :
        {std::pair{"tls_cert", &tls_cert}, std::pair{"tls_key", &tls_key},
         std::pair{"tls_client_ca", &tls_client_ca}, std::pair{"admin_tls_cert", &admin_tls_cert},
-        std::pair{"admin_tls_key", &admin_tls_key}, std::pair{"admin_tls_ca", &admin_tls_ca}}) {
-    if (file->empty()) continue;
+        std::pair{"admin_tls_key", &admin_tls_key}, std::pair{"admin_tls_ca", &admin_tls_ca},
+        std::pair{"cluster_tls_ca", &cluster_tls_ca},
+        std::pair{"cluster_tls_cert", &cluster_tls_cert},
+        std::pair{"cluster_tls_key", &cluster_tls_key}}) {
+    if (file->empty() || (file == &cluster_tls_ca && *file == "system")) continue;
     const auto path = find_file(*file, credentials_dir, beside);
     if (!path.ok()) return Status::invalid(origin(key) + key + " " + path.status().message());
     *file = std::filesystem::absolute(*path).string();

@@ -45,6 +45,16 @@ struct Config {
   std::string otlp_endpoint;
   double trace_sample = 0;                 // the share of requests without a traceparent
   std::uint32_t trace_spans_per_s = 1000;  // of all requests; further ones are dropped
+  // A cluster (cachesvc/cluster): URLs of etcd's members, separated by commas, or empty for none.
+  std::string cluster_etcd;
+  // PEM files for members of etcd with https. The CA may be "system"; the others are for an etcd
+  // that asks for a certificate.
+  std::string cluster_tls_ca = "system", cluster_tls_cert, cluster_tls_key;
+  std::string cluster_name = "precis";  // clusters of different names can share an etcd
+  std::string cluster_node;             // this node's name; empty: the host's
+  std::string cluster_address;          // HOST:PORT at which clients reach it; empty: as `listen`
+  std::uint32_t cluster_weight = 100;   // its share of what the cluster stores is in proportion
+  std::uint32_t cluster_lease_s = 5;    // a node that is silent for so long loses its shards
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory

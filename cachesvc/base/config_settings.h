@@ -41,6 +41,15 @@ void each_setting(Visit visit) {
   visit("otlp_endpoint", &Config::otlp_endpoint, kRestart);
   visit("trace_sample", &Config::trace_sample, kReload);
   visit("trace_spans_per_s", &Config::trace_spans_per_s, kReload);
+  visit("cluster_etcd", &Config::cluster_etcd, kRestart);
+  visit("cluster_tls_ca", &Config::cluster_tls_ca, kRestart);
+  visit("cluster_tls_cert", &Config::cluster_tls_cert, kRestart);
+  visit("cluster_tls_key", &Config::cluster_tls_key, kRestart);
+  visit("cluster_name", &Config::cluster_name, kRestart);
+  visit("cluster_node", &Config::cluster_node, kRestart);
+  visit("cluster_address", &Config::cluster_address, kRestart);
+  visit("cluster_weight", &Config::cluster_weight, kRestart);
+  visit("cluster_lease_s", &Config::cluster_lease_s, kRestart);
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms

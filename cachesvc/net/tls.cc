@@ -121,12 +121,7 @@ class TlsSocket final : public Socket {
     PRECIS_CHECK(ssl_ != nullptr);
     attach(ssl_.get(), Socket::descriptor());
     host.empty() ? ::SSL_set_accept_state(ssl_.get()) : ::SSL_set_connect_state(ssl_.get());
-    if (host.empty()) return;
-    if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(ssl_.get()), host.c_str()) != 1) {
-      ::SSL_set1_host(ssl_.get(), host.c_str());
-      ::SSL_set_tlsext_host_name(ssl_.get(), host.c_str());
-    }
-    ::ERR_clear_error();
+    if (!host.empty()) expect_host(ssl_.get(), host);
   }
 
   bool is_encrypted() const override { return true; }
@@ -258,6 +253,14 @@ Result<std::shared_ptr<TlsContext>> TlsContext::for_client(const TlsFiles& files
   if (loaded != 1) return wrong_file("tls_ca", files.ca);
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   return std::shared_ptr<TlsContext>(std::make_shared<OpenSslContext>(std::move(context)));
+}
+
+void expect_host(ssl_st* connection, const std::string& host) {
+  if (::X509_VERIFY_PARAM_set1_ip_asc(::SSL_get0_param(connection), host.c_str()) != 1) {
+    ::SSL_set1_host(connection, host.c_str());
+    ::SSL_set_tlsext_host_name(connection, host.c_str());
+  }
+  ::ERR_clear_error();
 }
 
 }  // namespace precis

@@ -7,6 +7,7 @@
 #include "cachesvc/net/socket.h"
 
 struct ssl_ctx_st;  // OpenSSL's SSL_CTX
+struct ssl_st;      // and SSL
 
 namespace precis {
 
@@ -42,5 +43,8 @@ class TlsContext {
   // owns the reference.
   virtual ssl_ctx_st* share() const = 0;
 };
+
+// On a client, before the handshake: `host` is the name that the server's certificate must have.
+void expect_host(ssl_st* connection, const std::string& host);
 
 }  // namespace precis

@@ -23,6 +23,9 @@
 
 namespace precis {
 
+namespace cluster {
+class Membership;
+}
 class Backups;
 class TenantsInForce;
 
@@ -59,6 +62,7 @@ struct HandlerParts {
   std::function<msg::Stats(const std::string& tenant)> server_stats;
   // OK if an answer of this size may be sent. kRejected if too much is unsent already.
   std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
+  cluster::Membership* membership = nullptr;  // null: in no cluster
 };
 
 }  // namespace precis

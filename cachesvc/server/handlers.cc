@@ -42,14 +42,15 @@ Handlers::Handlers(Caller caller, ReadRequests::Served served)
       events_(caller_),
       status_(caller_),
       tenants_(caller_),
-      backups_(caller_) {}
+      backups_(caller_),
+      cluster_(caller_) {}
 
 Task<Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
   PRECIS_CO_TRY(check_role(caller_.tenant, msg::kind_of(body)));
   co_return co_await std::visit(
       [&](auto& request) {
         return dispatch(id, request, puts_, reads_, models_, sessions_, prefixes_, budgets_,
-                        events_, status_, tenants_, backups_);
+                        events_, status_, tenants_, backups_, cluster_);
       },
       body);
 }

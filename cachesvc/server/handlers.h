@@ -7,6 +7,7 @@
 
 #include "cachesvc/server/backup_requests.h"
 #include "cachesvc/server/budget_requests.h"
+#include "cachesvc/server/cluster_requests.h"
 #include "cachesvc/server/event_requests.h"
 #include "cachesvc/server/model_requests.h"
 #include "cachesvc/server/prefix_requests.h"
@@ -43,6 +44,7 @@ class Handlers {
   StatusRequests status_;
   TenantRequests tenants_;
   BackupRequests backups_;
+  ClusterRequests cluster_;
 };
 
 }  // namespace precis

@@ -1,5 +1,7 @@
 #include "cachesvc/server/part_settings.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 namespace precis {
@@ -10,6 +12,11 @@ namespace {
 constexpr std::uint64_t kKeptShare = 4, kKeptBytesLeast = 256u << 20;
 
 }  // namespace
+
+std::size_t descriptors_max() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
 
 std::uint64_t kept_bytes_max(std::uint64_t arena_bytes) {
   return std::max(kKeptBytesLeast, arena_bytes / kKeptShare);

@@ -21,6 +21,7 @@ std::uint64_t limit_of(const Limits& limits, const std::string& tenant) {
 DiskQuota::Limits disk_limits(const Config& config);
 PutRoom::Limits memory_limits(const Config& config);
 Catalog::PinnedLimits pinned_limits(const Config& config);
+std::size_t descriptors_max();  // that this process may have open
 // The catalog's memory for segments, in addition to the arena.
 std::uint64_t kept_bytes_max(std::uint64_t arena_bytes);
 // The next three: of a valid configuration.

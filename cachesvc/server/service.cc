@@ -1,10 +1,9 @@
 #include "cachesvc/server/service.h"
 
-#include <sys/resource.h>
-
 #include <atomic>
 #include <utility>
 
+#include "cachesvc/cluster/membership.h"
 #include "cachesvc/server/background.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
@@ -96,6 +95,7 @@ struct Service::Impl {
   Peers peers{loop};
   std::unique_ptr<OperatorAccess> operators;
   std::string address;
+  std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
   std::uint64_t dropped_told = 0;
   bool stopping = false;
   std::atomic<bool> sweeping = false;  // a sweep of leases is in progress
@@ -211,9 +211,9 @@ void Service::Impl::wire_requests() {
   reloader = std::make_unique<Reloader>(Reloader::Parts{
       loop, storage, config, log, *in_force, admission, *memory, *put_room, *disk_quota,
       *background.capacity, *background.consolidator, audit, *transport});
-  report = std::make_unique<ServiceReport>(
-      ServiceReport::Parts{config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room,
-                           *disk_quota, *disk_watch, loss, *catalog, *backend, paths, *transport});
+  report = std::make_unique<ServiceReport>(ServiceReport::Parts{
+      config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room, *disk_quota,
+      *disk_watch, loss, *catalog, *backend, paths, *transport, membership});
   parts = std::make_unique<HandlerParts>(
       HandlerParts{loop,
                    storage,
@@ -268,12 +268,13 @@ Status Service::Impl::listen() {
        }});
   if (!bound.ok()) return bound.status().with_context("listen");
   address = std::move(bound).value();
-  rlimit descriptors{};
-  ::getrlimit(RLIMIT_NOFILE, &descriptors);
-  admission.connections.set_limit(connections_for(descriptors.rlim_cur, kStoreDescriptorsMax));
-  report->log_serving(log, address, descriptors.rlim_cur);
+  const std::size_t descriptors = descriptors_max();
+  admission.connections.set_limit(connections_for(descriptors, kStoreDescriptorsMax));
+  report->log_serving(log, address, descriptors);
   warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
+  PRECIS_ASSIGN(membership, cluster::join(config, address, kVersion, runtime, log));
+  parts->membership = membership.get();
   return {};
 }
 

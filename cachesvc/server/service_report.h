@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/metrics.h"
+#include "cachesvc/cluster/membership.h"
 #include "cachesvc/pipeline/disk_quota.h"
 #include "cachesvc/pipeline/path_hasher.h"
 #include "cachesvc/pipeline/payload_memory.h"
@@ -41,6 +43,7 @@ class ServiceReport {
     const kernels::Backend& backend;
     PathHasher& paths;
     const Transport& transport;
+    const std::unique_ptr<cluster::Membership>& membership;  // null: in no cluster
   };
   explicit ServiceReport(const Parts& parts)
       : parts_(parts), started_ns_(parts.clock.monotonic_ns()) {}

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "cachesvc/net/http_post.h"
 #include "cachesvc/server/operator_access.h"
-#include "cachesvc/trace/http_post.h"
 #include "cachesvc/trace/otlp_json.h"
 #include "cachesvc/trace/span_queue.h"
 #include "precis/limits.h"
@@ -15,14 +15,38 @@ namespace {
 
 constexpr std::chrono::seconds kWait{limits::kSpanWaitSeconds};
 constexpr std::chrono::seconds kPauseMax{limits::kSpanPauseSeconds};
+constexpr HttpPost::Limits kPost = {.time = std::chrono::seconds(limits::kSpanPostSeconds),
+                                    .last_time = std::chrono::seconds(limits::kSpanLastPostSeconds),
+                                    .answer_bytes = limits::kSpanAnswerBytesMax};
+
+Result<HttpEndpoint> parse_endpoint(const std::string& url) {
+  if (url.starts_with("https://")) {
+    return Status::invalid("'" + url +
+                           "' has https, which Precis does not speak: name a collector on this "
+                           "host with http, which sends the spans on with TLS");
+  }
+  auto endpoint = parse_http_endpoint(url);
+  if (endpoint.ok() && !endpoint->encrypted && !endpoint->target.empty()) return endpoint;
+  return Status::invalid("'" + url +
+                         "' must be http://HOST:PORT/PATH, such as "
+                         "http://127.0.0.1:4318/v1/traces");
+}
+
+// Posts spans. OK if the endpoint has accepted them.
+Status send(HttpPost& post, const HttpEndpoint& to, std::string json) {
+  PRECIS_ASSIGN(const HttpPost::Answer answer, post.post(to, std::move(json), kPost));
+  if (answer.status >= 200 && answer.status < 300) return {};
+  return Status::unavailable(to.authority + ": the endpoint answers with HTTP status " +
+                             std::to_string(answer.status));
+}
 
 }  // namespace
 
 struct SpanExporter::Impl {
-  Impl(Endpoint endpoint, Runtime& runtime, Tracer& tracing)
-      : tracer(tracing),
+  Impl(HttpEndpoint to, Runtime& runtime, Tracer& tracing)
+      : endpoint(std::move(to)),
+        tracer(tracing),
         queue(std::make_shared<SpanQueue>(runtime.clock())),
-        post(std::move(endpoint)),
         thread(runtime.make_executor("traces", 1)) {}
   ~Impl() {
     post.hurry();
@@ -32,6 +56,7 @@ struct SpanExporter::Impl {
 
   void run();
 
+  const HttpEndpoint endpoint;
   Tracer& tracer;
   const std::shared_ptr<SpanQueue> queue;  // shared with the service, which may live longer
   HttpPost post;
@@ -48,7 +73,7 @@ void SpanExporter::Impl::run() {
     if (batch.empty()) continue;
     std::size_t count = 0;
     for (const RequestSpans& request : batch) count += request.count();
-    const Status sent = post.post(otlp_json(batch));
+    const Status sent = send(post, endpoint, otlp_json(batch));
     wait = sent.ok() ? kWait : std::min(2 * wait, kPauseMax);
     sent.ok() ? tracer.sent(count) : tracer.lost(count, sent);
   }

@@ -212,6 +212,7 @@ void describe(CLI::App& app, Arguments& a) {
   add_budget_commands(app, a);
   add_tenant_commands(app, a);
   add_backup_commands(app, a);
+  add_cluster_commands(app, a);
   add_watch(
       add_command(
           app, "stats",

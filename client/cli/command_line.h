@@ -10,6 +10,7 @@
 
 #include "client/cli/backup_commands.h"
 #include "client/cli/budget_commands.h"
+#include "client/cli/cluster_commands.h"
 #include "client/cli/commands.h"
 #include "client/cli/tenant_commands.h"
 
@@ -30,6 +31,7 @@ struct Arguments {
   BudgetChange budget;
   TenantChange tenant;
   BackupOptions backup;
+  NodeDrain drain;
   Restoration restoration;
   std::uint64_t revision = 0;
   // 0 is before the first revision, so it is no "not given".

@@ -17,5 +17,6 @@ void add_prefix_commands(CLI::App& app, Arguments& args);
 void add_budget_commands(CLI::App& app, Arguments& args);
 void add_tenant_commands(CLI::App& app, Arguments& args);
 void add_backup_commands(CLI::App& app, Arguments& args);
+void add_cluster_commands(CLI::App& app, Arguments& args);
 
 }  // namespace precis::cli

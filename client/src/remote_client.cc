@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <string>
 #include <utility>
 
@@ -248,103 +247,6 @@ Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
 }
 Status RemoteClient::remove_session(const std::string& name) {
   return call_once<msg::Done>(msg::RemoveSession{name}).status();
-}
-
-Result<std::vector<msg::SegmentInfo>> RemoteClient::segments(std::optional<Digest> model,
-                                                             std::uint32_t limit) {
-  std::vector<msg::SegmentInfo> rows;
-  msg::ListPrefixes request{model};
-  while (rows.size() < limit) {
-    const std::size_t wanted = limit - rows.size();
-    request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
-    PRECIS_ASSIGN(msg::Segments page, segments_page(request));
-    std::ranges::move(page.rows, std::back_inserter(rows));
-    if (page.next.empty()) break;
-    request.after = std::move(page.next);
-  }
-  return rows;
-}
-Result<msg::Segments> RemoteClient::segments_page(const msg::ListPrefixes& request) {
-  return call<msg::Segments>(request);
-}
-Result<msg::SegmentInfo> RemoteClient::find_segment(const std::string& id_beginning) {
-  return call<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
-}
-Result<msg::SegmentInfo> RemoteClient::segment(const SegmentId& id) {
-  return call<msg::SegmentInfo>(msg::ShowPrefix{id});
-}
-Result<msg::Checked> RemoteClient::check_segment(const SegmentId& id) {
-  return call<msg::Checked>(msg::CheckPrefix{id}, Patience::kWhileAlive);
-}
-Result<msg::Trimmed> RemoteClient::trim_segment(const SegmentId& id, const Budget& keep,
-                                                Durability durability, bool dry_run) {
-  return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
-}
-
-Result<msg::SegmentInfo> RemoteClient::set_retention(const msg::SetRetention& change) {
-  return call<msg::SegmentInfo>(change);
-}
-Result<msg::Removed> RemoteClient::remove_segment(const SegmentId& id, bool recursive) {
-  return call_once<msg::Removed>(msg::RemovePrefix{id, recursive});
-}
-Result<msg::Budgets> RemoteClient::budgets(std::optional<Digest> model,
-                                           const std::string& session) {
-  return call<msg::Budgets>(msg::ShowBudget{{model, session}});
-}
-Result<msg::Budgets> RemoteClient::set_budget(const msg::SetBudget& change) {
-  if (change.dry_run) return call<msg::Budgets>(change, Patience::kWhileAlive);
-  return call_once<msg::Budgets>(change);
-}
-Result<msg::BudgetRevisions> RemoteClient::budget_revisions(const msg::ListBudgetRevisions& which) {
-  return call<msg::BudgetRevisions>(which);
-}
-Result<msg::BudgetChanges> RemoteClient::compare_budgets(const msg::CompareBudgets& which) {
-  return call<msg::BudgetChanges>(which);
-}
-Result<msg::BudgetRevision> RemoteClient::roll_back_budget(const msg::RollBackBudget& change) {
-  return call_once<msg::BudgetRevision>(change);
-}
-Result<msg::Events> RemoteClient::events(const msg::ListEvents& after) {
-  return call<msg::Events>(after);
-}
-Result<msg::IssuedToken> RemoteClient::add_tenant(const msg::AddTenant& tenant) {
-  return call_once<msg::IssuedToken>(tenant);
-}
-Result<std::vector<msg::TenantRow>> RemoteClient::tenants() {
-  return all_rows<msg::Tenants>(msg::ListTenants{});
-}
-Result<msg::TenantRow> RemoteClient::tenant(const std::string& name) {
-  return call<msg::TenantRow>(msg::ShowTenant{name});
-}
-Result<msg::TenantRow> RemoteClient::change_tenant(const msg::ChangeTenant& change) {
-  return call<msg::TenantRow>(change);
-}
-Result<msg::IssuedToken> RemoteClient::rotate_token(const std::string& name, bool drop_old) {
-  return call_once<msg::IssuedToken>(msg::RotateToken{name, drop_old});
-}
-Result<msg::Removed> RemoteClient::remove_tenant(const std::string& name, bool purge) {
-  return call<msg::Removed>(msg::RemoveTenant{name, purge}, Patience::kWhileAlive,
-                            ReconnectingChannel::Repeat::kUnsafe);
-}
-Result<msg::BudgetApplication> RemoteClient::application() {
-  return call<msg::BudgetApplication>(msg::ShowApplication{});
-}
-Result<msg::BudgetApplication> RemoteClient::cancel_application(std::uint64_t number) {
-  return call<msg::BudgetApplication>(msg::CancelApplication{number});
-}
-Result<msg::BackupState> RemoteClient::start_backup(const msg::StartBackup& request) {
-  return call_once<msg::BackupState>(request);
-}
-Result<msg::BackupState> RemoteClient::backup() {
-  return call<msg::BackupState>(msg::ShowBackup{});
-}
-Result<msg::BackupState> RemoteClient::cancel_backup() {
-  return call<msg::BackupState>(msg::CancelBackup{});
-}
-Result<msg::Backups> RemoteClient::backups() { return call<msg::Backups>(msg::ListBackups{}); }
-Result<msg::Stats> RemoteClient::stats() { return call<msg::Stats>(msg::GetStats{}); }
-Result<msg::ServerStatus> RemoteClient::status() {
-  return call<msg::ServerStatus>(msg::GetStatus{});
 }
 
 }  // namespace precis

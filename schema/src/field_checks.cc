@@ -120,6 +120,17 @@ Status check(const msg::PassedMatch& passed) {
                                    std::to_string(matched) + " that matched");
 }
 
+Status check(const msg::ClusterState& state) {
+  if (!state.owners.empty() && state.owners.size() != limits::kShards) {
+    return wrong_size("owners", state.owners.size(), std::to_string(limits::kShards) + " shards");
+  }
+  for (const std::uint32_t owner : state.owners) {
+    if (owner == ~std::uint32_t{0}) continue;
+    PRECIS_TRY(check_max("owner", owner + std::uint64_t{1}, state.nodes.size()));
+  }
+  return {};
+}
+
 Status check(const precis::SegmentRow& row) {
   PRECIS_TRY(check_tokens(row.begin, row.end));
   PRECIS_TRY(check_prefill(row.prefill_seconds));

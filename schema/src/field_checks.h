@@ -24,6 +24,7 @@ Status check(const msg::SegmentInfo& segment);
 Status check(const msg::MatchLink& link);
 Status check(const msg::Match& match);
 Status check(const msg::PassedMatch& passed);
+Status check(const msg::ClusterState& state);
 Status check(const precis::SegmentRow& row);
 Status check(const precis::StoredTenant& row);
 

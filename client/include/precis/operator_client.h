@@ -80,6 +80,11 @@ class OperatorClient {
   virtual Result<msg::BackupState> backup() = 0;
   virtual Result<msg::BackupState> cancel_backup() = 0;
   virtual Result<msg::Backups> backups() = 0;
+  // The cluster, as the service knows it; an empty name if it is in none. drain_node() says
+  // whether a node shall own no shards: kNotFound if there is no such node, kPermissionDenied
+  // unless the caller's tenant has the role admin.
+  virtual Result<msg::ClusterState> cluster() = 0;
+  virtual Result<msg::ClusterState> drain_node(const std::string& node, bool on) = 0;
   virtual Result<msg::Stats> stats() = 0;
   virtual Result<msg::ServerStatus> status() = 0;
 };

@@ -49,6 +49,10 @@ inline constexpr std::size_t kLeaseBytesPerTenantMax = 16u << 20;
 inline constexpr std::size_t kLeaseBytesMax = 64u << 20;
 inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per head and layer
 
+// Clusters. A thousand nodes own 16 or 17 shards each, so their shares differ by a sixteenth.
+inline constexpr std::uint32_t kShards = 16'384;
+inline constexpr std::uint32_t kClusterNodesMax = 4096;
+
 // Messages. The largest control message carries a token path, its digests and a plan.
 inline constexpr std::size_t kMessageBytesMax = 128u << 20;
 inline constexpr std::size_t kSendQueueBytesMax = 256u << 20;

@@ -167,6 +167,12 @@ struct Filler {
   }
   void narrow(msg::Match& x) { x.matched_tokens = up_to(limits::kPathTokensMax); }
   void narrow(msg::SessionRow& x) { x.tip_end = up_to(limits::kPathTokensMax); }
+  void narrow(msg::ClusterNode& x) { x.shards = up_to(limits::kShards); }
+  void narrow(msg::ClusterState& x) {
+    x.owners.resize(chance() ? limits::kShards : 0);
+    const auto nodes = static_cast<std::uint32_t>(x.nodes.size());
+    for (std::uint32_t& owner : x.owners) owner = nodes == 0 ? ~0u : up_to(nodes - 1);
+  }
   void narrow(msg::LayerServed& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     counts(x.counts);

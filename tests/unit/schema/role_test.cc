@@ -31,14 +31,15 @@ TEST_CASE("a reader changes nothing, and only an admin manages tenants", "[unit]
   // RegisterModel only for a model that is registered (model_requests.cc).
   CHECK(of_readers ==
         std::set<std::string>{
-            "Cancel",        "CheckPrefix",     "CompareBudgets",      "FindPrefix", "Get",
-            "GetStats",      "GetStatus",       "ListBudgetRevisions", "ListEvents", "ListModels",
-            "ListPrefixes",  "ListProfiles",    "ListSessions",        "Lookup",     "Ping",
-            "RegisterModel", "ShowApplication", "ShowBudget",          "ShowPrefix", "ShowProfile",
-            "ShowSession"});
-  CHECK(of_admins == std::set<std::string>{
-                         "AddTenant", "CancelBackup", "ChangeTenant", "ListBackups", "ListTenants",
-                         "RemoveTenant", "RotateToken", "ShowBackup", "ShowTenant", "StartBackup"});
+            "Cancel",        "CheckPrefix",     "CompareBudgets",      "FindPrefix",  "Get",
+            "GetStats",      "GetStatus",       "ListBudgetRevisions", "ListEvents",  "ListModels",
+            "ListPrefixes",  "ListProfiles",    "ListSessions",        "Lookup",      "Ping",
+            "RegisterModel", "ShowApplication", "ShowBudget",          "ShowCluster", "ShowPrefix",
+            "ShowProfile",   "ShowSession"});
+  CHECK(of_admins == std::set<std::string>{"AddTenant", "CancelBackup", "ChangeTenant", "DrainNode",
+                                           "ListBackups", "ListTenants", "RemoveTenant",
+                                           "RotateToken", "ShowBackup", "ShowTenant",
+                                           "StartBackup"});
 }
 
 }  // namespace precis

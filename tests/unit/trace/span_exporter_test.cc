@@ -2,19 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "cachesvc/trace/http_post.h"
-
 namespace precis::trace {
-
-TEST_CASE("an endpoint is a URL with host, port and path", "[unit][trace]") {
-  const auto endpoint = parse_endpoint("http://collector:4318/v1/traces?x=1");
-  REQUIRE(endpoint.ok());
-  CHECK(endpoint->host == "collector");
-  CHECK(endpoint->port == "4318");
-  CHECK(endpoint->authority == "collector:4318");
-  CHECK(endpoint->target == "/v1/traces?x=1");
-  CHECK(parse_endpoint("http://[::1]:4318/").value().host == "::1");
-}
 
 TEST_CASE("a wrong endpoint is refused with its place and the right form", "[unit][trace]") {
   Config config;

@@ -1,4 +1,4 @@
-#include "cachesvc/trace/http_post.h"
+#include "cachesvc/net/http_post.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -9,9 +9,8 @@
 #include <thread>
 
 #include "cachesvc/base/descriptor.h"
-#include "precis/limits.h"
 
-namespace precis::trace {
+namespace precis {
 namespace {
 
 // Answers one connection with `answer`, again and again until the client closes if it is `endless`.
@@ -36,8 +35,8 @@ class Collector {
     if (thread_.joinable()) thread_.join();
   }
 
-  Endpoint endpoint() const {
-    return parse_endpoint("http://127.0.0.1:" + std::to_string(port_) + "/v1/traces").value();
+  HttpEndpoint endpoint() const {
+    return parse_http_endpoint("http://127.0.0.1:" + std::to_string(port_) + "/v1/traces").value();
   }
   void await_request() { arrived_.get_future().wait(); }
   std::string request() {
@@ -68,12 +67,29 @@ class Collector {
   std::thread thread_;
 };
 
+constexpr HttpPost::Limits kLimits = {
+    .time = std::chrono::seconds(10), .last_time = std::chrono::seconds(1), .answer_bytes = 65536};
+
 }  // namespace
 
-TEST_CASE("a body is posted as JSON, and an answer of 2xx accepts it", "[unit][trace]") {
+TEST_CASE("an endpoint is a URL with host and port", "[unit][transport]") {
+  const auto endpoint = parse_http_endpoint("http://collector:4318/v1/traces?x=1");
+  REQUIRE(endpoint.ok());
+  CHECK(endpoint->host == "collector");
+  CHECK(endpoint->port == "4318");
+  CHECK(endpoint->authority == "collector:4318");
+  CHECK(endpoint->target == "/v1/traces?x=1");
+  CHECK(parse_http_endpoint("http://collector:1").value().target.empty());
+  CHECK(parse_http_endpoint("http://[::1]:4318/").value().host == "::1");
+}
+
+TEST_CASE("a body is posted as JSON, and the answer is returned", "[unit][transport]") {
   Collector collector("HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}");
-  HttpPost post(collector.endpoint());
-  CHECK(post.post("{\"a\": 1}") == Status());
+  HttpPost post;
+  const auto answer = post.post(collector.endpoint(), "{\"a\": 1}", kLimits);
+  REQUIRE(answer.ok());
+  CHECK(answer->status == 202);
+  CHECK(answer->body == "{}");
   const std::string request = collector.request();
   CHECK_THAT(request, Catch::StartsWith("POST /v1/traces HTTP/1.1\r\n"));
   CHECK_THAT(request, Catch::Contains("Host: " + collector.endpoint().authority + "\r\n"));
@@ -82,50 +98,64 @@ TEST_CASE("a body is posted as JSON, and an answer of 2xx accepts it", "[unit][t
   CHECK_THAT(request, Catch::EndsWith("\r\n\r\n{\"a\": 1}"));
 }
 
-TEST_CASE("an endpoint that refuses, or answers anything else, is an error", "[unit][trace]") {
+TEST_CASE("an answer is returned whatever its status", "[unit][transport]") {
+  Collector collector("HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nlate");
+  const auto answer = HttpPost().post(collector.endpoint(), "{}", kLimits);
+  REQUIRE(answer.ok());
+  CHECK(answer->status == 503);
+  CHECK(answer->body == "late");
+}
+
+TEST_CASE("an answer that goes on ends when it is enough", "[unit][transport]") {
+  Collector collector("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  const auto answer = HttpPost().post(collector.endpoint(), "{}", kLimits,
+                                      [](std::string_view body) { return body == "abc"; });
+  REQUIRE(answer.ok());
+  CHECK(answer->body == "abc");
+}
+
+TEST_CASE("what is no answer is an error", "[unit][transport]") {
   const auto [answer, why] = GENERATE(table<std::string, std::string>({
-      {"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", "HTTP status 503"},
-      {"HTTP/1.1 302 Found\r\nLocation: http://b/\r\nContent-Length: 0\r\n\r\n", "status 302"},
       {"SSH-2.0-OpenSSH_9.2\r\n", "read the answer"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "read the answer"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n{}", "read the answer"},
       {std::string(64, '\0'), "read the answer"},
   }));
   Collector collector(answer);
-  HttpPost post(collector.endpoint());
-  const Status status = post.post("{}");
+  const Status status = HttpPost().post(collector.endpoint(), "{}", kLimits).status();
   CHECK(status.code() == StatusCode::kUnavailable);
   CHECK_THAT(status.message(), Catch::StartsWith(collector.endpoint().authority + ": "));
   CHECK_THAT(status.message(), Catch::Contains(why));
 }
 
-TEST_CASE("an answer without end is read up to its limit", "[unit][trace]") {
+TEST_CASE("an answer without end is read up to its limit", "[unit][transport]") {
   const auto answer = GENERATE(std::string("HTTP/1.1 200 OK\r\nX-Long: " + std::string(4096, 'a')),
                                std::string("HTTP/1.1 200 OK\r\nContent-Length: 66000\r\n\r\n"),
                                std::string("HTTP/1.1 200 OK\r\n\r\n" + std::string(1 << 20, 'a')));
   Collector collector(answer, /*endless=*/true);
-  HttpPost post(collector.endpoint());
-  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
+  const auto answer_read = HttpPost().post(collector.endpoint(), "{}", kLimits);
+  CHECK(answer_read.status().code() == StatusCode::kUnavailable);
 }
 
-TEST_CASE("where nobody listens a post fails, and the next one is tried", "[unit][trace]") {
-  Endpoint nowhere;
+TEST_CASE("where nobody listens a post fails, and the next one is tried", "[unit][transport]") {
+  HttpEndpoint nowhere;
   {
     const Collector collector("");
     nowhere = collector.endpoint();
   }
-  HttpPost post(nowhere);
-  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
-  CHECK(post.post("{}").code() == StatusCode::kUnavailable);
+  HttpPost post;
+  CHECK(post.post(nowhere, "{}", kLimits).status().code() == StatusCode::kUnavailable);
+  CHECK(post.post(nowhere, "{}", kLimits).status().code() == StatusCode::kUnavailable);
 }
 
 TEST_CASE("a post to an endpoint that does not answer ends in time, once it is hurried",
-          "[unit][trace]") {
+          "[unit][transport]") {
   const bool in_progress = GENERATE(false, true);
   Collector silent("");
-  HttpPost post(silent.endpoint());
+  HttpPost post;
   if (!in_progress) post.hurry();
-  auto posted = std::async(std::launch::async, [&] { return post.post("{}"); });
+  auto posted = std::async(std::launch::async,
+                           [&] { return post.post(silent.endpoint(), "{}", kLimits).status(); });
   if (in_progress) {
     silent.await_request();
     post.hurry();
@@ -133,4 +163,4 @@ TEST_CASE("a post to an endpoint that does not answer ends in time, once it is h
   CHECK(posted.get().code() == StatusCode::kTimedOut);
 }
 
-}  // namespace precis::trace
+}  // namespace precis

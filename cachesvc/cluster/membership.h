@@ -1,0 +1,54 @@
+// A node's membership in a cluster (docs/design/cluster.md): it keeps a lease in etcd, learns which
+// nodes there are, and takes part in deciding which node owns which shard.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/config.h"
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/runtime.h"
+#include "cachesvc/cluster/etcd.h"
+#include "precis/messages.h"
+
+namespace precis::cluster {
+
+class Membership {
+ public:
+  struct Settings {
+    std::vector<HttpEndpoint> etcd;
+    std::shared_ptr<const TlsContext> tls;  // to etcd; null: none of its members has https
+    std::string cluster, node;
+    std::string address;  // HOST:PORT for clients
+    std::string version;
+    std::uint32_t weight = 0;
+    std::chrono::seconds lease{};
+  };
+
+  // Joins on a thread of its own, and joins again whenever the lease is lost.
+  Membership(const Settings& settings, Runtime& runtime, Log& log);
+  // Leaves, so that others take over at once.
+  ~Membership();
+
+  // Any thread. Returns what is known now.
+  msg::ClusterState state() const;
+  // [blocking] Any thread. Says whether a node shall own no shards, also for a node that is gone if
+  // it shall again. kNotFound if it is not known; kConflict if no other node could own shards;
+  // kUnavailable if etcd does not answer, or this node has not joined yet.
+  Result<msg::ClusterState> drain(const std::string& node, bool on);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// kInvalidArgument with the problems of the settings of a cluster, one per line.
+Status check_config(const Config& config);
+// Joins the cluster of the configuration; null if it has none. `listen`: the address in use.
+// kInvalidArgument as check_config().
+Result<std::unique_ptr<Membership>> join(const Config& config, const std::string& listen,
+                                         const std::string& version, Runtime& runtime, Log& log);
+
+}  // namespace precis::cluster

@@ -1,0 +1,100 @@
+// The settings of a cluster in the configuration.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cachesvc/cluster/membership.h"
+#include "cachesvc/cluster/view.h"
+#include "cachesvc/net/address.h"
+#include "precis/limits.h"
+
+namespace precis::cluster {
+namespace {
+
+// etcd gives no shorter leases than about one and a half election timeouts.
+constexpr std::uint32_t kLeaseMin = 2, kLeaseMax = 600;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string node_of(const Config& config) {
+  return config.cluster_node.empty() ? host_name() : config.cluster_node;
+}
+
+// The TLS of connections to etcd; null if none of its members has https.
+Result<std::shared_ptr<TlsContext>> read_etcd_tls(const Config& config) {
+  PRECIS_ASSIGN(const auto members, parse_etcd_urls(config.cluster_etcd));
+  if (std::ranges::none_of(members, &HttpEndpoint::encrypted)) return std::shared_ptr<TlsContext>();
+  return TlsContext::for_client(
+      {config.cluster_tls_cert, config.cluster_tls_key, config.cluster_tls_ca});
+}
+
+// Empty if clients of other hosts, or of this one if etcd is only here too, can use the address.
+std::string problem_of_address(const Config& config) {
+  const bool given = !config.cluster_address.empty();
+  const std::string& address = given ? config.cluster_address : config.listen;
+  const auto parts = split_address(address);
+  const bool is_any = parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
+  if (!parts.ok() || is_any || address.size() > limits::kNameBytesMax) return "is no such address";
+  if (given && parts->number == 0) return "has the port 0";
+  const auto members = parse_etcd_urls(config.cluster_etcd);
+  const bool is_here =
+      members.ok() && std::ranges::all_of(*members, [](const HttpEndpoint& member) {
+        return is_loopback(member.authority);
+      });
+  return is_loopback(address) && !is_here ? "reaches only this host, and etcd is on others" : "";
+}
+
+}  // namespace
+
+Status check_config(const Config& config) {
+  if (config.cluster_etcd.empty()) return {};
+  std::string problems;
+  const auto require = [&](bool holds, const char* key, const std::string& what) {
+    if (!holds) problems += (problems.empty() ? "" : "\n") + config.origin(key) + key + what;
+  };
+  const Status etcd = parse_etcd_urls(config.cluster_etcd).status();
+  require(etcd.ok(), "cluster_etcd", ": " + etcd.message());
+  const Status tls = etcd.ok() ? read_etcd_tls(config).status() : Status();
+  require(tls.ok(), "cluster_", tls.message());  // which begins with tls_ca, tls_cert or tls_key
+  require(config.cluster_tls_cert.empty() == config.cluster_tls_key.empty(), "cluster_tls_cert",
+          " and cluster_tls_key belong together: give both or neither");
+  const std::string form = ", must be 1 to 63 letters, digits, dots, hyphens or underscores";
+  require(is_name(config.cluster_name), "cluster_name", " is '" + config.cluster_name + "'" + form);
+  require(is_name(node_of(config)), "cluster_node",
+          (config.cluster_node.empty() ? ": the host's name is '" : " is '") + node_of(config) +
+              "'" + form);
+  require(config.cluster_weight >= 1 && config.cluster_weight <= kWeightMax, "cluster_weight",
+          " is " + std::to_string(config.cluster_weight) + ", must be in [1, " +
+              std::to_string(kWeightMax) + "]; precisctl cluster drain empties a node");
+  require(config.cluster_lease_s >= kLeaseMin && config.cluster_lease_s <= kLeaseMax,
+          "cluster_lease_s",
+          " is " + std::to_string(config.cluster_lease_s) + ", must be in [" +
+              std::to_string(kLeaseMin) + ", " + std::to_string(kLeaseMax) + "]");
+  const std::string address = problem_of_address(config);
+  require(address.empty(), "cluster_address",
+          ": give the HOST:PORT at which clients reach this node; '" +
+              (config.cluster_address.empty() ? config.listen + "', which listen is, "
+                                              : config.cluster_address + "' ") +
+              address);
+  return problems.empty() ? Status() : Status::invalid(problems);
+}
+
+Result<std::unique_ptr<Membership>> join(const Config& config, const std::string& listen,
+                                         const std::string& version, Runtime& runtime, Log& log) {
+  if (config.cluster_etcd.empty()) return std::unique_ptr<Membership>();
+  PRECIS_TRY(check_config(config));
+  PRECIS_ASSIGN(auto etcd, parse_etcd_urls(config.cluster_etcd));
+  PRECIS_ASSIGN(auto tls, read_etcd_tls(config));
+  return std::make_unique<Membership>(
+      Membership::Settings{std::move(etcd), std::move(tls), config.cluster_name, node_of(config),
+                           config.cluster_address.empty() ? listen : config.cluster_address,
+                           version, config.cluster_weight,
+                           std::chrono::seconds(config.cluster_lease_s)},
+      runtime, log);
+}
+
+}  // namespace precis::cluster

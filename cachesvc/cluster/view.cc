@@ -1,0 +1,234 @@
+#include "cachesvc/cluster/view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cachesvc/cluster/base64.h"
+#include "cachesvc/cluster/placement.h"
+#include "cachesvc/net/address.h"
+#include "precis/block_digest.h"
+#include "precis/little_endian.h"
+#include "precis/printable.h"
+#include "precis/shards.h"
+
+namespace precis::cluster {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::uint32_t kFormat = 1;
+constexpr std::uint16_t kNobodyStored = 0xffff;
+
+std::string owners_key(const std::string& cluster) { return rows_prefix(cluster) + "owners"; }
+
+Json parsed(std::string_view text) {
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+Status unreadable(const std::string& key) {
+  return Status::corruption("the row " + printable(key) +
+                            " in etcd is not one of Precis, so it is left out: if nothing else "
+                            "uses this name, remove the row");
+}
+
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
+}
+
+template <typename T>
+std::optional<T> field_of(const Json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (found == object.end()) return {};
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (!found->is_string() ||
+        found->get_ref<const std::string&>().size() > limits::kNameBytesMax) {
+      return {};
+    }
+  } else {
+    if (!found->is_number_unsigned() || found->template get<std::uint64_t>() > 0xffffffffu) {
+      return {};
+    }
+  }
+  return found->template get<T>();
+}
+
+std::optional<NodeRow> parse_node(std::string_view text) {
+  const Json json = parsed(text);
+  auto address = field_of<std::string>(json, "address");
+  auto version = field_of<std::string>(json, "version");
+  auto instance = field_of<std::string>(json, "instance");
+  const auto weight = field_of<std::uint32_t>(json, "weight");
+  if (!address || !version || !instance || !weight) return {};
+  if (!is_plain(*address) || !split_address(*address).ok() || !is_plain(*version)) return {};
+  if (*weight == 0 || *weight > kWeightMax) return {};
+  return NodeRow{std::move(*address), std::move(*version), *weight, std::move(*instance)};
+}
+
+// The table of owners as stored.
+struct Table {
+  std::vector<std::string> nodes;
+  std::vector<std::uint32_t> owners;  // indices into nodes, or kNobody
+};
+
+std::string to_json(const Table& table) {
+  std::vector<std::byte> owners;
+  for (const std::uint32_t owner : table.owners) {
+    put_le(owners, owner == kNobody ? kNobodyStored : static_cast<std::uint16_t>(owner));
+  }
+  const std::string bytes(reinterpret_cast<const char*>(owners.data()), owners.size());
+  return Json{{"format", kFormat}, {"nodes", table.nodes}, {"owners", to_base64(bytes)}}.dump();
+}
+
+Result<Table> parse_table(const Etcd::Row& row) {
+  const Json json = parsed(row.value);
+  const auto format = field_of<std::uint32_t>(json, "format");
+  if (format && *format != kFormat) {
+    return Status::unsupported("the table of owners in etcd, " + row.key + ", has the format " +
+                               std::to_string(*format) + ", this version of precisd reads " +
+                               std::to_string(kFormat) + ": run one version on all nodes");
+  }
+  const auto nodes = json.is_object() ? json.find("nodes") : json.end();
+  const auto owners = json.is_object() ? json.find("owners") : json.end();
+  if (!format || nodes == json.end() || owners == json.end() || !nodes->is_array() ||
+      nodes->size() > kLiveNodesMax || !owners->is_string()) {
+    return unreadable(row.key);
+  }
+  Table table;
+  for (const Json& node : *nodes) {
+    if (!node.is_string() || !is_name(node.get_ref<const std::string&>())) {
+      return unreadable(row.key);
+    }
+    table.nodes.push_back(node.get<std::string>());
+  }
+  const auto bytes = from_base64(owners->get_ref<const std::string&>());
+  if (!bytes || bytes->size() != 2 * std::size_t{kShards}) return unreadable(row.key);
+  LeReader reader(std::as_bytes(std::span(*bytes)));
+  while (table.owners.size() < kShards) {
+    const auto owner = reader.get<std::uint16_t>();
+    if (owner != kNobodyStored && owner >= table.nodes.size()) return unreadable(row.key);
+    table.owners.push_back(owner == kNobodyStored ? kNobody : owner);
+  }
+  return table;
+}
+
+// Member's key for place_shards().
+std::uint64_t key_of(const std::string& node) {
+  const Digest digest = sha256(std::as_bytes(std::span(node)));
+  return LeReader(std::as_bytes(std::span(digest.bytes))).get<std::uint64_t>();
+}
+
+}  // namespace
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= 63 && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+  });
+}
+
+std::string rows_prefix(const std::string& cluster) { return "precis/" + cluster + "/"; }
+std::string node_key(const std::string& cluster, const std::string& node) {
+  return rows_prefix(cluster) + "nodes/" + node;
+}
+std::string drain_key(const std::string& cluster, const std::string& node) {
+  return rows_prefix(cluster) + "drains/" + node;
+}
+
+std::string to_json(const NodeRow& node) {
+  return Json{{"address", node.address},
+              {"version", node.version},
+              {"weight", node.weight},
+              {"instance", node.instance}}
+      .dump();
+}
+
+const msg::ClusterNode* View::find(const std::string& node) const {
+  const auto found = std::ranges::lower_bound(nodes, node, {}, &msg::ClusterNode::name);
+  return found == nodes.end() || found->name != node ? nullptr : &*found;
+}
+
+View read_view(const std::string& cluster, const Etcd::Rows& rows) {
+  std::map<std::string, std::pair<msg::ClusterNode, std::string>> nodes;
+  std::vector<std::string> drains;
+  Table table;
+  View view;
+  view.revision = rows.revision;
+  const auto note = [&view](Status problem) {
+    if (view.problem.ok()) view.problem = std::move(problem);
+  };
+  const std::string of_nodes = node_key(cluster, ""), of_drains = drain_key(cluster, "");
+  for (const Etcd::Row& row : rows.rows) {
+    if (row.key.starts_with(of_nodes)) {
+      const std::string name = row.key.substr(of_nodes.size());
+      auto node = parse_node(row.value);
+      if (!node || !is_name(name)) {
+        note(unreadable(row.key));
+      } else if (nodes.size() == kLiveNodesMax) {
+        note(Status::unsupported("the cluster has more than " + std::to_string(kLiveNodesMax) +
+                                 " live nodes, and the others own no shards: stop some"));
+      } else {
+        nodes[name] = {msg::ClusterNode{name, std::move(node->address), std::move(node->version),
+                                        node->weight, false, true, 0},
+                       std::move(node->instance)};
+      }
+    } else if (row.key.starts_with(of_drains)) {
+      drains.push_back(row.key.substr(of_drains.size()));
+    } else if (row.key == owners_key(cluster)) {
+      view.owners_revision = row.revision;
+      auto read = parse_table(row);
+      view.owners_known = read.ok();
+      if (read.ok()) {
+        table = std::move(*read);
+      } else {
+        note(read.status());
+      }
+    }
+  }
+  for (const std::string& name : table.nodes) nodes[name].first.name = name;
+  for (const std::string& name : drains) {
+    const auto found = nodes.find(name);
+    if (found != nodes.end()) found->second.first.draining = true;
+  }
+  std::map<std::string, std::uint32_t> places;
+  for (auto& [name, node] : nodes) {
+    places[name] = static_cast<std::uint32_t>(view.nodes.size());
+    view.nodes.push_back(std::move(node.first));
+    view.instances.push_back(std::move(node.second));
+  }
+  view.owners = std::move(table.owners);
+  for (std::uint32_t& owner : view.owners) {
+    if (owner == kNobody) continue;
+    owner = places.at(table.nodes[owner]);
+    ++view.nodes[owner].shards;
+  }
+  return view;
+}
+
+std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view) {
+  std::vector<std::uint32_t> place(view.nodes.size(), kNobody);  // among the live nodes
+  std::vector<Member> members;
+  Table table;
+  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
+    const msg::ClusterNode& node = view.nodes[n];
+    if (!node.live) continue;
+    place[n] = static_cast<std::uint32_t>(members.size());
+    members.push_back({key_of(node.name), node.draining ? 0 : node.weight});
+    table.nodes.push_back(node.name);
+  }
+  if (members.empty() || !view.owners_known) return {};
+  std::vector<std::uint32_t> owners = view.owners;
+  owners.resize(kShards, kNobody);
+  for (std::uint32_t& owner : owners) {
+    if (owner != kNobody) owner = place[owner];
+  }
+  table.owners = place_shards(members, owners);
+  const bool gone =
+      std::ranges::any_of(view.nodes, [](const msg::ClusterNode& node) { return !node.live; });
+  if (!gone && view.owners_revision != 0 && table.owners == owners) return {};
+  return Etcd::Row{owners_key(cluster), to_json(table), view.owners_revision};
+}
+
+}  // namespace precis::cluster

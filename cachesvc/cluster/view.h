@@ -1,0 +1,64 @@
+// Reads the rows in etcd about a cluster: its nodes, and which of them owns each shard. Pure.
+//
+// The rows of the cluster NAME are below "precis/NAME/":
+//   nodes/NODE    a live node, with its lease: JSON {"address", "version", "weight", "instance"}
+//   drains/NODE   the node shall own no shards; the value is empty
+//   owners        JSON {"format": 1, "nodes": [NODE, ...], "owners": base64 of one u16 a shard,
+//                 little endian: an index into nodes, or 0xffff for nobody}
+//
+// Other nodes and other programs write these rows, so each is checked. A row that is not as
+// described is left out and named. All versions that share a format must place shards alike
+// (placement.h); otherwise they would overwrite each other's tables.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cachesvc/cluster/etcd.h"
+#include "precis/limits.h"
+#include "precis/messages.h"
+
+namespace precis::cluster {
+
+// Names of clusters and nodes: 1 to 63 letters, digits, dots, hyphens or underscores.
+bool is_name(std::string_view name);
+
+inline constexpr std::uint32_t kWeightMax = 1'000'000;
+// Live nodes. The table may name as many others that are gone.
+inline constexpr std::size_t kLiveNodesMax = limits::kClusterNodesMax / 2;
+
+// A node, as it describes itself.
+struct NodeRow {
+  std::string address;  // HOST:PORT for clients
+  std::string version;
+  std::uint32_t weight = 0;  // 1 to kWeightMax
+  std::string instance;      // differs for each start of a process
+};
+
+std::string rows_prefix(const std::string& cluster);
+std::string node_key(const std::string& cluster, const std::string& node);
+std::string drain_key(const std::string& cluster, const std::string& node);
+std::string to_json(const NodeRow& node);
+
+struct View {
+  std::uint64_t revision = 0;           // of etcd
+  std::uint64_t owners_revision = 0;    // 0: there is no table of owners
+  Status problem;                       // names the first row that could not be read
+  bool owners_known = true;             // false: there is a table, but it could not be read
+  std::vector<msg::ClusterNode> nodes;  // by name: the live ones, and those of the table
+  std::vector<std::string> instances;   // of each node; empty if it is not live
+  std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
+
+  const msg::ClusterNode* find(const std::string& node) const;
+};
+// The problem is kUnsupported if the table of owners has another format, else kCorruption.
+View read_view(const std::string& cluster, const Etcd::Rows& rows);
+
+// The row of owners that the cluster should have, if it differs from the one it has. Absent without
+// live nodes, and if the present table is not known.
+std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view);
+
+}  // namespace precis::cluster

@@ -1,0 +1,31 @@
+#include "cachesvc/server/cluster_requests.h"
+
+#include <utility>
+
+#include "cachesvc/cluster/membership.h"
+
+namespace precis {
+
+Task<Answer> ClusterRequests::on(msg::ShowCluster) {
+  const cluster::Membership* const membership = caller_.parts.membership;
+  msg::ClusterState state = membership == nullptr ? msg::ClusterState{} : membership->state();
+  if (!state.error.empty() && caller_.tenant.role < Role::kAdmin) {
+    state.error = "the node has a problem, which the operators see";  // it has addresses of etcd
+  }
+  co_return msg::ReplyBody(std::move(state));
+}
+
+Task<Answer> ClusterRequests::on(msg::DrainNode request) {
+  cluster::Membership* const membership = caller_.parts.membership;
+  if (membership == nullptr) {
+    co_return Status::unsupported(
+        "this service is in no cluster: set cluster_etcd in its configuration");
+  }
+  const auto drain = [&] { return membership->drain(request.node, request.on); };
+  PRECIS_CO_ASSIGN(auto state, co_await caller_.stored(drain));
+  caller_.note({"DrainNode", "node drained", request.node, request.on ? "on" : "off", "",
+                request.on ? "it shall own no shards" : "it owns shards again"});
+  co_return msg::ReplyBody(std::move(state));
+}
+
+}  // namespace precis

@@ -1,0 +1,135 @@
+#include "client/cli/cluster_commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "client/cli/json.h"
+#include "client/cli/table.h"
+#include "precis/printable.h"
+
+namespace precis::cli {
+namespace {
+
+constexpr char kAlone[] = "this service is in no cluster: cluster_etcd is not set\n";
+// The most ranges of shards that a row for people has.
+constexpr std::size_t kRangesShown = 4;
+
+std::string state_of(const msg::ClusterNode& node) {
+  if (!node.live) return "gone";
+  return node.draining ? "draining" : "live";
+}
+
+std::string own_state(const msg::ClusterState& state) {
+  if (state.state == "cut_off") return "cut off: its lease has run out, and others take its shards";
+  if (state.state == "joining") return "joining";
+  return fmt::format("member, for {} more without etcd",
+                     duration_text(static_cast<double>(state.lease_left_ms) / 1000));
+}
+
+// The weights of the nodes that may own shards.
+std::uint64_t weights_of(const msg::ClusterState& state) {
+  std::uint64_t sum = 0;
+  for (const msg::ClusterNode& node : state.nodes) {
+    if (node.live && !node.draining) sum += node.weight;
+  }
+  return sum;
+}
+
+// "0-4, 9", and how many more ranges there are.
+std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
+  std::string text;
+  std::size_t ranges = 0;
+  for (std::size_t begin = 0; begin < state.owners.size();) {
+    std::size_t end = begin + 1;
+    if (state.owners[begin] == node) {
+      while (end < state.owners.size() && state.owners[end] == node) ++end;
+      if (++ranges <= kRangesShown) {
+        text += text.empty() ? "" : ", ";
+        text += end == begin + 1 ? std::to_string(begin) : fmt::format("{}-{}", begin, end - 1);
+      }
+    }
+    begin = end;
+  }
+  if (ranges > kRangesShown) text += fmt::format(", and {} more", ranges - kRangesShown);
+  return text;
+}
+
+}  // namespace
+
+std::string cluster_text(const msg::ClusterState& state, std::size_t columns) {
+  if (state.name.empty()) return kAlone;
+  Facts facts;
+  facts.add("cluster", state.name);
+  facts.add("this node", state.node + ", " + own_state(state));
+  if (!state.error.empty()) facts.add("problem", state.error);
+  const auto unowned = std::ranges::count(state.owners, ~std::uint32_t{0});
+  if (state.revision == 0) {
+    facts.add("shards", "no node owns any yet");
+  } else if (unowned > 0) {
+    facts.add("shards", count_text(static_cast<std::uint64_t>(unowned)) + " have no owner");
+  }
+  Table table({{"NODE", false, 0, 12},
+               {"ADDRESS", false, 0, 12},
+               {"STATE", false},
+               {"WEIGHT", true, 2},
+               {"SHARDS", true},
+               {"SHARE", true, 1},
+               {"VERSION", false, 3}});
+  for (const msg::ClusterNode& node : state.nodes) {
+    table.add({node.name, node.address, state_of(node), count_text(node.weight),
+               count_text(node.shards), percent_text(node.shards, state.owners.size()),
+               node.version});
+  }
+  return facts.text() + "\n" + table.text(columns);
+}
+
+std::string shards_text(const msg::ClusterState& state, std::size_t columns) {
+  if (state.name.empty()) return kAlone;
+  const std::uint64_t weights = weights_of(state);
+  Table table({{"NODE", false, 0, 12}, {"SHARDS", true}, {"FAIR", true}, {"WHICH", false, 1, 20}});
+  for (std::uint32_t n = 0; n < state.nodes.size(); ++n) {
+    const msg::ClusterNode& node = state.nodes[n];
+    const std::uint64_t weight = node.live && !node.draining ? node.weight : 0;
+    const std::uint64_t fair = weights == 0 ? 0 : (state.owners.size() * weight) / weights;
+    table.add({node.name, count_text(node.shards), count_text(fair), ranges_of(state, n)});
+  }
+  return table.text(columns) +
+         fmt::format("revision {} of the owners; --json has the owner of each shard\n",
+                     state.revision);
+}
+
+Status show_cluster(Context context) {
+  PRECIS_ASSIGN(const msg::ClusterState state, context.client.cluster());
+  if (context.json) {
+    Json json = to_json(state);
+    json.erase("owners");  // precisctl cluster map has them
+    context.out += json_text(json);
+  } else {
+    context.out += cluster_text(state, context.columns());
+  }
+  return {};
+}
+
+Status show_shards(Context context) {
+  PRECIS_ASSIGN(const msg::ClusterState state, context.client.cluster());
+  context.out += context.json ? json_text(to_json(state)) : shards_text(state, context.columns());
+  return {};
+}
+
+Status drain_node(Context context, const NodeDrain& drain) {
+  PRECIS_ASSIGN(const msg::ClusterState state, context.client.drain_node(drain.node, !drain.off));
+  if (context.json) {
+    context.out += json_text(to_json(state));
+  } else if (drain.off) {
+    context.out += fmt::format("{} owns shards again\n", printable(drain.node));
+  } else {
+    context.out +=
+        fmt::format("{} gives away its shards; once precisctl cluster status shows 0, stop it\n",
+                    printable(drain.node));
+  }
+  return {};
+}
+
+}  // namespace precis::cli

@@ -1,0 +1,363 @@
+// Nodes of a cluster: real processes of precisd with a real etcd.
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "cachesvc/cluster/etcd.h"
+#include "cachesvc/cluster/view.h"
+#include "precis/limits.h"
+#include "tests/catch_runner.h"
+#include "tests/integration/etcd_members.h"
+#include "tests/integration/service_process.h"
+#include "tests/unit/transport/certificate.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+constexpr auto kPatience = std::chrono::seconds(60);
+
+// A node of the cluster "precis". It keeps its name and its data when it is started again.
+class Node {
+ public:
+  Node(const EtcdMembers& etcd, std::string name, const std::string& more = "",
+       std::uint32_t lease_s = 2)
+      : name_(std::move(name)) {
+    std::ofstream(dir_.path("precisd.toml"))
+        << "cluster_etcd = \"" << etcd.urls() << "\"\ncluster_node = \"" << name_
+        << "\"\ncluster_lease_s = " << lease_s << "\n"
+        << more << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n"
+        << "[[tenant]]\nname = 'red'\n";
+    start();
+  }
+  void start() {
+    service_.emplace(
+        dir_, std::vector<std::string>{"--config", dir_.path("precisd.toml"), "--memory", "32MiB"});
+    ConnectOptions ops;
+    ops.tenant = "ops";
+    ops.token = "boss";
+    client_ = service_->connect(ops);
+  }
+  int kill() {
+    client_.reset();
+    return service_->kill();
+  }
+  int stop() {
+    client_.reset();
+    return service_->stop();
+  }
+  pid_t pid() const { return service_->pid(); }
+  const std::string& name() const { return name_; }
+  const std::string& address() const { return service_->address(); }
+  std::shared_ptr<Client> connect_as(const std::string& tenant) const {
+    ConnectOptions options;
+    options.tenant = tenant;
+    return service_->connect(options);
+  }
+  msg::ClusterState state() { return client_->cluster().value(); }
+  Ran ctl(std::vector<std::string> words) const {
+    words.insert(words.begin(), {PRECISCTL_PATH, "--address", address(), "--tenant", "ops",
+                                 "--token", "boss", "cluster"});
+    return run(words);
+  }
+
+ private:
+  const std::string name_;
+  const TempDir dir_;
+  std::optional<ServiceProcess> service_;
+  std::shared_ptr<Client> client_;
+};
+
+// Waits until the node's view is as expected.
+msg::ClusterState await(Node& node, const std::function<bool(const msg::ClusterState&)>& expected) {
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  for (;;) {
+    msg::ClusterState state = node.state();
+    if (expected(state)) return state;
+    if (std::chrono::steady_clock::now() > until) {
+      UNSCOPED_INFO(node.ctl({"status"}).out);
+      REQUIRE(expected(state));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+std::uint32_t shards_of(const msg::ClusterState& state, const std::string& name) {
+  for (const msg::ClusterNode& node : state.nodes) {
+    if (node.name == name) return node.shards;
+  }
+  return 0;
+}
+
+// Whether exactly these nodes own shards, in equal numbers, and no other node is known.
+auto shared_by(std::vector<std::string> names) {
+  return [names = std::move(names)](const msg::ClusterState& state) {
+    if (state.nodes.size() != names.size()) return false;
+    for (const std::string& name : names) {
+      const std::uint32_t fair = limits::kShards / static_cast<std::uint32_t>(names.size());
+      const std::uint32_t shards = shards_of(state, name);
+      if (shards < fair || shards > fair + 1) return false;
+    }
+    return state.state == "member";
+  };
+}
+
+bool all_owned_by(const msg::ClusterState& state, const std::string& name) {
+  return shards_of(state, name) == limits::kShards;
+}
+
+}  // namespace
+
+TEST_CASE("nodes share the shards, take over those of one that dies, and give them back",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b"), c(etcd, "c");
+  const auto before = await(a, shared_by({"a", "b", "c"}));
+  for (Node* const node : {&b, &c}) {
+    CHECK(await(*node, shared_by({"a", "b", "c"})).owners == before.owners);
+  }
+  CHECK(before.node == "a");
+  CHECK(before.nodes[1].address == b.address());
+  CHECK(before.error.empty());
+
+  CHECK(b.kill() == -SIGKILL);
+  const auto without = await(a, shared_by({"a", "c"}));
+  CHECK(without.revision > before.revision);
+  // Only the shards of the dead node have moved.
+  std::size_t moved = 0;
+  for (std::size_t s = 0; s < limits::kShards; ++s) {
+    const std::string& owner = before.nodes[before.owners[s]].name;
+    moved += without.nodes[without.owners[s]].name != owner;
+    if (owner != "b") REQUIRE(without.nodes[without.owners[s]].name == owner);
+  }
+  CHECK(moved == shards_of(before, "b"));
+
+  b.start();
+  const auto after = await(b, shared_by({"a", "b", "c"}));
+  std::size_t same = 0;
+  for (std::size_t s = 0; s < limits::kShards; ++s) {
+    same += before.nodes[before.owners[s]].name == "b" && after.nodes[after.owners[s]].name == "b";
+  }
+  CHECK(same * 2 > shards_of(before, "b"));
+}
+
+TEST_CASE("a node that is stopped leaves at once, long before its lease ends",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a", "", 600), b(etcd, "b", "", 600);
+  await(a, shared_by({"a", "b"}));
+  CHECK(b.stop() == 0);
+  await(a, shared_by({"a"}));
+}
+
+TEST_CASE("a node that is drained gives away its shards, and stays", "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b");
+  await(a, shared_by({"a", "b"}));
+  const Ran drained = b.ctl({"drain", "a"});  // any node can be asked
+  CHECK(drained.exit_code == 0);
+  CHECK_THAT(drained.out, Contains("a gives away its shards"));
+  const auto state = await(a, [](const auto& now) { return all_owned_by(now, "b"); });
+  REQUIRE(state.nodes.size() == 2);
+  CHECK(state.nodes[0].draining);
+  CHECK_THAT(a.ctl({"status"}).out, Contains("draining"));
+  a.stop();
+  a.start();  // the drain outlives the node
+  CHECK(await(b, [](const auto& now) { return now.nodes.size() == 2 && now.nodes[0].live; })
+            .nodes[0]
+            .draining);
+  CHECK(b.ctl({"drain", "a", "--off"}).exit_code == 0);
+  await(a, shared_by({"a", "b"}));
+
+  const Ran last = (b.stop(), await(a, shared_by({"a"})), a.ctl({"drain", "a"}));
+  CHECK(last.exit_code == 6);
+  CHECK_THAT(last.err, Contains("no other node could own the shards"));
+  CHECK(a.ctl({"drain", "b", "--off"}).exit_code == 0);  // of a node that is gone
+  const Ran unknown = a.ctl({"drain", "nobody"});
+  CHECK(unknown.exit_code == 3);
+  CHECK_THAT(unknown.err, Contains("has no node 'nobody'"));
+}
+
+TEST_CASE("weights decide how many shards a node owns", "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a", "cluster_weight = 300\n"), b(etcd, "b", "cluster_weight = 100\n");
+  await(a, [](const auto& state) {
+    return shards_of(state, "a") == limits::kShards / 4 * 3 &&
+           shards_of(state, "b") == limits::kShards / 4;
+  });
+  const auto status = nlohmann::json::parse(b.ctl({"status", "--json"}).out);
+  CHECK(status["nodes"][0]["weight"] == 300);
+  CHECK_FALSE(status.contains("owners"));
+  const auto map = nlohmann::json::parse(b.ctl({"map", "--json"}).out);
+  CHECK(map["owners"].size() == limits::kShards);
+  CHECK_THAT(b.ctl({"map"}).out, Contains("12 288"));
+}
+
+TEST_CASE("without etcd a node is a member until its lease ends, and joins again later",
+          "[integration][cluster]") {
+  EtcdMembers etcd;
+  Node a(etcd, "a");
+  await(a, shared_by({"a"}));
+  etcd.kill(0);
+  const auto alone = await(a, [](const auto& state) { return state.state == "cut_off"; });
+  CHECK_FALSE(alone.error.empty());
+  CHECK(alone.lease_left_ms == 0);
+  CHECK(alone.owners.size() == limits::kShards);
+  const Ran status = a.ctl({"status"});
+  CHECK(status.exit_code == 0);
+  CHECK_THAT(status.out, Contains("cut off"));
+  CHECK(a.ctl({"drain", "a", "--off"}).exit_code == 4);
+  etcd.start(0);
+  await(a, shared_by({"a"}));
+}
+
+TEST_CASE("a node that was stopped for longer than its lease joins again",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b");
+  await(a, shared_by({"a", "b"}));
+  ::kill(b.pid(), SIGSTOP);
+  await(a, shared_by({"a"}));
+  ::kill(b.pid(), SIGCONT);
+  await(b, shared_by({"a", "b"}));
+}
+
+TEST_CASE("the death of etcd's leader changes nothing", "[integration][cluster]") {
+  EtcdMembers etcd(3);
+  Node a(etcd, "a", "", 5), b(etcd, "b", "", 5);
+  const auto before = await(a, shared_by({"a", "b"}));
+  etcd.kill(etcd.leader());
+  // Until the leases must have been prolonged.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(8);
+  while (std::chrono::steady_clock::now() < until) {
+    for (Node* const node : {&a, &b}) REQUIRE(node->state().state == "member");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(a.state().owners == before.owners);
+  CHECK(a.state().error.empty());
+}
+
+TEST_CASE("a second node of the same name waits and says why", "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node first(etcd, "a");
+  await(first, shared_by({"a"}));
+  Node second(etcd, "a");
+  const auto state = await(second, [](const auto& now) { return !now.error.empty(); });
+  CHECK(state.state == "joining");
+  CHECK_THAT(state.error, Contains("set cluster_node to another name"));
+  CHECK(first.state().state == "member");
+  first.stop();
+  await(second, shared_by({"a"}));
+}
+
+TEST_CASE("rows that this version does not understand are left alone and named",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  cluster::Etcd rows(cluster::parse_etcd_urls(etcd.urls()).value());
+  const auto [key, value, told] = GENERATE(table<std::string, std::string, std::string>(
+      {{"precis/precis/owners", "{\"format\": 9}", "run one version on all nodes"},
+       {"precis/precis/owners", "tomatoes", "is not one of Precis"},
+       {"precis/precis/nodes/x", "{}", "is not one of Precis"}}));
+  REQUIRE(rows.write({key, value, 0}).ok());
+  Node a(etcd, "a");
+  const auto state = await(a, [](const auto& now) { return !now.error.empty(); });
+  CHECK_THAT(state.error, Contains(told));
+  const auto left = rows.read(key).value();
+  REQUIRE(left.rows.size() == 1);
+  CHECK(left.rows[0].value == value);
+  REQUIRE(rows.remove(key).ok());
+  await(a, shared_by({"a"}));
+}
+
+TEST_CASE("members stay members while etcd has rows that they do not understand",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b");
+  const auto before = await(a, shared_by({"a", "b"}));
+  cluster::Etcd rows(cluster::parse_etcd_urls(etcd.urls()).value());
+  REQUIRE(rows.write({"precis/precis/nodes/\xff", "{}", 0}).ok());
+  await(a, [](const auto& state) { return !state.error.empty(); });
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(4);  // two leases
+  while (std::chrono::steady_clock::now() < until) {
+    for (Node* const node : {&a, &b}) REQUIRE(node->state().state == "member");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  CHECK(a.state().owners == before.owners);
+  REQUIRE(b.kill() == -SIGKILL);
+  const auto alone = await(a, [](const auto& now) { return all_owned_by(now, "a"); });
+  CHECK_THAT(alone.error, Contains("nodes/\\ufffd") || Contains("is not one of Precis"));
+}
+
+TEST_CASE("clusters of different names share an etcd and nothing else", "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b", "cluster_name = \"other\"\n");
+  await(a, shared_by({"a"}));
+  CHECK(await(b, shared_by({"b"})).name == "other");
+}
+
+TEST_CASE("all tenants see the nodes, and only admins what is wrong, and drain one",
+          "[integration][cluster]") {
+  EtcdMembers etcd;
+  Node a(etcd, "a");
+  await(a, shared_by({"a"}));
+  const auto red = a.connect_as("red");
+  CHECK(red->cluster().value().nodes.size() == 1);
+  CHECK(red->drain_node("a", true).status().code() == StatusCode::kPermissionDenied);
+  etcd.kill(0);
+  const auto alone = await(a, [](const auto& state) { return !state.error.empty(); });
+  CHECK_THAT(alone.error, Contains("127.0.0.1"));
+  CHECK_THAT(red->cluster().value().error, Contains("the operators"));
+}
+
+TEST_CASE("etcd is reached over TLS, and only the right one with the right certificate",
+          "[integration][cluster]") {
+  const TempDir dir;
+  const auto certificate = [&](const std::string& name) {
+    std::filesystem::create_directory(dir.path(name));
+    TlsFiles files = test::make_certificate(dir.path(name));
+    files.ca = files.cert;  // it is signed by itself
+    return files;
+  };
+  const TlsFiles ours = certificate("ours"), others = certificate("others");
+  const EtcdMembers etcd(1, ours);
+  const auto settings = [](const TlsFiles& files, const std::string& ca) {
+    return "cluster_tls_ca = '" + ca + "'\ncluster_tls_cert = '" + files.cert +
+           "'\ncluster_tls_key = '" + files.key + "'\n";
+  };
+  Node a(etcd, "a", settings(ours, ours.ca));
+  await(a, shared_by({"a"}));
+  Node wrong_ca(etcd, "b", settings(ours, others.ca));
+  const auto refusing = await(wrong_ca, [](const auto& state) { return !state.error.empty(); });
+  CHECK_THAT(refusing.error, Contains("begin TLS") && Contains("verify"));
+  Node wrong_certificate(etcd, "c", settings(others, ours.ca));
+  const auto refused = await(wrong_certificate, [](const auto& now) { return !now.error.empty(); });
+  CHECK(refused.state == "joining");
+  CHECK(a.state().nodes.size() == 1);
+}
+
+TEST_CASE("a service without cluster_etcd is in no cluster", "[integration][cluster]") {
+  const TempDir dir;
+  const ServiceProcess service(dir);
+  const auto client = service.connect();
+  CHECK(client->cluster().value() == msg::ClusterState{});
+  const Ran status = run({PRECISCTL_PATH, "--address", service.address(), "cluster", "status"});
+  CHECK(status.exit_code == 0);
+  CHECK_THAT(status.out, Contains("in no cluster"));
+}
+
+int main(int argc, char** argv) {
+  if (!EtcdMembers::installed()) {
+    std::printf("skipped: the Debian package etcd-server is not installed\n");
+    return 77;
+  }
+  return run_test_cases(argc, argv);
+}

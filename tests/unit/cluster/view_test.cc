@@ -1,0 +1,190 @@
+#include "cachesvc/cluster/view.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "cachesvc/cluster/base64.h"
+#include "cachesvc/cluster/placement.h"
+#include "precis/limits.h"
+
+namespace precis::cluster {
+namespace {
+
+using Catch::Matchers::Contains;
+
+Etcd::Row node_row(const std::string& name, std::uint32_t weight = 100) {
+  return {node_key("c", name), to_json(NodeRow{name + ":7470", "0.1", weight, "1"}), 1};
+}
+
+// The rows of etcd after a row was written.
+Etcd::Rows with(Etcd::Rows rows, Etcd::Row row) {
+  std::erase_if(rows.rows, [&](const Etcd::Row& other) { return other.key == row.key; });
+  row.revision = ++rows.revision;
+  rows.rows.push_back(std::move(row));
+  return rows;
+}
+Etcd::Rows without(Etcd::Rows rows, const std::string& key) {
+  std::erase_if(rows.rows, [&](const Etcd::Row& row) { return row.key == key; });
+  return rows;
+}
+Etcd::Rows settled(const Etcd::Rows& rows) {
+  const auto better = better_owners("c", read_view("c", rows));
+  return better ? with(rows, *better) : rows;
+}
+
+}  // namespace
+
+TEST_CASE("the first node owns all shards, and the table is then left alone", "[cluster]") {
+  const Etcd::Rows rows{7, {node_row("a")}};
+  const View alone = read_view("c", rows);
+  CHECK(alone.owners.empty());
+  CHECK(alone.owners_revision == 0);
+  REQUIRE(alone.nodes.size() == 1);
+  CHECK(alone.nodes[0].address == "a:7470");
+  CHECK(alone.nodes[0].live);
+  const View owning = read_view("c", settled(rows));
+  CHECK(owning.nodes[0].shards == limits::kShards);
+  CHECK(owning.owners == std::vector<std::uint32_t>(limits::kShards, 0));
+  CHECK_FALSE(better_owners("c", owning));
+}
+
+TEST_CASE("without live nodes there is no better table", "[cluster]") {
+  CHECK_FALSE(better_owners("c", read_view("c", {1, {}})));
+  const Etcd::Rows rows = settled({1, {node_row("a")}});
+  const View gone = read_view("c", without(rows, node_key("c", "a")));
+  REQUIRE(gone.nodes.size() == 1);
+  CHECK_FALSE(gone.nodes[0].live);
+  CHECK(gone.nodes[0].shards == limits::kShards);
+  CHECK_FALSE(better_owners("c", gone));
+}
+
+TEST_CASE("the table follows nodes that come, drain and go", "[cluster]") {
+  Etcd::Rows rows = settled({1, {node_row("b")}});
+  rows = settled(with(rows, node_row("a", 300)));
+  View view = read_view("c", rows);
+  REQUIRE(view.nodes.size() == 2);
+  CHECK(view.nodes[0].name == "a");  // by name
+  CHECK(view.nodes[0].shards == limits::kShards / 4 * 3);
+
+  rows = settled(with(rows, {drain_key("c", "a"), "", 0}));
+  view = read_view("c", rows);
+  CHECK(view.nodes[0].draining);
+  CHECK(view.nodes[0].shards == 0);
+  CHECK(view.nodes[1].shards == limits::kShards);
+
+  rows = settled(without(rows, drain_key("c", "a")));
+  CHECK(read_view("c", rows).nodes[0].shards == limits::kShards / 4 * 3);
+
+  rows = settled(without(rows, node_key("c", "b")));
+  view = read_view("c", rows);
+  REQUIRE(view.nodes.size() == 1);  // who is gone and owns nothing is forgotten
+  CHECK(view.nodes[0].shards == limits::kShards);
+}
+
+TEST_CASE("a table is written over the revision that it was made from", "[cluster]") {
+  const Etcd::Rows rows = settled({5, {node_row("a")}});
+  const View view = read_view("c", with(rows, node_row("b")));
+  const auto better = better_owners("c", view);
+  REQUIRE(better);
+  CHECK(better->revision == 6);
+  CHECK(better->revision == view.owners_revision);
+  CHECK(better->key == "precis/c/owners");
+}
+
+TEST_CASE("rows that are not ours are left out and named", "[cluster]") {
+  const auto refused = [](const std::string& key, const std::string& value) {
+    return read_view("c", {1, {{key, value, 1}}}).problem;
+  };
+  const std::string node = node_key("c", "a"), owners = "precis/c/owners";
+  for (const char* value :
+       {"", "x", "[]", "{}", R"({"address": 1, "version": "", "instance": "", "weight": 1})",
+        R"({"address": "a:1", "version": "", "instance": "", "weight": -1})",
+        R"({"address": "a:1", "version": "", "instance": "", "weight": 0})",
+        R"({"address": "a:1", "version": "", "instance": "", "weight": 1000001})",
+        R"({"address": "a:1", "version": "", "instance": "", "weight": 4294967296})",
+        R"({"address": "a", "version": "", "instance": "", "weight": 1})",
+        R"({"address": "a\n:1", "version": "", "instance": "", "weight": 1})",
+        R"({"address": "a:1", "version": "\u001b", "instance": "", "weight": 1})"}) {
+    CAPTURE(value);
+    CHECK(refused(node, value).code() == StatusCode::kCorruption);
+    CHECK_THAT(refused(node, value).message(), Contains(node));
+  }
+  const std::string zeros = to_base64(std::string(2 * limits::kShards, '\0'));
+  CHECK(refused(owners, R"({"format": 1, "nodes": ["a"], "owners": ")" + zeros + "\"}").ok());
+  for (const std::string& value :
+       {std::string("{}"), std::string(R"({"format": 1})"),
+        R"({"format": 1, "nodes": [], "owners": ")" + zeros + "\"}",
+        R"({"format": 1, "nodes": [7], "owners": ")" + zeros + "\"}",
+        R"({"format": 1, "nodes": ["a"], "owners": ")" + zeros.substr(4) + "\"}",
+        std::string(R"({"format": 1, "nodes": ["a"], "owners": "!"})")}) {
+    CHECK(refused(owners, value).code() == StatusCode::kCorruption);
+  }
+  CHECK(refused(owners, R"({"format": 2, "more": 1})").code() == StatusCode::kUnsupported);
+  CHECK(refused("precis/c/later", "anything").ok());
+}
+
+TEST_CASE("a row that is left out does not hide the others", "[cluster]") {
+  const std::string good = to_json(NodeRow{"a:1", "0.1", 100, "1"});
+  const Etcd::Rows rows{
+      1, {node_row("a"), {node_key("c", "b"), "x", 1}, {node_key("c", "\xff\n"), good, 1}}};
+  const View view = read_view("c", rows);
+  CHECK(view.problem.code() == StatusCode::kCorruption);
+  REQUIRE(view.nodes.size() == 1);
+  CHECK(view.nodes[0].name == "a");
+  CHECK(read_view("c", settled(rows)).nodes[0].shards == limits::kShards);
+}
+
+TEST_CASE("a table that can't be read is left alone, and so are names that are none", "[cluster]") {
+  for (const char* table : {"x", R"({"format": 2})"}) {
+    const View view = read_view("c", {1, {node_row("a"), {"precis/c/owners", table, 7}}});
+    CHECK_FALSE(view.owners_known);
+    CHECK(view.nodes.size() == 1);
+    CHECK_FALSE(better_owners("c", view));
+  }
+  const std::string zeros = to_base64(std::string(2 * limits::kShards, '\0'));
+  for (const char* name : {"", "a/b", "\xff", "a\\n"}) {
+    const std::string table =
+        std::string(R"({"format": 1, "nodes": [")") + name + R"("], "owners": ")" + zeros + "\"}";
+    CHECK_FALSE(read_view("c", {1, {{"precis/c/owners", table, 1}}}).owners_known);
+  }
+}
+
+TEST_CASE("live nodes past their limit own no shards, and the others go on", "[cluster]") {
+  Etcd::Rows rows{1, {}};
+  for (std::size_t n = 0; n <= kLiveNodesMax; ++n) {
+    rows.rows.push_back(node_row("n" + std::to_string(10'000 + n)));
+  }
+  const View view = read_view("c", rows);
+  CHECK(view.problem.code() == StatusCode::kUnsupported);
+  CHECK(view.nodes.size() == kLiveNodesMax);
+  CHECK(view.find("n10000") != nullptr);
+  CHECK(view.find("n10000x") == nullptr);
+}
+
+TEST_CASE("base64 is reversible, and other text is refused", "[cluster]") {
+  for (const std::string& bytes : {std::string(), std::string("a"), std::string("ab"),
+                                   std::string("abc"), std::string("\0\xff\n", 3)}) {
+    CHECK(from_base64(to_base64(bytes)) == bytes);
+  }
+  CHECK(to_base64("light w") == "bGlnaHQgdw==");
+  for (const char* text : {"a", "ab=", "!!!!", "YWJj\n", " YWJj", "YWJ j"}) {
+    CHECK_FALSE(from_base64(text));
+  }
+}
+
+TEST_CASE("etcd's URLs are separated by commas", "[cluster]") {
+  const auto members = parse_etcd_urls("http://a:2379,http://[::1]:1/").value();
+  REQUIRE(members.size() == 2);
+  CHECK(members[0].authority == "a:2379");
+  CHECK(members[1].host == "::1");
+  CHECK(members[1].target.empty());
+  CHECK_FALSE(members[0].encrypted);
+  CHECK(parse_etcd_urls("https://a:2379").value()[0].encrypted);
+  for (const char* urls : {"", ",", "a:2379", "http://a", "http://a:1,", "http://a:1/v3",
+                           "ftp://a:1", "http://a:1, http://b:1"}) {
+    CAPTURE(urls);
+    CHECK_THAT(parse_etcd_urls(urls).status().message(), Contains("must be http://HOST:PORT"));
+  }
+}
+
+}  // namespace precis::cluster
