@@ -2,30 +2,21 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "cachesvc/cluster/base64.h"
+#include "cachesvc/cluster/json.h"
 
 namespace precis::cluster {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::chrono::milliseconds kLastTime{500};
 constexpr std::size_t kAnswerBytesMax = 8u << 20;  // rows of 2,048 nodes take about 1 MiB
 constexpr std::size_t kErrorBytesMax = 200;
-constexpr int kDepthMax = 8;  // of what etcd answers
 // The codes of gRPC that are told apart.
 constexpr std::int64_t kGrpcNotFound = 5;
-
-// Values that are nested deeper are left out, because they could take much memory.
-Json parsed(std::string_view text) {
-  const auto is_flat = [](int depth, Json::parse_event_t, Json&) { return depth <= kDepthMax; };
-  return Json::parse(text, is_flat, /*allow_exceptions=*/false);
-}
 
 // The gateway writes 64-bit numbers as text and leaves out zeros.
 std::uint64_t number_of(const Json& object, const char* field) {
@@ -112,11 +103,12 @@ Result<std::string> Etcd::call(const std::string& path, const std::string& json,
     if (answer.ok() && answer->status == 200) return std::move(answer->body);
     if (answer.ok()) {
       const GrpcError error = error_of(answer->body);
-      failed = Status::unavailable(to.authority + " answers to " + path + " with HTTP status " +
-                                   std::to_string(answer->status) + ": " + error.message);
+      failed = Status::unavailable("etcd: " + to.authority + " answers to " + path +
+                                   " with HTTP status " + std::to_string(answer->status) + ": " +
+                                   error.message);
       if (error.code == kGrpcNotFound) return Status::not_found(failed.message());
     } else {
-      failed = answer.status();
+      failed = answer.status().with_context("etcd");
       if (enough && failed.code() == StatusCode::kTimedOut) return failed;  // it had nothing to say
     }
     next_ = (next_ + 1) % members_.size();
@@ -171,16 +163,17 @@ Status Etcd::remove(const std::string& key) {
   return call("kv/deleterange", Json({{"key", to_base64(key)}}).dump(), time_).status();
 }
 
-Status Etcd::await_change(const std::string& prefix, std::uint64_t revision,
-                          std::chrono::milliseconds time) {
+Result<bool> Etcd::await_change(const std::string& prefix, std::uint64_t revision,
+                                std::chrono::milliseconds time) {
   Json range = range_of(prefix);
   range["start_revision"] = std::to_string(revision + 1);
   // One line says that the watch has begun. The next one is a change, or the end of the watch.
   const auto enough = [](std::string_view body) { return std::ranges::count(body, '\n') > 1; };
   const auto body = call("watch", Json({{"create_request", range}}).dump(), time, enough);
-  if (body.status().code() == StatusCode::kTimedOut) return {};
-  if (body.ok() && !enough(*body)) return Status::unavailable("etcd has ended a watch");
-  return body.status();
+  if (body.status().code() == StatusCode::kTimedOut) return false;
+  PRECIS_TRY(body.status());
+  if (!enough(*body)) return Status::unavailable("etcd has ended a watch");
+  return true;
 }
 
 Result<Etcd::Lease> Etcd::grant(std::chrono::seconds time) {

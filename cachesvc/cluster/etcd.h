@@ -46,9 +46,10 @@ class Etcd {
   // removed when the lease ends.
   Status write(const Row& row, Lease lease = 0);
   Status remove(const std::string& key);
-  // Returns once a row below `prefix` has changed after `revision`, or the time is over.
-  Status await_change(const std::string& prefix, std::uint64_t revision,
-                      std::chrono::milliseconds time);
+  // Waits until a row below `prefix` has changed after `revision`, or the time is over. Returns
+  // whether one may have changed.
+  Result<bool> await_change(const std::string& prefix, std::uint64_t revision,
+                            std::chrono::milliseconds time);
 
   // A lease that ends unless it is kept alive at least so often.
   Result<Lease> grant(std::chrono::seconds time);

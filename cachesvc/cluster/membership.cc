@@ -16,6 +16,9 @@ using Time = Clock::Time;
 // How long a node that can't join, or can't reach etcd, waits before it tries again; and how long
 // it waits after a change, because more changes often follow.
 constexpr std::chrono::milliseconds kPause{500}, kCalm{50};
+// How long it trusts that etcd tells it of every change.
+constexpr std::chrono::seconds kLearnAgain{60};
+constexpr std::uint32_t kRetryAfterMs = 500;  // of a drain
 
 // A node renews its lease this often, if nothing changes. Two of three requests may fail.
 std::chrono::milliseconds beat_of(const Membership::Settings& settings) {
@@ -33,7 +36,6 @@ struct Membership::Impl {
       : settings(s),
         clock(r.clock()),
         log(l),
-        self{s.address, s.version, s.weight, std::to_string(r.random())},
         etcd(s.etcd, s.tls, call_time(s)),
         drains(s.etcd, s.tls),
         thread(r.make_executor("cluster", 1)) {
@@ -54,6 +56,7 @@ struct Membership::Impl {
   Status step();
   Status join();
   Status write_self();
+  bool has_self(const Etcd::Rows& rows) const;
   Status keep_alive();
   Status learn();
   void place();
@@ -66,13 +69,19 @@ struct Membership::Impl {
     return stopping;
   }
   msg::ClusterState state() const;
+  Result<msg::ClusterState> drain(const std::string& node, bool on);
+  void note_end_of_lease();
 
   const Settings settings;
   const Clock& clock;
   Log& log;
-  const NodeRow self;
 
   // Used by run() alone.
+  std::string row;      // of this node in etcd: the value
+  Time asked;           // when the lease was last asked for
+  bool known = false;   // the view is of this lease, and nothing has changed since
+  Time learned;         // when
+  bool watches = true;  // the last wait for a change did not fail
   Etcd etcd;
   Etcd::Lease lease = 0;  // 0: none
   // Since when, and over which revision, the table of owners could be better.
@@ -85,8 +94,10 @@ struct Membership::Impl {
   mutable std::mutex mutex;  // guards the rest; run() alone changes it
   std::condition_variable changed;
   bool stopping = false;
-  Time lease_end;       // the node is a member until then
-  bool joined = false;  // has a lease, which may have run out since
+  Time lease_end;           // the node is a member until then
+  bool joined = false;      // has a lease, which may have run out, and the view is not older
+  bool was_member = false;  // since the start
+  bool end_told = false;    // the log has the end of this lease
   Status problem;
   View view;
 
@@ -94,64 +105,70 @@ struct Membership::Impl {
 };
 
 // A lease counts from before the request that began or prolonged it, so that it never ends later
-// here than in etcd.
+// here than in etcd. The node is a member once it has learned who owns what since it joined.
 Status Membership::Impl::join() {
-  const Time asked = clock.now();
+  known = false;
+  asked = clock.now();
   PRECIS_ASSIGN(lease, etcd.grant(settings.lease));
+  row =
+      to_json(NodeRow{settings.address, settings.version, settings.weight, std::to_string(lease)});
   const Status written = write_self();
-  if (!written.ok()) {
-    static_cast<void>(etcd.revoke(std::exchange(lease, 0)));
-    return written;
-  }
-  const std::lock_guard lock(mutex);
-  lease_end = asked + settings.lease;
-  joined = true;
-  return {};
+  if (!written.ok()) drop_lease();
+  return written;
 }
 
 Status Membership::Impl::write_self() {
-  const Etcd::Row row{node_key(settings.cluster, settings.node), to_json(self), 0};
-  const Status written = etcd.write(row, lease);
+  const std::string key = node_key(settings.cluster, settings.node);
+  const Status written = etcd.write({key, row, 0}, lease);
   if (written.code() != StatusCode::kConflict) return written;
-  PRECIS_ASSIGN(const Etcd::Rows there, etcd.read(row.key));
-  const bool is_ours = std::ranges::any_of(there.rows, [&](const Etcd::Row& other) {
-    return other.key == row.key && other.value == row.value;
-  });
-  if (is_ours) return {};  // a member wrote it and did not answer in time
+  PRECIS_ASSIGN(const Etcd::Rows there, etcd.read(key));
+  if (has_self(there)) return {};  // a member wrote it and did not answer in time
   return Status::conflict("another node of the cluster has the name '" + settings.node +
                           "'. If it is this one before its restart, the name is free " +
                           std::to_string(settings.lease.count()) +
                           " s after its end; otherwise set cluster_node to another name");
 }
 
+bool Membership::Impl::has_self(const Etcd::Rows& rows) const {
+  const std::string key = node_key(settings.cluster, settings.node);
+  return std::ranges::any_of(
+      rows.rows, [&](const Etcd::Row& other) { return other.key == key && other.value == row; });
+}
+
 Status Membership::Impl::keep_alive() {
-  const Time asked = clock.now();
+  const Time now = clock.now();
   const Status kept = etcd.keep_alive(lease);
   if (kept.code() == StatusCode::kNotFound) drop_lease();
   PRECIS_TRY(kept);
+  asked = now;
   const std::lock_guard lock(mutex);
-  lease_end = asked + settings.lease;
+  if (joined) lease_end = asked + settings.lease;
   return {};
 }
 
 void Membership::Impl::drop_lease() {
-  lease = 0;
+  static_cast<void>(etcd.revoke(std::exchange(lease, 0)));
+  known = false;
   const std::lock_guard lock(mutex);
-  lease_end = clock.now();
+  joined = false;
 }
 
 Status Membership::Impl::learn() {
+  known = false;
   PRECIS_ASSIGN(const Etcd::Rows rows, etcd.read(rows_prefix(settings.cluster)));
-  View next = read_view(settings.cluster, rows);
-  const msg::ClusterNode* const me = next.find(settings.node);
-  const auto at = me == nullptr ? 0 : static_cast<std::size_t>(me - next.nodes.data());
-  if (me == nullptr || next.instances[at] != self.instance) {
+  if (!has_self(rows)) {
     drop_lease();
     return Status::unavailable("the node's row in etcd is gone, so it joins again");
   }
+  View next = read_view(settings.cluster, rows);
   note_nodes(next);
+  known = true;
+  learned = clock.now();
   const std::lock_guard lock(mutex);
   view = std::move(next);
+  was_member = joined = true;
+  end_told = false;
+  lease_end = asked + settings.lease;
   return {};
 }
 
@@ -174,10 +191,15 @@ void Membership::Impl::place() {
 // A node that reaches etcd renews its lease first, whatever else fails.
 Status Membership::Impl::step() {
   PRECIS_TRY(lease == 0 ? join() : keep_alive());
-  PRECIS_TRY(learn());
+  if (!known || clock.now() - learned > kLearnAgain) PRECIS_TRY(learn());
   place();
-  note(view.problem);
-  PRECIS_TRY(etcd.await_change(rows_prefix(settings.cluster), view.revision, beat_of(settings)));
+  if (watches) note(view.problem);
+  const auto wakes =
+      etcd.await_change(rows_prefix(settings.cluster), view.revision, beat_of(settings));
+  watches = wakes.ok();
+  PRECIS_TRY(wakes.status());
+  if (!*wakes) return {};
+  known = false;
   pause(kCalm);
   return {};
 }
@@ -187,6 +209,7 @@ void Membership::Impl::run() {
     const Status status = step();
     if (status.ok() || is_stopping()) continue;
     note(status);
+    note_end_of_lease();
     pause(kPause);
   }
   if (lease != 0) static_cast<void>(etcd.revoke(lease));
@@ -211,6 +234,13 @@ void Membership::Impl::note(const Status& status) {
   }
 }
 
+void Membership::Impl::note_end_of_lease() {
+  const bool ended = was_member && clock.now() >= lease_end;
+  if (ended && !std::exchange(end_told, true)) {
+    log.warn("cut off: the lease has ended", {{"error", problem.message()}});
+  }
+}
+
 void Membership::Impl::note_nodes(const View& next) {
   const auto lives = [](const View& in, const std::string& name) {
     const msg::ClusterNode* const node = in.find(name);
@@ -222,7 +252,7 @@ void Membership::Impl::note_nodes(const View& next) {
     }
   }
   for (const msg::ClusterNode& node : view.nodes) {
-    if (node.live && !lives(next, node.name)) log.warn("node is gone", {{"node", node.name}});
+    if (node.live && !lives(next, node.name)) log.info("node is gone", {{"node", node.name}});
   }
   const auto shards = [this](const View& in) {
     const msg::ClusterNode* const me = in.find(settings.node);
@@ -238,7 +268,7 @@ msg::ClusterState Membership::Impl::state() const {
   state.node = settings.node;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(lease_end - clock.now());
   if (joined && left.count() > 0) state.lease_left_ms = static_cast<std::uint32_t>(left.count());
-  state.state = !joined ? "joining" : state.lease_left_ms > 0 ? "member" : "cut_off";
+  state.state = state.lease_left_ms > 0 ? "member" : was_member ? "cut_off" : "joining";
   state.error = problem.message();
   state.lease_ms = static_cast<std::uint32_t>(settings.lease.count() * 1000);
   state.revision = view.owners_revision;
@@ -253,35 +283,42 @@ Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
 
-Result<msg::ClusterState> Membership::drain(const std::string& node, bool on) {
-  msg::ClusterState before = state();
-  if (before.nodes.empty()) {
-    return Status::unavailable("this node does not know the others yet" +
-                               (before.error.empty() ? "" : ": " + before.error));
-  }
-  const auto found = std::ranges::find(before.nodes, node, &msg::ClusterNode::name);
-  const bool known = found != before.nodes.end();
-  if (!is_name(node) || (on && !known)) {
-    return Status::not_found("the cluster '" + before.name + "' has no node '" + node +
+// It reads etcd first, because what this node knows may be old.
+Result<msg::ClusterState> Membership::Impl::drain(const std::string& node, bool on) {
+  const std::unique_lock lock(drains_mutex, std::try_to_lock);
+  if (!lock) return Status::rejected("another drain is under way", kRetryAfterMs);
+  PRECIS_ASSIGN(const Etcd::Rows rows, drains.read(rows_prefix(settings.cluster)));
+  const View now = read_view(settings.cluster, rows);
+  if (!is_name(node) || (on && now.find(node) == nullptr)) {
+    return Status::not_found("the cluster '" + settings.cluster + "' has no node '" + node +
                              "'; precisctl cluster status lists them");
   }
-  const bool others_remain = std::ranges::any_of(before.nodes, [&](const msg::ClusterNode& other) {
+  const bool others_remain = std::ranges::any_of(now.nodes, [&](const msg::ClusterNode& other) {
     return other.name != node && other.live && !other.draining;
   });
   if (on && !others_remain) {
     return Status::conflict("no other node could own the shards of '" + node +
                             "': start another one, or end the drain of one, first");
   }
-  const std::string key = drain_key(impl_->settings.cluster, node);
-  const std::lock_guard lock(impl_->drains_mutex);
-  if (on) {
-    const Status written = impl_->drains.write({key, "", 0});
-    if (!written.ok() && written.code() != StatusCode::kConflict) return written;  // it is there
-  } else {
-    PRECIS_TRY(impl_->drains.remove(key));
+  const std::string key = drain_key(settings.cluster, node);
+  const Status written = on ? drains.write({key, "", 0}) : drains.remove(key);
+  if (!written.ok() && written.code() != StatusCode::kConflict) return written;  // it is there
+  msg::ClusterState told = state();
+  for (msg::ClusterNode& shown : told.nodes) {
+    if (shown.name == node) shown.draining = on;
   }
-  if (known) found->draining = on;
-  return before;
+  return told;
+}
+
+Result<msg::ClusterState> Membership::drain(const std::string& node, bool on) {
+  auto drained = impl_->drain(node, on);
+  const StatusCode code = drained.status().code();
+  if (code != StatusCode::kUnavailable && code != StatusCode::kTimedOut) return drained;
+  return Status::rejected(
+      "etcd did not answer, so this may have happened or not, as precisctl "
+      "cluster status will show: " +
+          drained.status().message(),
+      kRetryAfterMs);
 }
 
 }  // namespace precis::cluster

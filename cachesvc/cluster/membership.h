@@ -34,9 +34,9 @@ class Membership {
 
   // Any thread. Returns what is known now.
   msg::ClusterState state() const;
-  // [blocking] Any thread. Says whether a node shall own no shards, also for a node that is gone if
-  // it shall again. kNotFound if it is not known; kConflict if no other node could own shards;
-  // kUnavailable if etcd does not answer, or this node has not joined yet.
+  // [blocking] Any thread. Says whether a node shall own no shards. on = false is also accepted for
+  // a node that is gone. kNotFound if it is not known; kConflict if no other node could own shards;
+  // kRejected if etcd does not answer now.
   Result<msg::ClusterState> drain(const std::string& node, bool on);
 
  private:

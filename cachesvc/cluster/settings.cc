@@ -38,11 +38,12 @@ std::string problem_of_address(const Config& config) {
   const std::string& address = given ? config.cluster_address : config.listen;
   const auto parts = split_address(address);
   const bool is_any = parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
-  if (!parts.ok() || is_any || address.size() > limits::kNameBytesMax) return "is no such address";
+  if (!parts.ok() || is_any || !is_plain(address) || address.size() > limits::kNameBytesMax)
+    return "is no such address";
   if (given && parts->number == 0) return "has the port 0";
   const auto members = parse_etcd_urls(config.cluster_etcd);
   const bool is_here =
-      members.ok() && std::ranges::all_of(*members, [](const HttpEndpoint& member) {
+      !members.ok() || std::ranges::all_of(*members, [](const HttpEndpoint& member) {
         return is_loopback(member.authority);
       });
   return is_loopback(address) && !is_here ? "reaches only this host, and etcd is on others" : "";

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "cachesvc/cluster/base64.h"
+#include "cachesvc/cluster/json.h"
 #include "cachesvc/cluster/placement.h"
 #include "cachesvc/net/address.h"
 #include "precis/block_digest.h"
@@ -17,25 +17,16 @@
 namespace precis::cluster {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::uint32_t kFormat = 1;
+constexpr std::size_t kNodeRowBytesMax = 4096;
 constexpr std::uint16_t kNobodyStored = 0xffff;
 
 std::string owners_key(const std::string& cluster) { return rows_prefix(cluster) + "owners"; }
-
-Json parsed(std::string_view text) {
-  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
-}
 
 Status unreadable(const std::string& key) {
   return Status::corruption("the row " + printable(key) +
                             " in etcd is not one of Precis, so it is left out: if nothing else "
                             "uses this name, remove the row");
-}
-
-bool is_plain(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
 }
 
 template <typename T>
@@ -56,6 +47,7 @@ std::optional<T> field_of(const Json& object, const char* name) {
 }
 
 std::optional<NodeRow> parse_node(std::string_view text) {
+  if (text.size() > kNodeRowBytesMax) return {};
   const Json json = parsed(text);
   auto address = field_of<std::string>(json, "address");
   auto version = field_of<std::string>(json, "version");
@@ -127,6 +119,10 @@ bool is_name(std::string_view name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
            c == '_' || c == '.';
   });
+}
+
+bool is_plain(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
 }
 
 std::string rows_prefix(const std::string& cluster) { return "precis/" + cluster + "/"; }

@@ -25,6 +25,8 @@ namespace precis::cluster {
 
 // Names of clusters and nodes: 1 to 63 letters, digits, dots, hyphens or underscores.
 bool is_name(std::string_view name);
+// Printable ASCII, as addresses and versions must be.
+bool is_plain(std::string_view text);
 
 inline constexpr std::uint32_t kWeightMax = 1'000'000;
 // Live nodes. The table may name as many others that are gone.
@@ -35,7 +37,7 @@ struct NodeRow {
   std::string address;  // HOST:PORT for clients
   std::string version;
   std::uint32_t weight = 0;  // 1 to kWeightMax
-  std::string instance;      // differs for each start of a process
+  std::string instance;      // differs whenever a node joins
 };
 
 std::string rows_prefix(const std::string& cluster);

@@ -10,7 +10,7 @@ Task<Answer> ClusterRequests::on(msg::ShowCluster) {
   const cluster::Membership* const membership = caller_.parts.membership;
   msg::ClusterState state = membership == nullptr ? msg::ClusterState{} : membership->state();
   if (!state.error.empty() && caller_.tenant.role < Role::kAdmin) {
-    state.error = "the node has a problem, which the operators see";  // it has addresses of etcd
+    state.error = "admins see it here, and the log has it";  // it has addresses of etcd
   }
   co_return msg::ReplyBody(std::move(state));
 }

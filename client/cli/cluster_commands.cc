@@ -22,7 +22,10 @@ std::string state_of(const msg::ClusterNode& node) {
 }
 
 std::string own_state(const msg::ClusterState& state) {
-  if (state.state == "cut_off") return "cut off: its lease has run out, and others take its shards";
+  if (state.state == "cut_off") {
+    return "cut off: its lease has ended, so others may own its shards; this is what it knew "
+           "before";
+  }
   if (state.state == "joining") return "joining";
   return fmt::format("member, for {} more without etcd",
                      duration_text(static_cast<double>(state.lease_left_ms) / 1000));
@@ -52,7 +55,8 @@ std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
     }
     begin = end;
   }
-  if (ranges > kRangesShown) text += fmt::format(", and {} more", ranges - kRangesShown);
+  if (ranges > kRangesShown)
+    text += fmt::format(", and {} more ranges", count_text(ranges - kRangesShown));
   return text;
 }
 
@@ -65,10 +69,15 @@ std::string cluster_text(const msg::ClusterState& state, std::size_t columns) {
   facts.add("this node", state.node + ", " + own_state(state));
   if (!state.error.empty()) facts.add("problem", state.error);
   const auto unowned = std::ranges::count(state.owners, ~std::uint32_t{0});
-  if (state.revision == 0) {
+  if (state.nodes.empty()) {
+    facts.add("shards", "not known yet");
+  } else if (state.revision == 0) {
     facts.add("shards", "no node owns any yet");
   } else if (unowned > 0) {
-    facts.add("shards", count_text(static_cast<std::uint64_t>(unowned)) + " have no owner");
+    facts.add(
+        "shards",
+        count_text(static_cast<std::uint64_t>(unowned)) +
+            " have no owner: start a node, or end a drain (precisctl cluster drain NODE --off)");
   }
   Table table({{"NODE", false, 0, 12},
                {"ADDRESS", false, 0, 12},
@@ -95,7 +104,8 @@ std::string shards_text(const msg::ClusterState& state, std::size_t columns) {
     const std::uint64_t fair = weights == 0 ? 0 : (state.owners.size() * weight) / weights;
     table.add({node.name, count_text(node.shards), count_text(fair), ranges_of(state, n)});
   }
-  return table.text(columns) +
+  return (state.state == "member" ? "" : "this node is no member now, so this may be old\n") +
+         table.text(columns) +
          fmt::format("revision {} of the owners; --json has the owner of each shard\n",
                      state.revision);
 }
@@ -123,7 +133,7 @@ Status drain_node(Context context, const NodeDrain& drain) {
   if (context.json) {
     context.out += json_text(to_json(state));
   } else if (drain.off) {
-    context.out += fmt::format("{} owns shards again\n", printable(drain.node));
+    context.out += fmt::format("{} may own shards again\n", printable(drain.node));
   } else {
     context.out +=
         fmt::format("{} gives away its shards; once precisctl cluster status shows 0, stop it\n",

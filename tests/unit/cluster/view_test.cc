@@ -161,6 +161,24 @@ TEST_CASE("live nodes past their limit own no shards, and the others go on", "[c
   CHECK(view.find("n10000x") == nullptr);
 }
 
+TEST_CASE("answers of etcd are read, and others are named", "[cluster]") {
+  const auto rows = Etcd::parse_rows(
+      R"({"header":{"revision":"9"},"kvs":[{"key":"Zm9v","mod_revision":"3","value":"YmFy"}]})");
+  REQUIRE(rows.ok());
+  CHECK(rows->revision == 9);
+  REQUIRE(rows->rows.size() == 1);
+  CHECK(rows->rows[0].key == "foo");
+  CHECK(rows->rows[0].value == "bar");
+  CHECK(rows->rows[0].revision == 3);
+  for (const std::string& body :
+       {std::string(), std::string("[]"), std::string("{}"), std::string(1 << 20, '['),
+        std::string(R"({"header":{"revision":9}})"),
+        std::string(R"({"header":{"revision":"9"},"kvs":{}})"),
+        std::string(R"({"header":{"revision":"9"},"kvs":[{"key":"!"}]})")}) {
+    CHECK(Etcd::parse_rows(body).status().code() == StatusCode::kUnavailable);
+  }
+}
+
 TEST_CASE("base64 is reversible, and other text is refused", "[cluster]") {
   for (const std::string& bytes : {std::string(), std::string("a"), std::string("ab"),
                                    std::string("abc"), std::string("\0\xff\n", 3)}) {

@@ -137,6 +137,15 @@ TEST_CASE("an answer without end is read up to its limit", "[unit][transport]") 
   CHECK(answer_read.status().code() == StatusCode::kUnavailable);
 }
 
+TEST_CASE("an endpoint can have a name", "[unit][transport]") {
+  Collector collector("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+  HttpEndpoint named = collector.endpoint();
+  named.host = "localhost";
+  const auto answer = HttpPost().post(named, "{}", kLimits);
+  REQUIRE(answer.ok());
+  CHECK(answer->status == 200);
+}
+
 TEST_CASE("where nobody listens a post fails, and the next one is tried", "[unit][transport]") {
   HttpEndpoint nowhere;
   {
@@ -154,8 +163,10 @@ TEST_CASE("a post to an endpoint that does not answer ends in time, once it is h
   Collector silent("");
   HttpPost post;
   if (!in_progress) post.hurry();
+  HttpPost::Limits patient = kLimits;
+  patient.time = std::chrono::hours(1);
   auto posted = std::async(std::launch::async,
-                           [&] { return post.post(silent.endpoint(), "{}", kLimits).status(); });
+                           [&] { return post.post(silent.endpoint(), "{}", patient).status(); });
   if (in_progress) {
     silent.await_request();
     post.hurry();
