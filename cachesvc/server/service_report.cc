@@ -61,15 +61,14 @@ msg::Stats ServiceReport::process_stats() const {
       "The most that all tenants may store, 0 for no limit (max_disk_bytes)");
   add("precis_quarantined_rows", all.quarantined_rows,
       "Damaged catalog rows, which are out of service (of all tenants)");
-  if (parts_.membership) {
-    const msg::ClusterState cluster = parts_.membership->state();
-    const auto self = std::ranges::find(cluster.nodes, cluster.node, &msg::ClusterNode::name);
-    add("precis_cluster_member", cluster.state == "member" ? 1 : 0,
-        "1 while the service is a member of its cluster (only in a cluster)");
-    add("precis_cluster_nodes", cluster.nodes.size(), "Nodes of the cluster (only in a cluster)");
-    add("precis_cluster_shards", self == cluster.nodes.end() ? 0 : self->shards,
-        "Shards of the cluster that the service owns (only in a cluster)");
-  }
+  msg::ClusterState cluster;
+  if (parts_.membership) cluster = parts_.membership->state();
+  const auto self = std::ranges::find(cluster.nodes, cluster.node, &msg::ClusterNode::name);
+  add("precis_cluster_member", cluster.name.empty() || cluster.state == "member" ? 1 : 0,
+      "0 while the service is not a member of the cluster that it is configured for");
+  add("precis_cluster_nodes", cluster.nodes.size(), "Nodes of the cluster, 0 without one");
+  add("precis_cluster_shards", self == cluster.nodes.end() ? 0 : self->shards,
+      "Shards of the cluster that the service owns");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
                  parts_.loss.doubt, parts_.disk_watch.health());
   return stats;
