@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kPause{500}, kCalm{50};
 constexpr std::chrono::seconds kLearnAgain{60};
 constexpr std::uint32_t kRetryAfterMs = 500;  // of a drain
 
-// A node renews its lease this often, if nothing changes. Two of three requests may fail.
+// A node renews its lease this often, if nothing changes. Then there is time to try again.
 std::chrono::milliseconds beat_of(const Membership::Settings& settings) {
   return std::chrono::milliseconds(settings.lease) / 3;
 }
@@ -235,7 +235,7 @@ void Membership::Impl::note(const Status& status) {
 }
 
 void Membership::Impl::note_end_of_lease() {
-  const bool ended = was_member && clock.now() >= lease_end;
+  const bool ended = was_member && (!joined || clock.now() >= lease_end);
   if (ended && !std::exchange(end_told, true)) {
     log.warn("cut off: the lease has ended", {{"error", problem.message()}});
   }

@@ -4,16 +4,10 @@
 #include <numeric>
 #include <utility>
 
+#include "cachesvc/cluster/mixed.h"
+
 namespace precis::cluster {
 namespace {
-
-// SplitMix64's finaliser: every bit of the result depends on every bit of x.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 // How much a shard prefers a member.
 std::uint64_t preference(const Member& member, std::uint32_t shard) {

@@ -20,17 +20,17 @@ struct Member {
 
 inline constexpr std::uint32_t kNobody = 0xffffffff;
 
-// How many shards each member shall own: weights[m] / sum of weights of all, rounded down or up.
-// Members that own more now (`owned`) are rounded up first. All are
-// 0 if no member has a weight.
+// How many shards each member shall own: shards * weight / the sum of all weights, rounded down or
+// up. Members that own more now (`owned`) are rounded up first. All are 0 if no member has a
+// weight.
 std::vector<std::uint32_t> shard_quotas(std::span<const Member> members,
                                         std::span<const std::uint32_t> owned, std::uint32_t shards);
 
 // Returns the new owner of each shard, as an index into `members`, given the present ones (kNobody:
 // it has none). Members own shard_quotas() then. Only shards without an owner and those above an
 // owner's quota move. Each goes to the member with room that a hash of both prefers, so that a node
-// that leaves and returns gets back what it had. Does not depend on the order of the members. Every
-// shard has an owner afterwards, unless no member has a weight.
+// that leaves and returns gets back most of what it had. Does not depend on the order of the
+// members. Every shard has an owner afterwards, unless no member has a weight.
 std::vector<std::uint32_t> place_shards(std::span<const Member> members,
                                         std::vector<std::uint32_t> owners);
 

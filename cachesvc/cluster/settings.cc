@@ -38,8 +38,8 @@ std::string problem_of_address(const Config& config) {
   const std::string& address = given ? config.cluster_address : config.listen;
   const auto parts = split_address(address);
   const bool is_any = parts.ok() && (parts->host == "0.0.0.0" || parts->host == "::");
-  if (!parts.ok() || is_any || !is_plain(address) || address.size() > limits::kNameBytesMax)
-    return "is no such address";
+  const bool is_text = is_plain(address) && address.size() <= limits::kNameBytesMax;
+  if (!parts.ok() || is_any || !is_text) return "is no such address";
   if (given && parts->number == 0) return "has the port 0";
   const auto members = parse_etcd_urls(config.cluster_etcd);
   const bool is_here =

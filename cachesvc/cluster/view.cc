@@ -1,7 +1,6 @@
 #include "cachesvc/cluster/view.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -147,7 +146,7 @@ const msg::ClusterNode* View::find(const std::string& node) const {
 }
 
 View read_view(const std::string& cluster, const Etcd::Rows& rows) {
-  std::map<std::string, std::pair<msg::ClusterNode, std::string>> nodes;
+  std::map<std::string, msg::ClusterNode> nodes;
   std::vector<std::string> drains;
   Table table;
   View view;
@@ -166,9 +165,8 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
         note(Status::unsupported("the cluster has more than " + std::to_string(kLiveNodesMax) +
                                  " live nodes, and the others own no shards: stop some"));
       } else {
-        nodes[name] = {msg::ClusterNode{name, std::move(node->address), std::move(node->version),
-                                        node->weight, false, true, 0},
-                       std::move(node->instance)};
+        nodes[name] = {
+            name, std::move(node->address), std::move(node->version), node->weight, false, true, 0};
       }
     } else if (row.key.starts_with(of_drains)) {
       drains.push_back(row.key.substr(of_drains.size()));
@@ -183,16 +181,15 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
       }
     }
   }
-  for (const std::string& name : table.nodes) nodes[name].first.name = name;
+  for (const std::string& name : table.nodes) nodes[name].name = name;
   for (const std::string& name : drains) {
     const auto found = nodes.find(name);
-    if (found != nodes.end()) found->second.first.draining = true;
+    if (found != nodes.end()) found->second.draining = true;
   }
   std::map<std::string, std::uint32_t> places;
   for (auto& [name, node] : nodes) {
     places[name] = static_cast<std::uint32_t>(view.nodes.size());
-    view.nodes.push_back(std::move(node.first));
-    view.instances.push_back(std::move(node.second));
+    view.nodes.push_back(std::move(node));
   }
   view.owners = std::move(table.owners);
   for (std::uint32_t& owner : view.owners) {

@@ -51,7 +51,6 @@ struct View {
   Status problem;                       // names the first row that could not be read
   bool owners_known = true;             // false: there is a table, but it could not be read
   std::vector<msg::ClusterNode> nodes;  // by name: the live ones, and those of the table
-  std::vector<std::string> instances;   // of each node; empty if it is not live
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
   const msg::ClusterNode* find(const std::string& node) const;

@@ -55,9 +55,8 @@ std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
     }
     begin = end;
   }
-  if (ranges > kRangesShown)
-    text += fmt::format(", and {} more ranges", count_text(ranges - kRangesShown));
-  return text;
+  if (ranges <= kRangesShown) return text;
+  return text + fmt::format(", and {} more ranges", count_text(ranges - kRangesShown));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "cachesvc/cluster/mixed.h"
 #include "cachesvc/cluster/placement.h"
 #include "client/cli/progress.h"
 #include "tests/simulate/cluster/workload.h"
@@ -55,10 +56,7 @@ Owners hashed(std::span<const Member> members, std::uint32_t shards) {
   for (std::uint32_t shard = 0; shard < shards; ++shard) {
     double best = -1;
     for (std::uint32_t m = 0; m < members.size(); ++m) {
-      std::uint64_t x = members[m].key ^ (shard + 1) * 0x9e3779b97f4a7c15u;
-      x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-      x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-      x ^= x >> 31;
+      const std::uint64_t x = cluster::mixed(members[m].key ^ cluster::mixed(shard));
       const double uniform = (static_cast<double>(x >> 11) + 0.5) * 0x1p-53;
       const double value = members[m].weight / -std::log(uniform);
       if (value <= best) continue;

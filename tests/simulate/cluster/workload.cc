@@ -5,18 +5,15 @@
 #include <cstring>
 #include <set>
 
+#include "cachesvc/cluster/mixed.h"
+
 namespace precis::simulate {
 namespace {
 
 // Stands in for SHA-256, which would take most of the time: SplitMix64 of the names, in turn.
 Digest digest_of(std::uint64_t tenant, std::uint64_t copy, std::uint64_t block) {
   std::uint64_t state = 0;
-  for (const std::uint64_t name : {tenant, copy, block}) {
-    state += name + 0x9e3779b97f4a7c15u;
-    state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9u;
-    state = (state ^ (state >> 27)) * 0x94d049bb133111ebu;
-    state ^= state >> 31;
-  }
+  for (const std::uint64_t name : {tenant, copy, block}) state = cluster::mixed(state + name);
   Digest digest;
   for (std::size_t at = 0; at < digest.bytes.size(); at += sizeof state, ++state) {
     std::memcpy(digest.bytes.data() + at, &state, sizeof state);
