@@ -773,6 +773,8 @@ struct PassedMatch $Is.checked {
   # `keep` and `align` as the lookup had them.
   tokens @7 :Data $Is.array("TokenId") $Is.atMost("kPathTokensMax");
   # The tokens that matched; empty: unknown.
+  shard @8 :UInt32 = 0xffffffff $Is.optional;
+  # The shard that it is in; absent: the service is in no cluster.
 }
 
 struct GetDone {
@@ -1118,6 +1120,14 @@ struct ClusterNode {
   shards @6 :UInt32 $Is.atMost("kShards");
 }
 
+struct Fork {
+  # Paths with this block are divided by a later block.
+  block @0 :Data $Is.digest;
+  # Its digest, as in precis/shards.h.
+  blocks @1 :UInt32 $Is.atMost("kPathTokensMax");
+  # Paths of at least so many blocks are divided by the last of them.
+}
+
 struct ClusterState $Is.checked {
   # The cluster, as the answering node knows it.
   name @0 :Text;
@@ -1137,4 +1147,7 @@ struct ClusterState $Is.checked {
   # By name.
   owners @8 :Data $Is.array("std::uint32_t") $Is.atMost("kShards");
   # For each shard an index into `nodes`, or 0xffffffff if nobody owns it. Empty: revision is 0.
+  space @9 :Data $Is.digest $Is.optional;
+  # The caller's tenant in the digests that decide shards (precis/shards.h).
+  forks @10 :List(Fork) $Is.atMost("kForksMax");
 }

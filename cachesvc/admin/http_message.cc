@@ -55,6 +55,7 @@ unsigned http_status(const Status& status) {
     case StatusCode::kPermissionDenied: return 403;
     case StatusCode::kNotFound: return 404;
     case StatusCode::kConflict: return 409;
+    case StatusCode::kMoved: return 421;
     case StatusCode::kRejected: return 429;
     case StatusCode::kOutOfSpace: return 507;
     case StatusCode::kTimedOut: return 504;

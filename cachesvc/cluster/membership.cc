@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "cachesvc/cluster/drains.h"
+#include "cachesvc/cluster/placement.h"
 #include "cachesvc/cluster/view.h"
 
 namespace precis::cluster {
@@ -18,7 +20,6 @@ using Time = Clock::Time;
 constexpr std::chrono::milliseconds kPause{500}, kCalm{50};
 // How long it trusts that etcd tells it of every change.
 constexpr std::chrono::seconds kLearnAgain{60};
-constexpr std::uint32_t kRetryAfterMs = 500;  // of a drain
 
 // A node renews its lease this often, if nothing changes. Then there is time to try again.
 std::chrono::milliseconds beat_of(const Membership::Settings& settings) {
@@ -37,7 +38,8 @@ struct Membership::Impl {
         clock(r.clock()),
         log(l),
         etcd(s.etcd, s.tls, call_time(s)),
-        drains(s.etcd, s.tls),
+        drains(s.etcd, s.tls, s.cluster),
+        finder(r.random()),
         thread(r.make_executor("cluster", 1)) {
     thread->post([this] { run(); });
   }
@@ -60,6 +62,7 @@ struct Membership::Impl {
   Status keep_alive();
   Status learn();
   void place();
+  void write_forks();
   void drop_lease();
   void pause(std::chrono::milliseconds time);
   void note(const Status& status);
@@ -68,8 +71,9 @@ struct Membership::Impl {
     const std::lock_guard lock(mutex);
     return stopping;
   }
+  bool is_member() const { return joined && clock.now() < lease_end; }
+  Status check_owner(std::uint32_t shard) const;
   msg::ClusterState state() const;
-  Result<msg::ClusterState> drain(const std::string& node, bool on);
   void note_end_of_lease();
 
   const Settings settings;
@@ -88,8 +92,11 @@ struct Membership::Impl {
   std::optional<Time> misplaced_since;
   std::uint64_t misplaced_revision = 0;
 
-  std::mutex drains_mutex;  // guards the next
-  Etcd drains;              // for drain()
+  Drains drains;
+
+  std::mutex forks_mutex;  // guards the next two
+  ForkFinder finder;
+  Forks wanted;  // forks that are to be written
 
   mutable std::mutex mutex;  // guards the rest; run() alone changes it
   std::condition_variable changed;
@@ -188,11 +195,32 @@ void Membership::Impl::place() {
   if (!written.ok()) log.debug("owners not written", {{"error", written.message()}});
 }
 
+// If another node writes forks meanwhile, etcd takes only one, and this one finds its own again.
+void Membership::Impl::write_forks() {
+  Forks found;
+  {
+    const std::lock_guard lock(forks_mutex);
+    found.swap(wanted);
+  }
+  if (found.empty() || !view.forks_known) return;
+  if (view.forks->size() + found.size() > limits::kForksMax) {
+    return log.warn("too many forks, so shards may be uneven", {{"limit", limits::kForksMax}});
+  }
+  found.insert(view.forks->begin(), view.forks->end());
+  const Status written = etcd.write(forks_row(settings.cluster, found, view.forks_revision));
+  if (written.ok()) {
+    log.info("forks written", {{"count", found.size()}});
+  } else {
+    log.debug("forks not written", {{"error", written.message()}});
+  }
+}
+
 // A node that reaches etcd renews its lease first, whatever else fails.
 Status Membership::Impl::step() {
   PRECIS_TRY(lease == 0 ? join() : keep_alive());
   if (!known || clock.now() - learned > kLearnAgain) PRECIS_TRY(learn());
   place();
+  write_forks();
   if (watches) note(view.problem);
   const auto wakes =
       etcd.await_change(rows_prefix(settings.cluster), view.revision, beat_of(settings));
@@ -274,7 +302,22 @@ msg::ClusterState Membership::Impl::state() const {
   state.revision = view.owners_revision;
   state.nodes = view.nodes;
   state.owners = view.owners;
+  for (const auto& [block, blocks] : *view.forks) state.forks.push_back({block, blocks});
   return state;
+}
+
+Status Membership::Impl::check_owner(std::uint32_t shard) const {
+  const std::lock_guard lock(mutex);
+  if (!is_member()) {
+    return Status::moved("the node '" + settings.node + "' is not a member of the cluster '" +
+                         settings.cluster + "' now");
+  }
+  const std::uint32_t owner = view.owners.empty() ? kNobody : view.owners.at(shard);
+  if (owner == kNobody) return Status::moved("nobody owns the shard " + std::to_string(shard));
+  const msg::ClusterNode& node = view.nodes[owner];
+  if (node.name == settings.node) return {};
+  return Status::moved("the node '" + node.name + "' at " + node.address + " owns the shard " +
+                       std::to_string(shard));
 }
 
 Membership::Membership(const Settings& settings, Runtime& runtime, Log& log)
@@ -282,43 +325,25 @@ Membership::Membership(const Settings& settings, Runtime& runtime, Log& log)
 Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
+Status Membership::check_owner(std::uint32_t shard) const { return impl_->check_owner(shard); }
+void Membership::note_put(std::uint64_t tokens, const Digest& decides,
+                          const ForkFinder::Blocks& blocks) {
+  const std::lock_guard lock(impl_->forks_mutex);
+  const auto found = impl_->finder.add(tokens, decides, blocks);
+  if (found) impl_->wanted[decides] = *found;
+}
+std::shared_ptr<const Forks> Membership::forks() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->view.forks;
+}
 
-// It reads etcd first, because what this node knows may be old.
-Result<msg::ClusterState> Membership::Impl::drain(const std::string& node, bool on) {
-  const std::unique_lock lock(drains_mutex, std::try_to_lock);
-  if (!lock) return Status::rejected("another drain is under way", kRetryAfterMs);
-  PRECIS_ASSIGN(const Etcd::Rows rows, drains.read(rows_prefix(settings.cluster)));
-  const View now = read_view(settings.cluster, rows);
-  if (!is_name(node) || (on && now.find(node) == nullptr)) {
-    return Status::not_found("the cluster '" + settings.cluster + "' has no node '" + node +
-                             "'; precisctl cluster status lists them");
-  }
-  const bool others_remain = std::ranges::any_of(now.nodes, [&](const msg::ClusterNode& other) {
-    return other.name != node && other.live && !other.draining;
-  });
-  if (on && !others_remain) {
-    return Status::conflict("no other node could own the shards of '" + node +
-                            "': start another one, or end the drain of one, first");
-  }
-  const std::string key = drain_key(settings.cluster, node);
-  const Status written = on ? drains.write({key, "", 0}) : drains.remove(key);
-  if (!written.ok() && written.code() != StatusCode::kConflict) return written;  // it is there
+Result<msg::ClusterState> Membership::drain(const std::string& node, bool on) {
+  PRECIS_TRY(impl_->drains.set(node, on));
   msg::ClusterState told = state();
   for (msg::ClusterNode& shown : told.nodes) {
     if (shown.name == node) shown.draining = on;
   }
   return told;
-}
-
-Result<msg::ClusterState> Membership::drain(const std::string& node, bool on) {
-  auto drained = impl_->drain(node, on);
-  const StatusCode code = drained.status().code();
-  if (code != StatusCode::kUnavailable && code != StatusCode::kTimedOut) return drained;
-  return Status::rejected(
-      "etcd did not answer, so this may have happened or not, as precisctl "
-      "cluster status will show: " +
-          drained.status().message(),
-      kRetryAfterMs);
 }
 
 }  // namespace precis::cluster

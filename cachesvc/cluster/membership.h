@@ -11,7 +11,9 @@
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/runtime.h"
 #include "cachesvc/cluster/etcd.h"
+#include "cachesvc/cluster/fork_finder.h"
 #include "precis/messages.h"
+#include "precis/shards.h"
 
 namespace precis::cluster {
 
@@ -34,6 +36,13 @@ class Membership {
 
   // Any thread. Returns what is known now.
   msg::ClusterState state() const;
+  // Any thread. kMoved if this node does not own the shard, or is no member now.
+  Status check_owner(std::uint32_t shard) const;
+  // Any thread. Never null.
+  std::shared_ptr<const Forks> forks() const;
+  // Any thread. Call it for every put. If too much is put beneath one block, it becomes a fork.
+  // The arguments are those of ForkFinder::add().
+  void note_put(std::uint64_t tokens, const Digest& decides, const ForkFinder::Blocks& blocks);
   // [blocking] Any thread. Says whether a node shall own no shards. on = false is also accepted for
   // a node that is gone. kNotFound if it is not known; kConflict if no other node could own shards;
   // kRejected if etcd does not answer now.

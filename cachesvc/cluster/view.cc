@@ -21,11 +21,18 @@ constexpr std::size_t kNodeRowBytesMax = 4096;
 constexpr std::uint16_t kNobodyStored = 0xffff;
 
 std::string owners_key(const std::string& cluster) { return rows_prefix(cluster) + "owners"; }
+std::string forks_key(const std::string& cluster) { return rows_prefix(cluster) + "forks"; }
 
 Status unreadable(const std::string& key) {
   return Status::corruption("the row " + printable(key) +
                             " in etcd is not one of Precis, so it is left out: if nothing else "
                             "uses this name, remove the row");
+}
+
+Status other_format(const std::string& what, const std::string& key, std::uint32_t format) {
+  return Status::unsupported(what + " in etcd, " + key + ", has the format " +
+                             std::to_string(format) + ", this version of precisd reads " +
+                             std::to_string(kFormat) + ": run one version on all nodes");
 }
 
 template <typename T>
@@ -76,11 +83,7 @@ std::string to_json(const Table& table) {
 Result<Table> parse_table(const Etcd::Row& row) {
   const Json json = parsed(row.value);
   const auto format = field_of<std::uint32_t>(json, "format");
-  if (format && *format != kFormat) {
-    return Status::unsupported("the table of owners in etcd, " + row.key + ", has the format " +
-                               std::to_string(*format) + ", this version of precisd reads " +
-                               std::to_string(kFormat) + ": run one version on all nodes");
-  }
+  if (format && *format != kFormat) return other_format("the table of owners", row.key, *format);
   const auto nodes = json.is_object() ? json.find("nodes") : json.end();
   const auto owners = json.is_object() ? json.find("owners") : json.end();
   if (!format || nodes == json.end() || owners == json.end() || !nodes->is_array() ||
@@ -103,6 +106,31 @@ Result<Table> parse_table(const Etcd::Row& row) {
     table.owners.push_back(owner == kNobodyStored ? kNobody : owner);
   }
   return table;
+}
+
+Result<Forks> parse_forks(const Etcd::Row& row) {
+  const Json json = parsed(row.value);
+  const auto format = field_of<std::uint32_t>(json, "format");
+  if (format && *format != kFormat) return other_format("the list of forks", row.key, *format);
+  const auto rows = json.is_object() ? json.find("forks") : json.end();
+  if (!format || rows == json.end() || !rows->is_array() || rows->size() > limits::kForksMax) {
+    return unreadable(row.key);
+  }
+  Forks forks;
+  for (const Json& fork : *rows) {
+    if (!fork.is_array() || fork.size() != 2 || !fork[0].is_string() ||
+        !fork[1].is_number_unsigned() ||
+        fork[1].get<std::uint64_t>() > std::uint64_t{limits::kPathTokensMax}) {
+      return unreadable(row.key);
+    }
+    const auto bytes = from_base64(fork[0].get_ref<const std::string&>());
+    Digest block;
+    if (!bytes || bytes->size() != block.bytes.size()) return unreadable(row.key);
+    std::ranges::copy(std::as_bytes(std::span(*bytes)),
+                      std::as_writable_bytes(std::span(block.bytes)).begin());
+    forks[block] = fork[1].get<std::uint32_t>();
+  }
+  return forks;
 }
 
 // Member's key for place_shards().
@@ -179,6 +207,15 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
       } else {
         note(read.status());
       }
+    } else if (row.key == forks_key(cluster)) {
+      view.forks_revision = row.revision;
+      auto read = parse_forks(row);
+      view.forks_known = read.ok();
+      if (read.ok()) {
+        view.forks = std::make_shared<const Forks>(std::move(*read));
+      } else {
+        note(read.status());
+      }
     }
   }
   for (const std::string& name : table.nodes) nodes[name].name = name;
@@ -198,6 +235,16 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
     ++view.nodes[owner].shards;
   }
   return view;
+}
+
+Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_t revision) {
+  Json rows = Json::array();
+  for (const auto& [block, blocks] : forks) {
+    const std::string digest(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
+    rows.push_back(Json::array({to_base64(digest), blocks}));
+  }
+  return {forks_key(cluster), Json{{"format", kFormat}, {"forks", std::move(rows)}}.dump(),
+          revision};
 }
 
 std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view) {

@@ -5,6 +5,8 @@
 //   drains/NODE   the node shall own no shards; the value is empty
 //   owners        JSON {"format": 1, "nodes": [NODE, ...], "owners": base64 of one u16 a shard,
 //                 little endian: an index into nodes, or 0xffff for nobody}
+//   forks         JSON {"format": 1, "forks": [[BLOCK, BLOCKS], ...]}: the digest in base64, and
+//                 the number (shards.h)
 //
 // Other nodes and other programs write these rows, so each is checked. A row that is not as
 // described is left out and named. All versions that share a format must place shards alike
@@ -12,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,6 +23,7 @@
 #include "cachesvc/cluster/etcd.h"
 #include "precis/limits.h"
 #include "precis/messages.h"
+#include "precis/shards.h"
 
 namespace precis::cluster {
 
@@ -53,10 +57,17 @@ struct View {
   std::vector<msg::ClusterNode> nodes;  // by name: the live ones, and those of the table
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
+  std::uint64_t forks_revision = 0;  // 0: there is no list of forks
+  bool forks_known = true;           // false: there is one, but it could not be read
+  std::shared_ptr<const Forks> forks = std::make_shared<const Forks>();  // shared with requests
+
   const msg::ClusterNode* find(const std::string& node) const;
 };
-// The problem is kUnsupported if the table of owners has another format, else kCorruption.
+// The problem is kUnsupported if a row has another format, else kCorruption.
 View read_view(const std::string& cluster, const Etcd::Rows& rows);
+
+// Replaces the list of that revision.
+Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_t revision);
 
 // The row of owners that the cluster should have, if it differs from the one it has. Absent without
 // live nodes, and if the present table is not known.

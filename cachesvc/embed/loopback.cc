@@ -91,6 +91,7 @@ struct Listener {
     welcome.status = std::move(greeting.status);
     welcome.protocol_version = kProtocolVersion;
     welcome.server = std::move(greeting.server);
+    welcome.clustered = greeting.clustered;
     if (!welcome.status.ok()) return welcome;
     auto server = std::make_shared<LoopbackChannel>(handle);
     LoopbackChannel::join(client, server);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cachesvc/cluster/membership.h"
+#include "precis/block_digest.h"
 
 namespace precis {
 
@@ -11,6 +12,9 @@ Task<Answer> ClusterRequests::on(msg::ShowCluster) {
   msg::ClusterState state = membership == nullptr ? msg::ClusterState{} : membership->state();
   if (!state.error.empty() && caller_.tenant.role < Role::kAdmin) {
     state.error = "admins see it here, and the log has it";  // it has addresses of etcd
+  }
+  if (membership != nullptr) {
+    state.space = shard_space(caller_.tenant.name, caller_.tenant.salt);
   }
   co_return msg::ReplyBody(std::move(state));
 }

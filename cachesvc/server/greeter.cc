@@ -15,7 +15,7 @@ Transport::Greeting Greeter::greet(const Transport::LoginAttempt& attempt) {
     return {tenant.status(), server_name(), ""};
   }
   admitted_ = std::move(*tenant);
-  return {Status(), server_name(), admitted_.token};
+  return {Status(), server_name(), admitted_.token, !parts_.config.cluster_etcd.empty()};
 }
 
 Result<Tenant> Greeter::admit(const Transport::LoginAttempt& attempt) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/metrics.h"
 #include "cachesvc/server/admission.h"
@@ -25,6 +26,7 @@ class Greeter {
     Metrics& metrics;
     Audit& audit;
     Log& log;
+    const Config& config;
   };
   explicit Greeter(const Parts& parts) : parts_(parts) {}
 

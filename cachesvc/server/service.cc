@@ -55,7 +55,7 @@ struct Service::Impl {
   Tenants tenants;
   WrongProofs wrong_proofs{clock};
   Admission admission;
-  Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log}};
+  Greeter greeter{{tenants, wrong_proofs, admission, metrics, audit, log, config}};
   LogLimiter requests;  // limits the log of refused requests
   EventLog events{runtime.random()};
   Tracer tracer{runtime, metrics, log, config};

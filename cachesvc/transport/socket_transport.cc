@@ -119,6 +119,7 @@ class SocketTransport final : public Transport, private PendingConnections::Host
     // Only a client that has proved a token may use RDMA: its messages then reach UCX and the
     // hardware.
     welcome.rdma = rdma_ && welcome.keyed;
+    welcome.clustered = greeting.clustered;
     welcome.proof = server_proof(greeting.token, peer.challenge, hello, welcome);
     next_key_ = bind_key(greeting.token, peer.challenge, hello, welcome);
     return welcome;

@@ -92,9 +92,10 @@ class Transport {
     const std::string& address;  // the unit of limits: "10.0.0.7", or "uid 1000" on this host
   };
   struct Greeting {
-    Status status;       // not OK: refused, and the client receives it
-    std::string server;  // name and version
-    std::string token;   // of the tenant; empty: no token
+    Status status;           // not OK: refused, and the client receives it
+    std::string server;      // name and version
+    std::string token;       // of the tenant; empty: no token
+    bool clustered = false;  // the service is in a cluster
   };
   struct Acceptor {
     std::function<Greeting(const LoginAttempt&)> greet;

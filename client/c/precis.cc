@@ -39,7 +39,7 @@ using precis::Result;
 using precis::Status;
 
 static_assert(PRECIS_INTERNAL == static_cast<int>(precis::StatusCode::kInternal) &&
-              PRECIS_CONFLICT == precis::kStatusCodeMax);
+              PRECIS_MOVED == precis::kStatusCodeMax);
 static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32));
 static_assert(PRECIS_FSYNC == static_cast<int>(precis::Durability::kFsync));
 

@@ -74,6 +74,7 @@ int exit_code(const Status& status) {
     case StatusCode::kInvalidArgument: return kUsage;
     case StatusCode::kNotFound: return kNotFound;
     case StatusCode::kUnavailable:
+    case StatusCode::kMoved:
     case StatusCode::kTimedOut: return kUnreachable;
     case StatusCode::kPermissionDenied: return kDenied;
     case StatusCode::kConflict: return kConflict;

@@ -85,6 +85,7 @@ Status Channel::connect(const ConnectOptions& options, std::uint32_t timeout_ms)
       return named ? result.status() : result.status().with_context("connect to " + address_);
     }
     PRECIS_TRY(result->welcome.status.with_context(address_ + " refused the connection"));
+    clustered_ = result->welcome.clustered;
     connection_ = std::move(result->connection);
     connection_->start(
         {.on_message = [this](std::vector<std::byte> message) { on_message(message); },

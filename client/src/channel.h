@@ -50,6 +50,8 @@ class Channel {
   ~Channel();
   // The connection is closed for good; a new Channel is needed.
   bool lost() const { return lost_.load(); }
+  // The service is in a cluster.
+  bool clustered() const { return clustered_; }
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
@@ -145,6 +147,7 @@ class Channel {
   std::shared_ptr<const HostMemory> memory_;  // of the client, shared by all its channels
   std::string address_;
   std::chrono::milliseconds timeout_;
+  bool clustered_ = false;
 
   // Any thread.
   std::atomic<std::uint64_t> next_id_{1};  // 0 marks replies to unreadable requests

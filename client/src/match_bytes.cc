@@ -35,7 +35,8 @@ std::vector<std::byte> to_bytes(const LookupMatch& match, std::span<const TokenI
                                  .adapter = match.model.adapter,
                                  .keep = match.options.keep,
                                  .align = match.options.align,
-                                 .tokens = {tokens.begin(), tokens.end()}});
+                                 .tokens = {tokens.begin(), tokens.end()},
+                                 .shard = match.shard});
 }
 
 Result<LookupMatch> match_from_bytes(Bytes bytes, std::vector<TokenId>* tokens) {
@@ -44,6 +45,7 @@ Result<LookupMatch> match_from_bytes(Bytes bytes, std::vector<TokenId>* tokens) 
   static_cast<msg::Match&>(match) = std::move(passed.match);
   match.model = {std::move(passed.model), passed.fingerprint, std::move(passed.adapter)};
   match.options = {passed.keep, passed.align};
+  match.shard = passed.shard;
   PRECIS_TRY(check_match(match));
   if (tokens != nullptr) *tokens = std::move(passed.tokens);
   return match;

@@ -9,28 +9,39 @@
 #include "client/src/rows_out.h"
 
 namespace precis {
+namespace {
+
+// The node that serves a match.
+Target holder_of(const LookupMatch& match) {
+  if (match.shard) return OwnerOfShard{*match.shard};
+  return AnyNode{};
+}
+
+}  // namespace
 
 Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
-    const std::shared_ptr<ReconnectingChannel>& link, const CallOptions& call,
-    const LookupMatch& match, const Budget& keep, const GetOptions& options, PageMovers& movers) {
+    const std::shared_ptr<Nodes>& nodes, const CallOptions& call, const LookupMatch& match,
+    const Budget& keep, const GetOptions& options, PageMovers& movers) {
   PRECIS_ASSIGN(GetPlan plan, plan_get(match, keep, options));
   PRECIS_TRY(check_out(plan.model, plan.num_heads, options.out));
   std::optional<PageSink> pages;
   if (options.pages) {
     PRECIS_ASSIGN(pages, PageSink::create(plan.model, plan.num_heads, *options.pages, movers));
   }
-  auto impl = std::make_shared<Impl>(link, call, std::move(plan), options.out, std::move(pages));
+  auto impl = std::make_shared<Impl>(nodes, call, holder_of(match), std::move(plan), options.out,
+                                     std::move(pages));
   PRECIS_TRY(impl->start());
   return impl;
 }
 
-Prefix::Impl::Impl(std::shared_ptr<ReconnectingChannel> connection, const CallOptions& options,
+Prefix::Impl::Impl(std::shared_ptr<Nodes> connections, const CallOptions& options, Target target,
                    GetPlan what, std::span<const LayerOut> out, std::optional<PageSink> pages)
     : plan(std::move(what)),
       out_(out.begin(), out.end()),
       pages_(std::move(pages)),
       filled_(plan.model.num_layers),
-      link_(std::move(connection)),
+      target_(std::move(target)),
+      nodes_(std::move(connections)),
       retry_(options, "get"),
       handed_(plan.model.num_layers) {}
 
@@ -41,7 +52,7 @@ Prefix::Impl::~Impl() {
 
 Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   auto attempt = std::make_shared<Attempt>();
-  PRECIS_ASSIGN(attempt->channel, link_->channel(retry_));
+  PRECIS_ASSIGN(attempt->channel, nodes_->channel(retry_, target_));
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.memory_bytes()));
   if (pages_) buffer->pin(pages_->mover());
@@ -75,7 +86,7 @@ Status Prefix::Impl::start() {
       std::swap(newest_, *attempt);  // the old attempt is destroyed after the lock is released
       return {};
     }
-    PRECIS_TRY(retry_.again(attempt.status()));
+    PRECIS_TRY(retry_.again(nodes_->noted(retry_, attempt.status())));
   }
 }
 
@@ -89,7 +100,7 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
     if (newest_->number != failed) return {};  // another thread has already retried
     retrying_ = true;
   }
-  Status status = retry_.again(why);
+  Status status = retry_.again(nodes_->noted(retry_, why));
   if (status.ok()) status = start();
   const std::lock_guard lock(mutex_);
   retrying_ = false;

@@ -13,20 +13,20 @@
 #include <vector>
 
 #include "client/src/get_state.h"
+#include "client/src/nodes.h"
 #include "client/src/page_sink.h"
-#include "client/src/reconnecting_channel.h"
 #include "precis/client.h"
 
 namespace precis {
 
 struct Prefix::Impl {
   // Sends the get; layers are on their way when this returns.
-  static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<ReconnectingChannel>& link,
+  static Result<std::shared_ptr<Impl>> begin(const std::shared_ptr<Nodes>& nodes,
                                              const CallOptions& call, const LookupMatch& match,
                                              const Budget& keep, const GetOptions& options,
                                              PageMovers& movers);
 
-  Impl(std::shared_ptr<ReconnectingChannel> connection, const CallOptions& options, GetPlan what,
+  Impl(std::shared_ptr<Nodes> connections, const CallOptions& options, Target target, GetPlan what,
        std::span<const LayerOut> out, std::optional<PageSink> pages);
   ~Impl();
   Impl(const Impl&) = delete;
@@ -75,9 +75,10 @@ struct Prefix::Impl {
   std::mutex filling_;
   std::vector<bool> filled_;  // [layer], guarded by filling_
 
-  const std::shared_ptr<ReconnectingChannel> link_;  // shared with the client and its other handles
-  bool retrying_ = false;            // guarded by mutex_; one thread at a time uses retry_
-  std::condition_variable retried_;  // notified when retrying_ becomes false
+  const Target target_;                 // has no views
+  const std::shared_ptr<Nodes> nodes_;  // shared with the client and its other handles
+  bool retrying_ = false;               // guarded by mutex_; one thread at a time uses retry_
+  std::condition_variable retried_;     // notified when retrying_ becomes false
   Retry retry_;
   std::mutex mutex_;
   // Guarded by mutex_. An attempt that is neither the newest nor in handed_ is destroyed, with its

@@ -55,22 +55,22 @@ Status expose_piece(Channel& channel, const LayerPush& push, msg::PushLayer& mes
 
 }  // namespace
 
-Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<ReconnectingChannel> link,
+Result<std::unique_ptr<Put::Impl>> Put::Impl::start(std::shared_ptr<Nodes> nodes,
                                                     std::shared_ptr<StagingPool> staging,
                                                     std::shared_ptr<PageMovers> movers,
                                                     const CallOptions& options,
                                                     const ModelSpec& model, msg::BeginPut begin) {
-  auto impl = std::make_unique<Impl>(std::move(link), std::move(staging), std::move(movers),
+  auto impl = std::make_unique<Impl>(std::move(nodes), std::move(staging), std::move(movers),
                                      options, model, std::move(begin));
   Retry retry(options, "begin_put");
   PRECIS_TRY(impl->begin(retry));
   return impl;
 }
 
-Put::Impl::Impl(std::shared_ptr<ReconnectingChannel> connection, std::shared_ptr<StagingPool> pool,
+Put::Impl::Impl(std::shared_ptr<Nodes> connections, std::shared_ptr<StagingPool> pool,
                 std::shared_ptr<PageMovers> page_movers, const CallOptions& opts,
                 const ModelSpec& spec, msg::BeginPut begin)
-    : link(std::move(connection)),
+    : nodes(std::move(connections)),
       staging(std::move(pool)),
       movers(std::move(page_movers)),
       options(opts),
@@ -86,8 +86,9 @@ Put::Impl::~Impl() {
 // ---- begin --------------------------------------------------------------------------------------
 
 Status Put::Impl::begin(Retry& retry) {
+  const Target owner = owner_of(std::get<msg::BeginPut>(request_.body), model.block_tokens);
   for (;;) {
-    auto open = link->channel(retry);
+    auto open = nodes->channel(retry, owner);
     Status failed = open.status();
     if (failed.ok()) {
       auto reply =
@@ -99,7 +100,7 @@ Status Put::Impl::begin(Retry& retry) {
         break;
       }
     }
-    PRECIS_TRY(retry.again(failed));
+    PRECIS_TRY(retry.again(nodes->noted(retry, failed)));
   }
   const std::size_t tokens = std::get<msg::BeginPut>(request_.body).tokens.size();
   if (begun.end != tokens || begun.begin >= begun.end) {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
+#include "client/src/nodes.h"
 #include "client/src/page_movers.h"
 #include "client/src/put_piece.h"
-#include "client/src/reconnecting_channel.h"
 #include "client/src/retry.h"
 #include "client/src/staging_pool.h"
 #include "precis/client.h"
@@ -17,12 +17,12 @@ namespace precis {
 
 struct Put::Impl {
   // kInternal if the service's reply does not fit `begin`'s path.
-  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<ReconnectingChannel> link,
+  static Result<std::unique_ptr<Impl>> start(std::shared_ptr<Nodes> nodes,
                                              std::shared_ptr<StagingPool> staging,
                                              std::shared_ptr<PageMovers> movers,
                                              const CallOptions& options, const ModelSpec& model,
                                              msg::BeginPut begin);
-  Impl(std::shared_ptr<ReconnectingChannel> connection, std::shared_ptr<StagingPool> pool,
+  Impl(std::shared_ptr<Nodes> connections, std::shared_ptr<StagingPool> pool,
        std::shared_ptr<PageMovers> page_movers, const CallOptions& opts, const ModelSpec& spec,
        msg::BeginPut begin);
   ~Impl();
@@ -38,9 +38,9 @@ struct Put::Impl {
   void cancel_all();
   Result<msg::SegmentInfo> commit(Durability durability, double prefill_seconds);
 
-  const std::shared_ptr<ReconnectingChannel> link;  // shared with the client and its other handles
-  const std::shared_ptr<StagingPool> staging;       // shared with the same
-  const std::shared_ptr<PageMovers> movers;         // shared with the same
+  const std::shared_ptr<Nodes> nodes;          // shared with the client and its other handles
+  const std::shared_ptr<StagingPool> staging;  // shared with the same
+  const std::shared_ptr<PageMovers> movers;    // shared with the same
   const CallOptions options;
   const ModelSpec model;
   std::shared_ptr<Channel> channel;  // the put ends with this connection

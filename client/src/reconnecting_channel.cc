@@ -2,26 +2,10 @@
 
 namespace precis {
 
-Result<std::shared_ptr<ReconnectingChannel>> ReconnectingChannel::open(Dial dial,
-                                                                       const CallOptions& options) {
-  std::shared_ptr<ReconnectingChannel> link(
-      new ReconnectingChannel(std::move(dial)));  // shared by all handles
-  Retry retry(options, "connect");
-  for (;;) {
-    auto channel = link->dial_(retry.connect_timeout_ms());
-    if (channel.ok()) {
-      link->channel_ = std::move(*channel);
-      return link;
-    }
-    if (channel.status().retry_after_ms() == 0) return channel.status();
-    PRECIS_TRY(retry.again(channel.status()));
-  }
-}
-
 Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call) {
   std::shared_ptr<Channel> old;  // destroyed after the lock is released: it may wait for its loop
   std::unique_lock lock(mutex_);
-  while (channel_->lost() && call.retries()) {
+  while (!channel_ || (channel_->lost() && call.retries())) {
     if (call.clock().now() >= call.deadline()) {
       return call.too_late("a connection to the service");
     }

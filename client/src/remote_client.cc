@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/src/attach.h"
@@ -58,28 +59,50 @@ Status check_projections(const ModelSpec& spec, std::span<const HeadsView> o_pro
   return {};
 }
 
+// "precis://a:1,b:2/" and "a:1,b:2" name two nodes of a cluster.
+Result<std::vector<std::string>> split_addresses(const std::string& given) {
+  constexpr std::string_view kScheme = "precis://";
+  std::string_view left = given;
+  if (left.starts_with(kScheme)) {
+    left.remove_prefix(kScheme.size());
+    if (left.ends_with('/')) left.remove_suffix(1);
+  }
+  std::vector<std::string> addresses;
+  for (;;) {
+    const auto comma = left.find(',');
+    addresses.emplace_back(left.substr(0, comma));
+    if (addresses.back().empty()) {
+      return Status::invalid("address '" + given +
+                             "' must be one host:port, or several with commas between them");
+    }
+    if (comma == std::string_view::npos) return addresses;
+    left.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Client>> attach(std::shared_ptr<void> keep_alive, Runtime& runtime,
                                        EventLoop& loop, ClientTransport& transport,
                                        const std::string& address, const ConnectOptions& options) {
-  // Shared by successive channels.
+  PRECIS_ASSIGN(auto addresses, split_addresses(address));
+  // Shared by all channels.
   const auto memory = std::make_shared<HostMemory>(keep_alive, transport);
   const auto dial = [keep_alive = std::move(keep_alive), &runtime, &loop, &transport, memory,
-                     address, options](std::uint32_t timeout_ms) {
-    return Channel::open(keep_alive, runtime, loop, transport, memory, address, options,
-                         timeout_ms);
+                     options](const std::string& node, std::uint32_t timeout_ms) {
+    return Channel::open(keep_alive, runtime, loop, transport, memory, node, options, timeout_ms);
   };
-  PRECIS_ASSIGN(auto link, ReconnectingChannel::open(dial, call_options(options, runtime)));
+  PRECIS_ASSIGN(auto nodes,
+                Nodes::open(dial, std::move(addresses), call_options(options, runtime)));
   return std::shared_ptr<Client>(std::make_shared<RemoteClient>(
-      std::move(link), memory, std::make_shared<StagingPool>(memory),
+      std::move(nodes), memory, std::make_shared<StagingPool>(memory),
       std::make_shared<PageMovers>(options.page_mover), call_options(options, runtime)));
 }
 
 std::shared_ptr<Client> RemoteClient::with_deadline(std::uint32_t deadline_ms) {
   CallOptions options = options_;
   options.deadline_ms = deadline_ms;
-  return std::make_shared<RemoteClient>(link_, memory_, staging_, movers_, options);
+  return std::make_shared<RemoteClient>(nodes_, memory_, staging_, movers_, options);
 }
 
 Result<Model> RemoteClient::register_model(const ModelSpec& spec,
@@ -87,24 +110,37 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
   Retry retry(options_, "register_model");
-  PRECIS_ASSIGN(msg::ModelRow row, link_->call<msg::ModelRow>(retry, msg::RegisterModel{spec}));
+  PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
+  Result<Model> model = Status::unavailable("the cluster has no node");
+  for (const Target& node : targets) {
+    model = register_at(node, retry, spec, o_proj);
+    PRECIS_TRY(model.status());
+  }
+  nodes_->introduce(spec);
+  return model;
+}
+
+Result<Model> RemoteClient::register_at(const Target& node, Retry& retry, const ModelSpec& spec,
+                                        std::span<const HeadsView> o_proj) {
+  PRECIS_ASSIGN(msg::ModelRow row,
+                nodes_->call<msg::ModelRow>(retry, node, msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
   for (std::uint32_t layer = 0; layer < o_proj.size(); ++layer) {
     if (options_.runtime->clock().now() >= retry.deadline()) {
       return retry.too_late("o_proj of layer " + std::to_string(layer) + " to be sent");
     }
     retry.went_well();
-    PRECIS_TRY(push_projection(retry, model, layer, o_proj[layer]));
+    PRECIS_TRY(push_projection(node, retry, model, layer, o_proj[layer]));
   }
   return model;
 }
 
 // Pushing the same weights again is allowed, so this retries until they are stored.
-Status RemoteClient::push_projection(Retry& retry, const Model& model, std::uint32_t layer,
-                                     const HeadsView& weights) {
+Status RemoteClient::push_projection(const Target& node, Retry& retry, const Model& model,
+                                     std::uint32_t layer, const HeadsView& weights) {
   for (;;) {
     const auto once = [&]() -> Status {
-      PRECIS_ASSIGN(const auto channel, link_->channel(retry));
+      PRECIS_ASSIGN(const auto channel, nodes_->channel(retry, node));
       std::vector<ExposedMemory> exposed(1);
       PRECIS_ASSIGN(exposed[0], channel->expose({weights.data, weights.size_bytes()}));
       msg::Request request{0, msg::PushProjection{model.fingerprint, layer, weights.head_dim,
@@ -123,8 +159,25 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
   return all_rows<msg::Models>(msg::ListModels{});
 }
 
+// A node that does not have the object is no failure if another one had it.
+Status RemoteClient::on_every_node(const msg::RequestBody& removal) {
+  PRECIS_ASSIGN(const auto targets, every_node(kind_of(removal).call));
+  Status not_found;
+  bool removed = false;
+  for (const Target& node : targets) {
+    const Status status = call_once<msg::Done>(removal, node).status();
+    if (status.code() == StatusCode::kNotFound) {
+      not_found = status;
+      continue;
+    }
+    PRECIS_TRY(status);
+    removed = true;
+  }
+  return removed ? Status() : not_found;
+}
+
 Status RemoteClient::remove_model(const Digest& fingerprint) {
-  return call_once<msg::Done>(msg::RemoveModel{fingerprint}).status();
+  return on_every_node(msg::RemoveModel{fingerprint});
 }
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
@@ -132,7 +185,13 @@ Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
                            std::to_string(limits::kProfileBytesMax));
   }
-  return call<msg::ProfileRow>(msg::AddProfile{json});
+  PRECIS_ASSIGN(const auto targets, every_node("add_profile"));
+  Result<msg::ProfileRow> added = Status::unavailable("the cluster has no node");
+  for (const Target& node : targets) {
+    added = call<msg::ProfileRow>(msg::AddProfile{json}, Patience::kOneTimeout, node);
+    PRECIS_TRY(added.status());
+  }
+  return added;
 }
 
 Result<std::vector<msg::ProfileRow>> RemoteClient::profiles(std::optional<Digest> model) {
@@ -145,7 +204,7 @@ Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::st
 }
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
-  return call_once<msg::Done>(msg::RemoveProfile{model, name}).status();
+  return on_every_node(msg::RemoveProfile{model, name});
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,
@@ -175,7 +234,7 @@ Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId>
   body.prefill_seconds = options.prefill_seconds;
   body.traceparent = sent_traceparent(options.traceparent);
   PRECIS_ASSIGN(auto impl,
-                Put::Impl::start(link_, staging_, movers_, options_, model.spec, std::move(body)));
+                Put::Impl::start(nodes_, staging_, movers_, options_, model.spec, std::move(body)));
   return Put(std::move(impl));
 }
 
@@ -194,9 +253,13 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                    sent_traceparent(options.traceparent),
                    options.session};
   const bool counts = asks_for_counts(body);  // counting may need disk reads
-  PRECIS_ASSIGN(
-      msg::Match found,
-      call<msg::Match>(std::move(body), counts ? Patience::kWhileAlive : Patience::kOneTimeout));
+  const Target owner =
+      options.session.empty()
+          ? Target(OwnerOfPath{model.fingerprint, model.adapter, tokens, model.spec.block_tokens})
+          : OwnerOfSession{options.session};
+  PRECIS_ASSIGN(msg::Match found,
+                call<msg::Match>(std::move(body),
+                                 counts ? Patience::kWhileAlive : Patience::kOneTimeout, owner));
   if (found.matched_tokens > tokens.size()) {
     return Status::corruption("the service answers that " + std::to_string(found.matched_tokens) +
                               " tokens of a path of " + std::to_string(tokens.size()) +
@@ -206,6 +269,7 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
   static_cast<msg::Match&>(match) = std::move(found);
   match.model = model;
   match.options = options;
+  match.shard = nodes_->shard_of(owner);
   if (!counts || !match) return match;
   if (!match.counted()) {
     return Status::unsupported(
@@ -219,34 +283,43 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
 
 Result<Prefix> RemoteClient::get(const LookupMatch& match, const Budget& keep,
                                  const GetOptions& options) {
-  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(link_, options_, match, keep, options, *movers_));
+  PRECIS_ASSIGN(auto impl, Prefix::Impl::begin(nodes_, options_, match, keep, options, *movers_));
   return Prefix(std::move(impl));
 }
 
+Result<msg::SessionRow> RemoteClient::call_session(const std::string& name, msg::RequestBody body) {
+  return call<msg::SessionRow>(std::move(body), Patience::kOneTimeout, OwnerOfSession{name});
+}
 Result<msg::SessionRow> RemoteClient::open_session(const std::string& name,
                                                    std::optional<std::uint64_t> ttl_seconds,
                                                    std::optional<Budget> total) {
-  return call<msg::SessionRow>(msg::OpenSession{name, ttl_seconds, total});
+  return call_session(name, msg::OpenSession{name, ttl_seconds, total});
 }
 Result<msg::SessionRow> RemoteClient::advance_session(const std::string& name,
                                                       const SegmentId& tip) {
-  return call<msg::SessionRow>(msg::AdvanceSession{name, tip});
+  return call_session(name, msg::AdvanceSession{name, tip});
 }
 Result<msg::SessionRow> RemoteClient::pin_session(const std::string& name, bool pinned) {
-  return call<msg::SessionRow>(msg::PinSession{name, pinned});
+  return call_session(name, msg::PinSession{name, pinned});
 }
 Result<msg::SessionRow> RemoteClient::fork_session(const std::string& name,
                                                    const std::string& new_name) {
-  return call_once<msg::SessionRow>(msg::ForkSession{name, new_name});
+  return call_once<msg::SessionRow>(msg::ForkSession{name, new_name}, OwnerOfSession{name});
 }
 Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
-  return call<msg::SessionRow>(msg::ShowSession{name});
+  return call_session(name, msg::ShowSession{name});
 }
 Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
-  return all_rows<msg::Sessions>(msg::ListSessions{});
+  PRECIS_ASSIGN(const auto targets, every_node("sessions"));
+  std::vector<msg::SessionRow> rows;
+  for (const Target& node : targets) {
+    PRECIS_ASSIGN(auto more, all_rows<msg::Sessions>(msg::ListSessions{}, node));
+    std::ranges::move(more, std::back_inserter(rows));
+  }
+  return rows;
 }
 Status RemoteClient::remove_session(const std::string& name) {
-  return call_once<msg::Done>(msg::RemoveSession{name}).status();
+  return call_once<msg::Done>(msg::RemoveSession{name}, OwnerOfSession{name}).status();
 }
 
 }  // namespace precis

@@ -1,4 +1,4 @@
-// The Client that sends its calls over a channel, each as one request.
+// The Client that sends its calls to a service, or to the nodes of a cluster, each as one request.
 #pragma once
 
 #include <memory>
@@ -15,10 +15,10 @@ namespace precis {
 
 class RemoteClient final : public RemoteOperator {
  public:
-  RemoteClient(std::shared_ptr<ReconnectingChannel> link, std::shared_ptr<HostMemory> memory,
+  RemoteClient(std::shared_ptr<Nodes> nodes, std::shared_ptr<HostMemory> memory,
                std::shared_ptr<StagingPool> staging, std::shared_ptr<PageMovers> movers,
                const CallOptions& options)
-      : RemoteOperator(std::move(link), options),
+      : RemoteOperator(std::move(nodes), options),
         memory_(std::move(memory)),
         staging_(std::move(staging)),
         movers_(std::move(movers)) {}
@@ -56,7 +56,11 @@ class RemoteClient final : public RemoteOperator {
   Status remove_session(const std::string& name) override;
 
  private:
-  Status push_projection(Retry& retry, const Model& model, std::uint32_t layer,
+  Result<msg::SessionRow> call_session(const std::string& name, msg::RequestBody body);
+  Status on_every_node(const msg::RequestBody& removal);
+  Result<Model> register_at(const Target& node, Retry& retry, const ModelSpec& spec,
+                            std::span<const HeadsView> o_proj);
+  Status push_projection(const Target& node, Retry& retry, const Model& model, std::uint32_t layer,
                          const HeadsView& weights);
 
   const std::shared_ptr<HostMemory> memory_;    // shared with the channels

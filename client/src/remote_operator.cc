@@ -1,45 +1,96 @@
 #include "client/src/remote_operator.h"
 
+#include <functional>
 #include <utility>
 
 namespace precis {
 
-Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments(std::optional<Digest> model,
-                                                               std::uint32_t limit) {
+Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(const Target& node,
+                                                                  std::optional<Digest> model,
+                                                                  std::uint32_t limit) {
   std::vector<msg::SegmentInfo> rows;
   msg::ListPrefixes request{model};
   while (rows.size() < limit) {
     const std::size_t wanted = limit - rows.size();
     request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
-    PRECIS_ASSIGN(msg::Segments page, segments_page(request));
+    PRECIS_ASSIGN(auto page, call<msg::Segments>(request, Patience::kOneTimeout, node));
     std::ranges::move(page.rows, std::back_inserter(rows));
     if (page.next.empty()) break;
     request.after = std::move(page.next);
   }
   return rows;
 }
+
+Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments(std::optional<Digest> model,
+                                                               std::uint32_t limit) {
+  PRECIS_ASSIGN(const auto targets, every_node("segments"));
+  std::vector<msg::SegmentInfo> rows;
+  for (const Target& node : targets) {
+    PRECIS_ASSIGN(auto more, segments_of(node, model, limit));
+    std::ranges::move(more, std::back_inserter(rows));
+  }
+  if (targets.size() == 1) return rows;
+  std::ranges::stable_sort(rows, std::greater{}, &msg::SegmentInfo::created_unix_ms);
+  if (rows.size() > limit) rows.resize(limit);
+  return rows;
+}
+
+// In a cluster, the list is that of one node after the other, by address, and a position in it is
+// the address, a space, and the position in that node's list.
 Result<msg::Segments> RemoteOperator::segments_page(const msg::ListPrefixes& request) {
-  return call<msg::Segments>(request);
+  PRECIS_ASSIGN(auto targets, every_node("segments"));
+  if (std::holds_alternative<AnyNode>(targets.front())) return call<msg::Segments>(request);
+  std::vector<std::string> addresses;
+  for (const Target& node : targets) addresses.push_back(std::get<NodeAt>(node).address);
+  std::ranges::sort(addresses);
+  const auto space = request.after.find(' ');
+  auto node = std::ranges::lower_bound(addresses, request.after.substr(0, space));
+  if (node == addresses.end()) return msg::Segments{};
+  msg::ListPrefixes of_node = request;
+  // If the node is gone, the list goes on with the next one.
+  const bool is_there = request.after.starts_with(*node + " ");
+  of_node.after = is_there ? request.after.substr(space + 1) : "";
+  PRECIS_ASSIGN(auto page, call<msg::Segments>(of_node, Patience::kOneTimeout, NodeAt{*node}));
+  if (page.next.empty() && ++node == addresses.end()) return page;
+  page.next.insert(0, *node + " ");
+  return page;
 }
 Result<msg::SegmentInfo> RemoteOperator::find_segment(const std::string& id_beginning) {
-  return call<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
+  return call_holder<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
 }
 Result<msg::SegmentInfo> RemoteOperator::segment(const SegmentId& id) {
-  return call<msg::SegmentInfo>(msg::ShowPrefix{id});
+  return call_holder<msg::SegmentInfo>(msg::ShowPrefix{id});
 }
 Result<msg::Checked> RemoteOperator::check_segment(const SegmentId& id) {
-  return call<msg::Checked>(msg::CheckPrefix{id}, Patience::kWhileAlive);
+  return call_holder<msg::Checked>(msg::CheckPrefix{id}, Patience::kWhileAlive);
 }
 Result<msg::Trimmed> RemoteOperator::trim_segment(const SegmentId& id, const Budget& keep,
                                                   Durability durability, bool dry_run) {
-  return call<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run}, Patience::kWhileAlive);
+  return call_holder<msg::Trimmed>(msg::TrimPrefix{id, keep, durability, dry_run},
+                                   Patience::kWhileAlive);
 }
 
 Result<msg::SegmentInfo> RemoteOperator::set_retention(const msg::SetRetention& change) {
-  return call<msg::SegmentInfo>(change);
+  return call_holder<msg::SegmentInfo>(change);
 }
+// Former owners of its shard may have it too.
 Result<msg::Removed> RemoteOperator::remove_segment(const SegmentId& id, bool recursive) {
-  return call_once<msg::Removed>(msg::RemovePrefix{id, recursive});
+  PRECIS_ASSIGN(const auto targets, every_node("remove_segment"));
+  std::optional<msg::Removed> removed;
+  Status not_found;
+  for (const Target& node : targets) {
+    auto part = call_once<msg::Removed>(msg::RemovePrefix{id, recursive}, node);
+    if (part.status().code() == StatusCode::kNotFound) {
+      not_found = part.status();
+      continue;
+    }
+    PRECIS_TRY(part.status());
+    if (!removed) removed.emplace();
+    removed->segments += part->segments;
+    removed->bytes += part->bytes;
+  }
+  if (removed) return *removed;
+  return not_found;
 }
 Result<msg::Budgets> RemoteOperator::budgets(std::optional<Digest> model,
                                              const std::string& session) {
@@ -78,8 +129,7 @@ Result<msg::IssuedToken> RemoteOperator::rotate_token(const std::string& name, b
   return call_once<msg::IssuedToken>(msg::RotateToken{name, drop_old});
 }
 Result<msg::Removed> RemoteOperator::remove_tenant(const std::string& name, bool purge) {
-  return call<msg::Removed>(msg::RemoveTenant{name, purge}, Patience::kWhileAlive,
-                            ReconnectingChannel::Repeat::kUnsafe);
+  return call_once<msg::Removed>(msg::RemoveTenant{name, purge}, AnyNode{}, Patience::kWhileAlive);
 }
 Result<msg::BudgetApplication> RemoteOperator::application() {
   return call<msg::BudgetApplication>(msg::ShowApplication{});

@@ -1,4 +1,6 @@
-// The calls of a remote client that operators and their tools use, each as one request.
+// The calls of a remote client that operators and their tools use. Each is one request to any node,
+// except that calls about stored segments ask every node of a cluster: segments are named without
+// their shard.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "client/src/reconnecting_channel.h"
+#include "client/src/nodes.h"
 #include "precis/client.h"
 
 namespace precis {
@@ -49,15 +52,15 @@ class RemoteOperator : public Client {
   Result<msg::ClusterState> drain_node(const std::string& node, bool on) override;
 
  protected:
-  RemoteOperator(std::shared_ptr<ReconnectingChannel> link, const CallOptions& options)
-      : link_(std::move(link)), options_(options) {}
+  RemoteOperator(std::shared_ptr<Nodes> nodes, const CallOptions& options)
+      : nodes_(std::move(nodes)), options_(options) {}
 
   // Fetches all pages of a list.
   template <typename Page, typename Request>
-  auto all_rows(Request request) -> Result<decltype(Page::rows)> {
+  auto all_rows(Request request, const Target& target = AnyNode{}) -> Result<decltype(Page::rows)> {
     decltype(Page::rows) rows;
     for (;;) {
-      PRECIS_ASSIGN(Page page, call<Page>(request));
+      PRECIS_ASSIGN(Page page, call<Page>(request, Patience::kOneTimeout, target));
       std::ranges::move(page.rows, std::back_inserter(rows));
       if (page.next.empty()) return rows;
       request.after = std::move(page.next);
@@ -66,18 +69,39 @@ class RemoteOperator : public Client {
 
   template <typename T>
   Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
-                 ReconnectingChannel::Repeat repeat = ReconnectingChannel::Repeat::kSafe) {
-    return link_->call<T>(options_, std::move(body), patience, repeat);
+                 const Target& target = AnyNode{}, Nodes::Repeat repeat = Nodes::Repeat::kSafe) {
+    Retry retry(options_, std::string(kind_of(body).call));
+    return nodes_->call<T>(retry, target, std::move(body), patience, repeat);
   }
   // For a request that must not be repeated when its connection is lost.
   template <typename T>
-  Result<T> call_once(msg::RequestBody body) {
-    return call<T>(std::move(body), Patience::kOneTimeout, ReconnectingChannel::Repeat::kUnsafe);
+  Result<T> call_once(msg::RequestBody body, const Target& target = AnyNode{},
+                      Patience patience = Patience::kOneTimeout) {
+    return call<T>(std::move(body), patience, target, Nodes::Repeat::kUnsafe);
+  }
+  // All live nodes.
+  Result<std::vector<Target>> every_node(std::string_view what) {
+    return nodes_->all(Retry(options_, std::string(what)));
+  }
+  // Asks one node after the other until one does not answer kNotFound.
+  template <typename T>
+  Result<T> call_holder(const msg::RequestBody& body, Patience patience = Patience::kOneTimeout) {
+    PRECIS_ASSIGN(const auto targets, every_node(kind_of(body).call));
+    Result<T> answer = Status::unavailable("the cluster has no node");
+    for (const Target& target : targets) {
+      answer = call<T>(body, patience, target);
+      if (answer.status().code() != StatusCode::kNotFound) break;
+    }
+    return answer;
   }
 
-  const std::shared_ptr<ReconnectingChannel>
-      link_;  // shared with the puts and prefixes begun on it
+  const std::shared_ptr<Nodes> nodes_;  // shared with the puts and prefixes begun on them
   const CallOptions options_;
+
+ private:
+  // The newest of a node.
+  Result<std::vector<msg::SegmentInfo>> segments_of(const Target& node, std::optional<Digest> model,
+                                                    std::uint32_t limit);
 };
 
 }  // namespace precis

@@ -51,7 +51,8 @@ milliseconds Retry::wait_for(const Status& failed) {
 }
 
 Status Retry::again(const Status& failed) {
-  const bool helps = failed.code() == StatusCode::kUnavailable || failed.retry_after_ms() > 0;
+  const bool helps = failed.code() == StatusCode::kUnavailable ||
+                     failed.code() == StatusCode::kMoved || failed.retry_after_ms() > 0;
   if (!helps || !options_.retry) return failed;
   const auto now = clock().now();
   if (!give_up_) give_up_ = std::min(deadline_, now + milliseconds(options_.timeout_ms));

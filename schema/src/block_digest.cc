@@ -90,6 +90,23 @@ Digest path_root(std::string_view tenant, std::string_view salt, const Digest& f
       .finish();
 }
 
+Digest shard_space(std::string_view tenant, std::string_view salt) {
+  return Sha256().text("precis.space.v1").text(tenant).text(salt).finish();
+}
+
+Digest shard_root(const Digest& space, const Digest& fingerprint, std::string_view adapter) {
+  return Sha256()
+      .text("precis.shards.v1")
+      .digest(space)
+      .digest(fingerprint)
+      .text(adapter)
+      .finish();
+}
+
+Digest session_digest(const Digest& space, std::string_view deciding_part) {
+  return Sha256().text("precis.session.v1").digest(space).text(deciding_part).finish();
+}
+
 Digest block_digest(const Digest& previous, std::span<const TokenId> block) {
   thread_local Sha256 sha;  // making one takes as long as hashing a fifth of a block
   return sha.digest(previous).tokens(block).finish();

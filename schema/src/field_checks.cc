@@ -114,6 +114,7 @@ Status check(const msg::MatchLink& link) {
 Status check(const msg::Match& match) { return check_counts_of_all(match.links); }
 
 Status check(const msg::PassedMatch& passed) {
+  if (passed.shard) PRECIS_TRY(check_max("shard", *passed.shard, limits::kShards - 1));
   const std::uint32_t matched = passed.match.matched_tokens;
   if (passed.tokens.empty() || passed.tokens.size() == matched) return {};
   return field_error("tokens", "has " + std::to_string(passed.tokens.size()) + " elements, of " +

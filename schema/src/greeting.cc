@@ -158,6 +158,7 @@ void fields(auto& f, Welcome& m) {
   f.array(m.proof);
   f.text("unix_path", m.unix_path, limits::kTextBytesMax);
   f.flag("rdma", m.rdma);
+  f.flag("clustered", m.clustered);
 }
 void fields(auto& f, Bind& m) {
   f.magic();
@@ -210,6 +211,7 @@ Proof server_proof(std::string_view token, const Nonce& challenge, const Hello& 
   std::vector<std::byte> connection;
   put_le(connection, welcome.connection);
   put_le(connection, static_cast<std::uint8_t>(welcome.rdma ? 1 : 0));
+  put_le(connection, static_cast<std::uint8_t>(welcome.clustered ? 1 : 0));
   return hmac(token, "precis server",
               {challenge, hello.nonce, connection, welcome.secret, bytes_of(welcome.unix_path)});
 }

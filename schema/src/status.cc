@@ -21,6 +21,7 @@ std::string_view status_code_name(StatusCode code) {
     case StatusCode::kCanceled: return "canceled";
     case StatusCode::kInternal: return "internal";
     case StatusCode::kConflict: return "conflict";
+    case StatusCode::kMoved: return "moved";
   }
   return "unknown";
 }

@@ -57,6 +57,18 @@ bool run_owners(Bytes input) {
                       {"precis/c/owners", std::string(as_text(input)), 1}}});
 }
 
+// An accepted list of forks is written as it was read.
+bool run_forks(Bytes input) {
+  const auto read = [](const std::string& text) {
+    return cluster::read_view(kCluster, {1, {{"precis/c/forks", text, 1}}});
+  };
+  const cluster::View view = read(std::string(as_text(input)));
+  PRECIS_CHECK(view.forks->size() <= limits::kForksMax);
+  const cluster::View again = read(cluster::forks_row(kCluster, *view.forks, 1).value);
+  PRECIS_CHECK(*again.forks == *view.forks && again.problem.ok());
+  return view.problem.ok() || refused(view.problem);
+}
+
 bool run_rows(Bytes input) {
   auto rows = Etcd::parse_rows(as_text(input));
   if (!rows.ok()) return refused(rows.status());
@@ -73,6 +85,10 @@ Inputs node_key_seeds(std::uint64_t) {
 Inputs owners_seeds(std::uint64_t) {
   return {bytes_of(owners_of(R"(["a"])")), bytes_of(owners_of(R"(["b", "a", "c"])"))};
 }
+Inputs forks_seeds(std::uint64_t) {
+  return {bytes_of(R"({"format":1,"forks":[]})"),
+          bytes_of(cluster::forks_row(kCluster, {{Digest{}, 65}}, 1).value)};
+}
 Inputs rows_seeds(std::uint64_t) {
   return {bytes_of(R"({"header":{"revision":"2"}})"),
           bytes_of(R"({"header":{"cluster_id":"1","revision":"9"},"kvs":[{"key":"Zm9v",)"
@@ -84,6 +100,7 @@ constexpr Target kTargets[] = {
     {"read_cluster_node", run_node, node_seeds},
     {"read_cluster_node_key", run_node_key, node_key_seeds},
     {"read_cluster_owners", run_owners, owners_seeds},
+    {"read_cluster_forks", run_forks, forks_seeds},
     {"parse_etcd_rows", run_rows, rows_seeds},
 };
 

@@ -1,21 +1,15 @@
 // Nodes of a cluster: real processes of precisd with a real etcd.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <thread>
 
 #include "cachesvc/cluster/etcd.h"
 #include "cachesvc/cluster/view.h"
 #include "precis/limits.h"
 #include "tests/catch_runner.h"
-#include "tests/integration/etcd_members.h"
-#include "tests/integration/service_process.h"
+#include "tests/integration/cluster_node.h"
 #include "tests/unit/transport/certificate.h"
 
 namespace {
@@ -23,93 +17,6 @@ namespace {
 using namespace precis;
 using namespace precis::testing;
 using Catch::Matchers::Contains;
-
-constexpr auto kPatience = std::chrono::seconds(60);
-
-// A node of the cluster "precis". It keeps its name and its data when it is started again.
-class Node {
- public:
-  Node(const EtcdMembers& etcd, std::string name, const std::string& more = "",
-       std::uint32_t lease_s = 5)
-      : name_(std::move(name)) {
-    std::ofstream(dir_.path("precisd.toml"))
-        << "cluster_etcd = \"" << etcd.urls() << "\"\ncluster_node = \"" << name_
-        << "\"\ncluster_lease_s = " << lease_s << "\n"
-        << more << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n"
-        << "[[tenant]]\nname = 'red'\n";
-    start();
-  }
-  void start() {
-    service_.emplace(
-        dir_, std::vector<std::string>{"--config", dir_.path("precisd.toml"), "--memory", "32MiB"});
-    ConnectOptions ops;
-    ops.tenant = "ops";
-    ops.token = "boss";
-    client_ = service_->connect(ops);
-  }
-  int kill() {
-    client_.reset();
-    return service_->kill();
-  }
-  int stop() {
-    client_.reset();
-    return service_->stop();
-  }
-  pid_t pid() const { return service_->pid(); }
-  const std::string& name() const { return name_; }
-  const std::string& address() const { return service_->address(); }
-  std::shared_ptr<Client> connect_as(const std::string& tenant) const {
-    ConnectOptions options;
-    options.tenant = tenant;
-    return service_->connect(options);
-  }
-  msg::ClusterState state() { return client_->cluster().value(); }
-  Ran ctl(std::vector<std::string> words) const {
-    words.insert(words.begin(), {PRECISCTL_PATH, "--address", address(), "--tenant", "ops",
-                                 "--token", "boss", "cluster"});
-    return run(words);
-  }
-
- private:
-  const std::string name_;
-  const TempDir dir_;
-  std::optional<ServiceProcess> service_;
-  std::shared_ptr<Client> client_;
-};
-
-// Waits until the node's view is as expected.
-msg::ClusterState await(Node& node, const std::function<bool(const msg::ClusterState&)>& expected) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
-  for (;;) {
-    msg::ClusterState state = node.state();
-    if (expected(state)) return state;
-    if (std::chrono::steady_clock::now() > until) {
-      UNSCOPED_INFO(node.ctl({"status"}).out);
-      REQUIRE(expected(state));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-}
-
-std::uint32_t shards_of(const msg::ClusterState& state, const std::string& name) {
-  for (const msg::ClusterNode& node : state.nodes) {
-    if (node.name == name) return node.shards;
-  }
-  return 0;
-}
-
-// Whether exactly these nodes own shards, in equal numbers, and no other node is known.
-auto shared_by(std::vector<std::string> names) {
-  return [names = std::move(names)](const msg::ClusterState& state) {
-    if (state.nodes.size() != names.size()) return false;
-    for (const std::string& name : names) {
-      const std::uint32_t fair = limits::kShards / static_cast<std::uint32_t>(names.size());
-      const std::uint32_t shards = shards_of(state, name);
-      if (shards < fair || shards > fair + 1) return false;
-    }
-    return state.state == "member" && state.error.empty();
-  };
-}
 
 // Waits until each node has renewed its lease `times` times. All of the time it must be a member.
 void await_renewals(std::initializer_list<Node*> nodes, int times) {

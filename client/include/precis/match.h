@@ -18,6 +18,8 @@ namespace precis {
 struct LookupMatch : msg::Match {
   Model model;
   LookupOptions options = {};  // of the lookup
+  // The shard of the cluster that it is in (shards.h). Absent: the service is in no cluster.
+  std::optional<std::uint32_t> shard = {};
   explicit operator bool() const { return matched_tokens > 0; }
   // Whether the counts of its links, `plan` and `bytes` are exactly what a get transfers.
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }

@@ -42,7 +42,8 @@ typedef enum precis_status {
   PRECIS_UNSUPPORTED = 10,  // valid, but not supported by this build or machine
   PRECIS_CANCELED = 11,
   PRECIS_INTERNAL = 12,  // a bug in Precis
-  PRECIS_CONFLICT = 13   // stored objects prevent it: change those first
+  PRECIS_CONFLICT = 13,  // stored objects prevent it: change those first
+  PRECIS_MOVED = 14      // in a cluster: its shard kept moving until the deadline
 } precis_status;
 // "not_found" for PRECIS_NOT_FOUND, and so on. Never null; valid for ever.
 const char* precis_status_name(precis_status status);

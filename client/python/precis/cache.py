@@ -86,9 +86,11 @@ def connect(
     share_memory: bool = True,
     rdma: str = "auto",
 ) -> Cache:
-    """Connects to a running precisd at "host:port" or "unix:PATH".
+    """Connects to a running precisd.
 
     Args:
+        address: "host:port" or "unix:PATH". For a cluster, one or several of its nodes:
+            "precis://host:port,host:port/".
         tenant, token: credentials; by default the service's default tenant. The token is never
             sent: both sides prove that they know it.
         tls_ca: a PEM file, or "system": the authority that signs the service's certificate. By

@@ -224,7 +224,7 @@ class Service:
         """Starts a lookup; returns its ticket, or None if the service is not up.
 
         Args:
-            more: as of Calls.lookup: hints, and the traceparent.
+            more: as of Calls.lookup: hints, a session, and the traceparent.
         """
         if not self.up():
             return None

@@ -105,6 +105,12 @@ class Conflict(InvalidArgument):
     code = "conflict"
 
 
+class Moved(Unavailable):
+    """In a cluster: the prompt's shard kept moving between nodes until the deadline."""
+
+    code = "moved"
+
+
 _CLASSES = {
     cls.code: cls
     for cls in (
@@ -121,6 +127,7 @@ _CLASSES = {
         Canceled,
         Internal,
         Conflict,
+        Moved,
     )
 }
 

@@ -10,6 +10,10 @@
 //                         parent id | u8(parent_read is known) | its kind or 0 | its value or 0 |
 //                         canonical recipe | budget kind | budget value)[0..16)
 //   projections = SHA-256("precis.projection.v1" | tenant | fingerprint | u8 is_gram)[0..16)
+// and for shards.h:
+//   space       = SHA-256("precis.space.v1"  | tenant | salt), which the service tells its clients
+//   shard root  = SHA-256("precis.shards.v1" | space | fingerprint | adapter)
+//   session     = SHA-256("precis.session.v1"| space | the part of its name that decides)
 #pragma once
 
 #include <span>
@@ -25,6 +29,11 @@ Digest model_fingerprint(const ModelSpec& model);
 
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
                  std::string_view adapter);
+
+// For shards.h.
+Digest shard_space(std::string_view tenant, std::string_view salt);
+Digest shard_root(const Digest& space, const Digest& fingerprint, std::string_view adapter);
+Digest session_digest(const Digest& space, std::string_view deciding_part);
 
 // The digest of one block, chained from `previous`: the digest of the block before, or the root.
 Digest block_digest(const Digest& previous, std::span<const TokenId> block);

@@ -58,9 +58,10 @@ struct Welcome {
   bool keyed = false;            // the tenant has a token, and the proofs use it
   std::uint64_t connection = 0;  // named in Bind
   Nonce secret{};
-  Proof proof{};          // server_proof()
-  std::string unix_path;  // a Unix socket of the same service for Bind; empty: none
-  bool rdma = false;      // the server answers RdmaTurns
+  Proof proof{};           // server_proof()
+  std::string unix_path;   // a Unix socket of the same service for Bind; empty: none
+  bool rdma = false;       // the server answers RdmaTurns
+  bool clustered = false;  // the server is in a cluster: others may own what the client asks for
   bool operator==(const Welcome&) const = default;
 };
 

@@ -52,6 +52,7 @@ inline constexpr std::uint32_t kObservationQueriesMax = 1u << 16;  // pushed per
 // Clusters. A thousand nodes own 16 or 17 shards each, so their shares differ by a sixteenth.
 inline constexpr std::uint32_t kShards = 16'384;
 inline constexpr std::uint32_t kClusterNodesMax = 4096;
+inline constexpr std::uint32_t kForksMax = 4096;  // 90 bytes each in etcd, which takes 1.5 MB a row
 
 // Messages. The largest control message carries a token path, its digests and a plan.
 inline constexpr std::size_t kMessageBytesMax = 128u << 20;

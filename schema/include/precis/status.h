@@ -27,8 +27,9 @@ enum class StatusCode : std::uint8_t {
   kCanceled = 11,         // the caller gave up
   kInternal = 12,         // a bug in this project
   kConflict = 13,         // stored objects prevent it: change those first
+  kMoved = 14,            // another node of the cluster serves it: learn which one
 };
-inline constexpr std::uint8_t kStatusCodeMax = 13;
+inline constexpr std::uint8_t kStatusCodeMax = 14;
 
 constexpr bool may_have_retry_after(StatusCode code) {
   return code == StatusCode::kRejected || code == StatusCode::kPermissionDenied;
@@ -64,6 +65,7 @@ class [[nodiscard]] Status {
   static Status canceled(std::string m) { return {StatusCode::kCanceled, std::move(m)}; }
   static Status internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
   static Status conflict(std::string m) { return {StatusCode::kConflict, std::move(m)}; }
+  static Status moved(std::string m) { return {StatusCode::kMoved, std::move(m)}; }
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }

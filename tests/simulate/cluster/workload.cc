@@ -98,7 +98,8 @@ std::vector<Load> Workload::shard_loads(const Forks& forks, std::uint32_t shards
   for (std::uint32_t tenant = 0; tenant < copies_of_.size(); ++tenant) {
     std::vector<bool> has_prompt(shards);
     const auto add = [&](std::span<const Digest> blocks, const Load& load) {
-      const std::uint32_t shard = shard_of(blocks[deciding_block(blocks, forks)]) % shards;
+      const auto block = [&](std::size_t k) { return blocks[k]; };
+      const std::uint32_t shard = shard_of(deciding_block(blocks.size(), block, forks)) % shards;
       loads[shard].stored += load.stored + (has_prompt[shard] ? 0 : system_blocks_);
       loads[shard].read += load.read;
       has_prompt[shard] = true;

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "client/src/nodes.h"
 #include "tests/unit/client/fake_server.h"
 #include "tests/unit/client/stored_prefix.h"
 
@@ -37,22 +38,23 @@ TEST_CASE("who is told to come back connects when it was told to, within the tim
   FakeServer server([](FakeServer&, const msg::Request&) {});
   int dials = 0;
   Status refusal = Status::denied("wrong tokens came", 1);
-  const ReconnectingChannel::Dial dial =
-      [&, real = server.dial()](std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
+  const Nodes::Dial dial = [&, real = server.dial()](
+                               const std::string&,
+                               std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
     if (++dials <= 3) return refusal;
     return real(timeout_ms);
   };
-  CHECK(ReconnectingChannel::open(
-            dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine})
+  CHECK(Nodes::open(dial, {"here"},
+                    {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine})
             .ok());
   CHECK(dials == 4);
   dials = 0;
-  const auto once = ReconnectingChannel::open(
-      dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false, .runtime = &machine});
+  const auto once = Nodes::open(
+      dial, {"here"}, {.timeout_ms = 1000, .deadline_ms = 0, .retry = false, .runtime = &machine});
   CHECK(once.status() == refusal);
   refusal = Status::denied("wrong tokens came", 60'000);  // past the timeout
-  const auto late = ReconnectingChannel::open(
-      dial, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine});
+  const auto late = Nodes::open(
+      dial, {"here"}, {.timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine});
   CHECK(late.status() == refusal);
   CHECK(dials == 2);
 }
@@ -93,8 +95,8 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
   };
   const CallOptions options{
       .timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine};
-  const auto link = ReconnectingChannel::open(dial, options).value();
-  const auto channel = link->channel(Retry(options, "models")).value();
+  ReconnectingChannel link(dial);
+  const auto channel = link.channel(Retry(options, "models")).value();
   server.on_loop([&] { server.drop(); });
   while (!channel->lost()) std::this_thread::yield();
   std::array<Status, kCalls> outcomes;
@@ -104,7 +106,7 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
       threads.emplace_back([&] {
         const Retry call(options, "models");
         ++calls;
-        outcome = link->channel(call).status();
+        outcome = link.channel(call).status();
       });
     }
   }

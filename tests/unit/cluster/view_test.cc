@@ -205,4 +205,28 @@ TEST_CASE("etcd's URLs are separated by commas", "[cluster]") {
   }
 }
 
+TEST_CASE("forks are read as they were written, and a list that cannot be read is left alone",
+          "[cluster]") {
+  Digest a, b;
+  a.bytes.fill(1);
+  b.bytes.fill(2);
+  const Forks forks = {{a, 5}, {b, 9}};
+  const Etcd::Row row = forks_row("c", forks, 7);
+  const View view = read_view("c", {9, {row}});
+  CHECK(*view.forks == forks);
+  CHECK(view.forks_revision == 7);
+  CHECK(view.problem.ok());
+  CHECK(read_view("c", {9, {}}).forks->empty());
+  const auto [text, told] = GENERATE(table<std::string, std::string>(
+      {{R"({"format": 2})", "run one version on all nodes"},
+       {R"({"format": 1})", "is not one of Precis"},
+       {R"({"format": 1, "forks": [["AAAA", 1]]})", "is not one of Precis"},
+       {R"({"format": 1, "forks": [7]})", "is not one of Precis"},
+       {"tomatoes", "is not one of Precis"}}));
+  const View unread = read_view("c", {9, {{row.key, text, 7}}});
+  CHECK_FALSE(unread.forks_known);
+  CHECK(unread.forks->empty());
+  CHECK_THAT(unread.problem.message(), Contains(told));
+}
+
 }  // namespace precis::cluster

@@ -229,7 +229,8 @@ TEST_CASE("a server's proof and the key for binding are others for each thing th
   Hello changed = hello;
   changed.nonce = other;
   add("token", challenge, changed, welcome);
-  Welcome secret = welcome, path = welcome, number = welcome, rdma = welcome;
+  Welcome secret = welcome, path = welcome, number = welcome, rdma = welcome,
+          clustered = welcome;
   secret.secret = other;
   add("token", challenge, hello, secret);
   path.unix_path = "/run/other.sock";
@@ -238,6 +239,8 @@ TEST_CASE("a server's proof and the key for binding are others for each thing th
   add("token", challenge, hello, number, false);
   rdma.rdma = true;
   add("token", challenge, hello, rdma, false);
+  clustered.clustered = true;
+  add("token", challenge, hello, clustered, false);
 
   const Proof key = bind_key("token", challenge, hello, welcome);
   CHECK(proofs.insert(bind_proof(key, challenge, 7)).second);

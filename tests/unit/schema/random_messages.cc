@@ -165,8 +165,12 @@ struct Filler {
     x.matched_end = up_to(x.segment.end);
     counts(x.counts);
   }
+  void narrow(msg::PassedMatch& x) {
+    if (x.shard) x.shard = up_to(limits::kShards - 1);
+  }
   void narrow(msg::Match& x) { x.matched_tokens = up_to(limits::kPathTokensMax); }
   void narrow(msg::SessionRow& x) { x.tip_end = up_to(limits::kPathTokensMax); }
+  void narrow(msg::Fork& x) { x.blocks = up_to(limits::kPathTokensMax); }
   void narrow(msg::ClusterNode& x) { x.shards = up_to(limits::kShards); }
   void narrow(msg::ClusterState& x) {
     x.owners.resize(chance() ? limits::kShards : 0);
@@ -261,7 +265,7 @@ Welcome RandomMessages::welcome() {
   Welcome welcome;
   Filler{*this}.all(welcome.status, welcome.protocol_version, welcome.server, welcome.keyed,
                     welcome.connection, welcome.secret, welcome.proof, welcome.unix_path,
-                    welcome.rdma);
+                    welcome.rdma, welcome.clustered);
   return welcome;
 }
 

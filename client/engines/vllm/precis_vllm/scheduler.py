@@ -85,6 +85,7 @@ class Tracked:
         ticket: of its running lookup; asked: the time at which that started.
         again: the time of the next lookup; the first is made at once. pause: seconds between
             lookups, doubled each time; no more lookups after `until`.
+        session: that its lookups name; empty if it has none, or the service does not know it yet.
         stored: number of its tokens that the service already has.
         plan: the prefix that it may use; held: the prefix's blocks, once it has them.
         saving: a push from its blocks was started, and the workers will report its end.
@@ -98,6 +99,7 @@ class Tracked:
     again: float = 0.0
     pause: float = 0.01
     until: float = 0.0
+    session: str = ""
     stored: int = 0
     plan: Plan | None = None
     held: Held | None = None
@@ -143,7 +145,9 @@ class Scheduler:
         if request.mm_features or request.prompt_embeds is not None:
             wish = Wish(off=True)  # the ids of such prompts do not identify their content
         until = time.monotonic() + wish.wait
-        self.requests[request_id] = tracked = Tracked(request, wish, until=until, told=told)
+        self.requests[request_id] = tracked = Tracked(
+            request, wish, until=until, session=wish.session, told=told
+        )
         self._look_up(tracked)
 
     def _look_up(self, tracked: Tracked) -> None:
@@ -167,6 +171,7 @@ class Scheduler:
             keep,
             self.size,
             traceparent=traceparent_of(request),
+            session=tracked.session or None,
             **tracked.wish.hints,
         )
         if tracked.ticket is None:
@@ -186,7 +191,10 @@ class Scheduler:
         for ticket, result in self.service.poll():
             if tracked := self.tickets.pop(ticket, None):
                 tracked.ticket = None
-                if isinstance(result, Exception):
+                if isinstance(result, precis.NotFound) and tracked.session:
+                    tracked.session = ""  # its first turn is stored later
+                    self._ask(tracked, self._length(tracked.request))
+                elif isinstance(result, Exception):
                     self._fall_back(tracked, result)
                 else:
                     self._take(tracked, result)

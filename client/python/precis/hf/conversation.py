@@ -334,14 +334,18 @@ class Conversation:
         of the session's own turns is skipped, all that is stored of the path is read.
         """
         how = self._hints | {"keep": self._read, "lease": _LEASE_S}
+        session = self._session
         try:
-            match = self._cache.lookup(self._model, path, session=self._session, **how)
+            match = self._cache.lookup(self._model, path, session=session, **how)
         except NotFound:  # the session has expired; its segments may be there all the same
+            session = None
             match = self._cache.lookup(self._model, path, **how)
         tip = None if self._session is None else self._session.tip
         if tip is None or _has(match, tip):
             return match
-        stored = self._cache.lookup(self._model, path, lease=_LEASE_S, **self._hints)
+        stored = self._cache.lookup(
+            self._model, path, lease=_LEASE_S, session=session, **self._hints
+        )
         return stored if _has(stored, tip) else match
 
     def _store(

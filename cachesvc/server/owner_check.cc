@@ -1,0 +1,77 @@
+#include "cachesvc/server/owner_check.h"
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "cachesvc/cluster/membership.h"
+#include "precis/block_digest.h"
+#include "precis/shards.h"
+
+namespace precis {
+namespace {
+
+class OwnerCheck {
+ public:
+  explicit OwnerCheck(const Caller& caller)
+      : caller_(caller),
+        membership_(*caller.parts.membership),
+        space_(shard_space(caller.tenant.name, caller.tenant.salt)) {}
+
+  Status operator()(const msg::BeginPut& put) const { return of_path(put); }
+  Status operator()(const msg::Lookup& lookup) const { return of_path(lookup); }
+  Status operator()(const msg::ForkSession& fork) const {
+    if (shard_of_session(space_, fork.name) != shard_of_session(space_, fork.new_name)) {
+      return Status::invalid(
+          "in a cluster, a fork must have a name of its session's shard, such as '{" + fork.name +
+          "}" + fork.new_name + "': the part in braces decides the shard");
+    }
+    return of_session(fork.name);
+  }
+  Status operator()(const msg::OpenSession& request) const { return of_session(request.name); }
+  Status operator()(const msg::AdvanceSession& request) const { return of_session(request.name); }
+  Status operator()(const msg::PinSession& request) const { return of_session(request.name); }
+  Status operator()(const msg::ShowSession& request) const { return of_session(request.name); }
+  Status operator()(const msg::RemoveSession& request) const { return of_session(request.name); }
+  template <typename Other>
+  Status operator()(const Other&) const {
+    return {};
+  }
+
+ private:
+  Status of_session(const std::string& name) const {
+    return membership_.check_owner(shard_of_session(space_, name));
+  }
+  template <typename Request>
+  Status of_path(const Request& request) const {
+    if (!request.session.empty()) return of_session(request.session);
+    const auto model = caller_.parts.catalog.model(caller_.tenant.name, request.model);
+    if (!model.ok()) return {};  // the request fails by itself
+    const std::uint32_t size = model->block_tokens;
+    const Digest root = shard_root(space_, request.model, request.adapter);
+    const Digest decides = deciding_block(root, request.tokens, size, *membership_.forks());
+    PRECIS_TRY(membership_.check_owner(shard_of(decides)));
+    if constexpr (std::is_same_v<Request, msg::BeginPut>) {
+      membership_.note_put(request.tokens.size(), decides, [&](std::size_t count) {
+        const std::size_t tokens = std::min(request.tokens.size(), count * size);
+        return block_digests(root, std::span(request.tokens).first(tokens), size);
+      });
+    }
+    return {};
+  }
+
+  const Caller& caller_;
+  cluster::Membership& membership_;
+  const Digest space_;
+};
+
+}  // namespace
+
+Status check_owner(const Caller& caller, const msg::RequestBody& request) {
+  if (caller.parts.membership == nullptr) return {};
+  return std::visit(OwnerCheck(caller), request);
+}
+
+}  // namespace precis

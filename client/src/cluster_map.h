@@ -1,0 +1,61 @@
+// What a client knows about a cluster: which node owns which shard (precis/shards.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "precis/messages.h"
+#include "precis/shards.h"
+#include "precis/status.h"
+#include "precis/types.h"
+
+namespace precis {
+
+// Where a call goes. The views must live as long as the call.
+struct AnyNode {};
+struct NodeAt {
+  std::string address;
+};
+struct OwnerOfShard {
+  std::uint32_t shard = 0;
+};
+struct OwnerOfSession {
+  std::string_view name;
+};
+struct OwnerOfPath {
+  const Digest& model;
+  std::string_view adapter;
+  std::span<const TokenId> tokens;
+  std::uint32_t block_tokens;
+};
+using Target = std::variant<AnyNode, NodeAt, OwnerOfShard, OwnerOfSession, OwnerOfPath>;
+
+// Where a BeginPut or Lookup goes: its session decides if it names one, else its path.
+template <typename Request>
+Target owner_of(const Request& request, std::uint32_t block_tokens) {
+  if (!request.session.empty()) return OwnerOfSession{request.session};
+  return OwnerOfPath{request.model, request.adapter, request.tokens, block_tokens};
+}
+
+class ClusterMap {
+ public:
+  // kUnavailable if the node that told this is no member of the cluster now.
+  static Result<ClusterMap> from(msg::ClusterState state);
+
+  // Requires a target with an owner.
+  std::uint32_t shard_of(const Target& target) const;
+  // The address of the owner. kUnavailable if the shard has none now.
+  Result<std::string> owner(std::uint32_t shard) const;
+  // The addresses of the live nodes.
+  std::vector<std::string> addresses() const;
+
+ private:
+  msg::ClusterState state_;
+  Forks forks_;
+};
+
+}  // namespace precis
