@@ -10,8 +10,9 @@ namespace {
 
 // Blocks whose puts are counted. There are at most 1 / kShare that matter at a time.
 constexpr std::size_t kRowsMax = 4096;
-// What was put before the last so many puts counts half.
+// Puts before the last so many count half.
 constexpr std::uint64_t kAgePuts = 1 << 16;
+constexpr std::size_t kSamplesMax = 64;  // twice the rows that can have a kShare
 // The most that Row::wanted grows to, while the paths beneath a block do not divide.
 constexpr std::uint64_t kWantedMax = 1 << 16;
 
@@ -40,29 +41,39 @@ std::optional<std::uint32_t> fork_depth(const std::vector<std::vector<std::uint6
   return {};
 }
 
-std::optional<std::uint32_t> ForkFinder::add(std::uint64_t tokens, const Digest& decides,
-                                             const Blocks& blocks) {
+std::optional<std::uint32_t> ForkFinder::add(const Put& put) {
+  if (put.writers > 1 && random_() % put.writers != 0) return {};
   if (++puts_ >= kAgePuts || rows_.size() >= kRowsMax) age();
-  Row& row = rows_[decides];
-  row.tokens += static_cast<double>(tokens);
-  tokens_ += static_cast<double>(tokens);
+  Row& row = rows_[put.decides];
+  row.tokens += static_cast<double>(put.tokens);
+  tokens_ += static_cast<double>(put.tokens);
   if (++row.puts < row.wanted || row.tokens < kShare * tokens_) return {};
-  // One put of two, on average, so that the puts of one client do not make up the sample.
-  if (random_() % 2 == 0) return {};
+  if (random_() % 2 == 0) return {};  // so that the sample spans twice as many puts
+  if (row.sample.empty() && ++samples_ > kSamplesMax) {
+    drop_samples();
+    samples_ = 1;
+  }
   Path path;
-  for (const Digest& digest : blocks(kBlocksMax)) path.push_back(beginning_of(digest));
+  for (const Digest& digest : put.blocks(kBlocksMax)) path.push_back(beginning_of(digest));
   row.sample.push_back(std::move(path));
   if (row.sample.size() < kSample) return {};
   const auto depth = fork_depth(row.sample);
   row.sample.clear();
+  --samples_;
   row.puts = 0;
   row.wanted = std::min(2 * row.wanted, kWantedMax);
   return depth;
 }
 
+void ForkFinder::drop_samples() {
+  for (auto& [block, row] : rows_) row.sample = {};
+  samples_ = 0;
+}
+
 // Halves what was counted, and forgets the blocks with the least of it.
 void ForkFinder::age() {
   puts_ = 0;
+  drop_samples();
   double least = 0;
   if (rows_.size() >= kRowsMax) {
     std::vector<double> counts;

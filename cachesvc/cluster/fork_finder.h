@@ -29,12 +29,16 @@ class ForkFinder {
 
   explicit ForkFinder(std::uint64_t seed) : random_(seed) {}
 
-  // Returns the first `count` block digests of a path, or all if it has fewer.
-  using Blocks = std::function<std::vector<Digest>(std::size_t count)>;
-  // Call it for every put. `tokens`: the length of its path; `decides`: its deciding block;
-  // `blocks` is called for few puts. Returns the number of blocks of a new fork at `decides`.
-  std::optional<std::uint32_t> add(std::uint64_t tokens, const Digest& decides,
-                                   const Blocks& blocks);
+  struct Put {
+    std::uint64_t tokens;   // of its path
+    std::uint32_t writers;  // each begins the put, and one of them counts
+    const Digest& decides;  // the deciding block
+    // Returns the digests of the first `count` blocks of the path, or of all if it has fewer. It is
+    // called for few puts.
+    std::function<std::vector<Digest>(std::size_t count)> blocks;
+  };
+  // Returns the number of blocks of a new fork at the deciding block.
+  std::optional<std::uint32_t> add(const Put& put);
 
  private:
   using Path = std::vector<std::uint64_t>;  // the beginnings of its digests
@@ -44,11 +48,13 @@ class ForkFinder {
     std::vector<Path> sample;
   };
   void age();
+  void drop_samples();
 
   std::minstd_rand random_;
   std::unordered_map<Digest, Row> rows_;  // by deciding block
   double tokens_ = 0;                     // of all puts, also beneath blocks without a row
   std::uint64_t puts_ = 0;                // since the last age()
+  std::size_t samples_ = 0;               // rows with a sample, which may take 256 KiB
 };
 
 // Returns the number of blocks of the shortest beginnings at which these paths divide as a fork

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cachesvc/cluster/drains.h"
+#include "cachesvc/cluster/found_forks.h"
 #include "cachesvc/cluster/placement.h"
 #include "cachesvc/cluster/view.h"
 
@@ -39,7 +40,7 @@ struct Membership::Impl {
         log(l),
         etcd(s.etcd, s.tls, call_time(s)),
         drains(s.etcd, s.tls, s.cluster),
-        finder(r.random()),
+        found_forks(r.random()),
         thread(r.make_executor("cluster", 1)) {
     thread->post([this] { run(); });
   }
@@ -71,7 +72,8 @@ struct Membership::Impl {
     const std::lock_guard lock(mutex);
     return stopping;
   }
-  bool is_member() const { return joined && clock.now() < lease_end; }
+  // Without the forks, it would take others' paths for its own.
+  bool is_member() const { return joined && clock.now() < lease_end && view.forks_known; }
   Status check_owner(std::uint32_t shard) const;
   msg::ClusterState state() const;
   void note_end_of_lease();
@@ -94,9 +96,7 @@ struct Membership::Impl {
 
   Drains drains;
 
-  std::mutex forks_mutex;  // guards the next two
-  ForkFinder finder;
-  Forks wanted;  // forks that are to be written
+  FoundForks found_forks;
 
   mutable std::mutex mutex;  // guards the rest; run() alone changes it
   std::condition_variable changed;
@@ -197,11 +197,8 @@ void Membership::Impl::place() {
 
 // If another node writes forks meanwhile, etcd takes only one, and this one finds its own again.
 void Membership::Impl::write_forks() {
-  Forks found;
-  {
-    const std::lock_guard lock(forks_mutex);
-    found.swap(wanted);
-  }
+  Forks found = found_forks.take();
+  std::erase_if(found, [this](const auto& fork) { return view.forks->contains(fork.first); });
   if (found.empty() || !view.forks_known) return;
   if (view.forks->size() + found.size() > limits::kForksMax) {
     return log.warn("too many forks, so shards may be uneven", {{"limit", limits::kForksMax}});
@@ -225,9 +222,9 @@ Status Membership::Impl::step() {
   const auto wakes =
       etcd.await_change(rows_prefix(settings.cluster), view.revision, beat_of(settings));
   watches = wakes.ok();
+  known = watches && !*wakes;
   PRECIS_TRY(wakes.status());
-  if (!*wakes) return {};
-  known = false;
+  if (known) return {};
   pause(kCalm);
   return {};
 }
@@ -296,7 +293,7 @@ msg::ClusterState Membership::Impl::state() const {
   state.node = settings.node;
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(lease_end - clock.now());
   if (joined && left.count() > 0) state.lease_left_ms = static_cast<std::uint32_t>(left.count());
-  state.state = state.lease_left_ms > 0 ? "member" : was_member ? "cut_off" : "joining";
+  state.state = is_member() ? "member" : was_member ? "cut_off" : "joining";
   state.error = problem.message();
   state.lease_ms = static_cast<std::uint32_t>(settings.lease.count() * 1000);
   state.revision = view.owners_revision;
@@ -326,11 +323,9 @@ Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
 Status Membership::check_owner(std::uint32_t shard) const { return impl_->check_owner(shard); }
-void Membership::note_put(std::uint64_t tokens, const Digest& decides,
-                          const ForkFinder::Blocks& blocks) {
-  const std::lock_guard lock(impl_->forks_mutex);
-  const auto found = impl_->finder.add(tokens, decides, blocks);
-  if (found) impl_->wanted[decides] = *found;
+void Membership::note_put(const std::string& tenant, const ForkFinder::Put& put) {
+  // A path that ends before its fork divides needs no other.
+  if (!forks()->contains(put.decides)) impl_->found_forks.note(tenant, put);
 }
 std::shared_ptr<const Forks> Membership::forks() const {
   const std::lock_guard lock(impl_->mutex);

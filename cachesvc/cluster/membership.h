@@ -41,8 +41,7 @@ class Membership {
   // Any thread. Never null.
   std::shared_ptr<const Forks> forks() const;
   // Any thread. Call it for every put. If too much is put beneath one block, it becomes a fork.
-  // The arguments are those of ForkFinder::add().
-  void note_put(std::uint64_t tokens, const Digest& decides, const ForkFinder::Blocks& blocks);
+  void note_put(const std::string& tenant, const ForkFinder::Put& put);
   // [blocking] Any thread. Says whether a node shall own no shards. on = false is also accepted for
   // a node that is gone. kNotFound if it is not known; kConflict if no other node could own shards;
   // kRejected if etcd does not answer now.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cachesvc/cluster/base64.h"
+#include "cachesvc/cluster/fork_finder.h"
 #include "cachesvc/cluster/json.h"
 #include "cachesvc/cluster/placement.h"
 #include "cachesvc/net/address.h"
@@ -119,8 +120,7 @@ Result<Forks> parse_forks(const Etcd::Row& row) {
   Forks forks;
   for (const Json& fork : *rows) {
     if (!fork.is_array() || fork.size() != 2 || !fork[0].is_string() ||
-        !fork[1].is_number_unsigned() ||
-        fork[1].get<std::uint64_t>() > std::uint64_t{limits::kPathTokensMax}) {
+        !fork[1].is_number_unsigned() || fork[1].get<std::uint64_t>() > ForkFinder::kBlocksMax) {
       return unreadable(row.key);
     }
     const auto bytes = from_base64(fork[0].get_ref<const std::string&>());

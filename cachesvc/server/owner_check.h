@@ -5,8 +5,9 @@
 
 namespace precis {
 
-// kMoved if the request is about a path or a session that another node serves. kInvalidArgument for
-// a fork of a session to a name that another shard has.
+// kMoved if the request is about a path or a session that another node serves; a session can be
+// removed anywhere, so that no former owner keeps it. kInvalidArgument for a fork of a session to a
+// name that another shard has.
 Status check_owner(const Caller& caller, const msg::RequestBody& request);
 
 }  // namespace precis

@@ -15,18 +15,17 @@ const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
 }  // namespace
 
 Task<Answer> ReadRequests::on(msg::Lookup request) {
-  const bool writes = request.hints != msg::Hints{} || !request.session.empty();
-  if (writes && caller_.tenant.role < Role::kWriter) {
-    co_return Status::denied(
-        "hints and the session of a lookup need the role writer, and tenant '" +
-        caller_.tenant.name + "' has the role reader: look up without them");
+  const bool may_write = caller_.tenant.role >= Role::kWriter;
+  if (request.hints != msg::Hints{} && !may_write) {
+    co_return Status::denied("hints of a lookup need the role writer, and tenant '" +
+                             caller_.tenant.name + "' has the role reader: look up without them");
   }
   const Clock::Time began = caller_.parts.clock.now();
   if (!request.session.empty()) {
     Catalog& catalog = caller_.parts.catalog;
     const auto session = catalog.session(caller_.tenant.name, request.session);
     PRECIS_CO_TRY(session.status());
-    if (renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
+    if (may_write && renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
       // A failure, for example on a full disk, only leaves the session the time that it had. The
       // request waits, so that the limit on requests bounds the renewals of a slow disk.
       (void)co_await caller_.stored(

@@ -50,6 +50,7 @@ class Channel {
   ~Channel();
   // The connection is closed for good; a new Channel is needed.
   bool lost() const { return lost_.load(); }
+  const std::string& address() const { return address_; }
   // The service is in a cluster.
   bool clustered() const { return clustered_; }
   Channel(const Channel&) = delete;

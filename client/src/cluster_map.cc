@@ -2,15 +2,26 @@
 
 #include <utility>
 
+#include "cachesvc/net/address.h"
 #include "precis/block_digest.h"
 
 namespace precis {
+
+Target owner_of(const msg::BeginPut& put, std::uint32_t block_tokens) {
+  if (!put.session.empty()) return OwnerOfSession{put.session};
+  return OwnerOfPath{put.model, put.adapter, put.tokens, block_tokens};
+}
 
 Result<ClusterMap> ClusterMap::from(msg::ClusterState state) {
   if (state.state != "member" || !state.space || state.owners.empty()) {
     return Status::unavailable("the node '" + state.node + "' is not a member of the cluster '" +
                                state.name + "' now" +
                                (state.error.empty() ? "" : ": " + state.error));
+  }
+  for (const msg::ClusterNode& node : state.nodes) {
+    const Status address = node.live ? split_address(node.address).status() : Status();
+    if (!address.ok())
+      return Status::corruption("the node '" + node.name + "': " + address.message());
   }
   ClusterMap map;
   for (const msg::Fork& fork : state.forks) map.forks_[fork.block] = fork.blocks;

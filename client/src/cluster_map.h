@@ -1,4 +1,4 @@
-// What a client knows about a cluster: which node owns which shard (precis/shards.h).
+// The nodes of a cluster and what they own, as a client knows it (precis/shards.h).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace precis {
 
-// Where a call goes. The views must live as long as the call.
+// The destination of a call. The views must live as long as the call.
 struct AnyNode {};
 struct NodeAt {
   std::string address;
@@ -34,16 +34,13 @@ struct OwnerOfPath {
 };
 using Target = std::variant<AnyNode, NodeAt, OwnerOfShard, OwnerOfSession, OwnerOfPath>;
 
-// Where a BeginPut or Lookup goes: its session decides if it names one, else its path.
-template <typename Request>
-Target owner_of(const Request& request, std::uint32_t block_tokens) {
-  if (!request.session.empty()) return OwnerOfSession{request.session};
-  return OwnerOfPath{request.model, request.adapter, request.tokens, block_tokens};
-}
+// Its session decides where a put goes if it names one, else its path.
+Target owner_of(const msg::BeginPut& put, std::uint32_t block_tokens);
 
 class ClusterMap {
  public:
-  // kUnavailable if the node that told this is no member of the cluster now.
+  // kUnavailable if the node that told this is no member of the cluster now, kCorruption if it told
+  // an address of another form than HOST:PORT.
   static Result<ClusterMap> from(msg::ClusterState state);
 
   // Requires a target with an owner.

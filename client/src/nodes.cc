@@ -2,8 +2,13 @@
 
 #include <algorithm>
 
+#include "precis/block_digest.h"
+
 namespace precis {
 namespace {
+
+// If several nodes would do, one gets so long to be connected to, or to answer.
+constexpr std::chrono::milliseconds kOneOfSeveral{2000};
 
 bool does_not_answer(const Status& status) {
   return status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kTimedOut;
@@ -24,34 +29,7 @@ Result<std::shared_ptr<Nodes>> Nodes::open(Dial dial, std::vector<std::string> a
   }
 }
 
-ReconnectingChannel& Nodes::at(const std::string& address) {
-  const std::lock_guard lock(mutex_);
-  const auto connect = [this, address](std::uint32_t timeout_ms) {
-    return dial(address, timeout_ms);
-  };
-  return channels_.try_emplace(address, connect).first->second;
-}
-
-Result<std::shared_ptr<Channel>> Nodes::dial(const std::string& address, std::uint32_t timeout_ms) {
-  auto channel = dial_(address, timeout_ms);
-  if (!channel.ok() || !(*channel)->clustered()) return channel;
-  std::vector<ModelSpec> models;
-  {
-    const std::lock_guard lock(mutex_);
-    models = models_;
-  }
-  for (const ModelSpec& model : models) {
-    msg::Request request{0, msg::RegisterModel{model}};
-    // If this fails, for example for a reader, the calls that need the model say so.
-    static_cast<void>((*channel)->call<msg::ModelRow>(request));
-  }
-  return channel;
-}
-
-void Nodes::introduce(const ModelSpec& model) {
-  const std::lock_guard lock(mutex_);
-  if (std::ranges::find(models_, model) == models_.end()) models_.push_back(model);
-}
+// ---- addresses ----------------------------------------------------------------------------------
 
 std::vector<std::string> Nodes::candidates() const {
   const std::lock_guard lock(mutex_);
@@ -62,90 +40,195 @@ std::vector<std::string> Nodes::candidates() const {
   if (!answers_.empty()) add(answers_);
   std::ranges::for_each(given_, add);
   if (map_) std::ranges::for_each(map_->addresses(), add);
+  std::ranges::stable_sort(addresses, {}, [this](const std::string& address) {
+    const auto failed = silent_.find(address);
+    return failed == silent_.end() ? 0 : failed->second;
+  });
   return addresses;
+}
+
+void Nodes::note_answer(const std::string& address, bool answers) {
+  const std::lock_guard lock(mutex_);
+  if (answers) {
+    answers_ = address;
+    silent_.erase(address);
+  } else {
+    silent_[address] = ++failures_;
+  }
+}
+
+Result<std::shared_ptr<Channel>> Nodes::at(const Retry& call, const std::string& address,
+                                           std::size_t count) {
+  ReconnectingChannel* link = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto connect = [this, address](std::uint32_t timeout_ms) {
+      return dial_(address, timeout_ms);
+    };
+    link = &channels_.try_emplace(address, connect).first->second;
+  }
+  std::uint32_t timeout_ms = call.connect_timeout_ms();
+  if (count > 1) {
+    timeout_ms = std::min(timeout_ms / 2 + 1, static_cast<std::uint32_t>(kOneOfSeveral.count()));
+  }
+  return link->channel(call, timeout_ms);
 }
 
 Result<std::shared_ptr<Channel>> Nodes::any(const Retry& call) {
   Status first;
-  for (const std::string& address : candidates()) {
-    auto channel = at(address).channel(call);
+  const auto addresses = candidates();
+  for (const std::string& address : addresses) {
+    auto channel = at(call, address, addresses.size());
     const Status failed = channel.status();
-    if (failed.ok()) {
-      const std::lock_guard lock(mutex_);
-      answers_ = address;
-      return channel;
-    }
+    if (failed.ok() || does_not_answer(failed)) note_answer(address, failed.ok());
+    if (failed.ok()) return channel;
     if (first.ok()) first = failed;
     if (!does_not_answer(failed)) break;
   }
   return first;
 }
 
-Result<std::shared_ptr<Channel>> Nodes::channel(const Retry& call, const Target& target) {
-  if (const auto* node = std::get_if<NodeAt>(&target)) return at(node->address).channel(call);
-  if (std::holds_alternative<AnyNode>(target)) return any(call);
-  auto map = known();
-  if (!map) {
-    PRECIS_ASSIGN(auto channel, any(call));
-    if (!channel->clustered()) return channel;
-    PRECIS_ASSIGN(map, learn(call));
-  }
-  PRECIS_ASSIGN(const std::string address, map->owner(map->shard_of(target)));
-  return at(address).channel(call);
-}
-
-Result<std::vector<Target>> Nodes::all(const Retry& call) {
-  PRECIS_ASSIGN(const auto channel, any(call));
-  if (!channel->clustered()) return std::vector<Target>{AnyNode{}};
-  PRECIS_ASSIGN(const auto map, learn(call));
-  std::vector<Target> targets;
-  for (std::string& address : map->addresses()) targets.push_back(NodeAt{std::move(address)});
-  return targets;
-}
-
-std::optional<std::uint32_t> Nodes::shard_of(const Target& target) const {
-  const std::lock_guard lock(mutex_);
-  if (!map_) return {};
-  return map_->shard_of(target);
-}
-
-Status Nodes::noted(const Retry& call, const Status& failed) {
-  if (!does_not_answer(failed) && failed.code() != StatusCode::kMoved) return failed;
-  const std::lock_guard lock(mutex_);
-  is_known_ = false;
-  const bool is_late = call.clock().now() >= call.deadline();
-  if (failed.code() != StatusCode::kTimedOut || !map_ || is_late) return failed;
-  return Status::unavailable(failed.message());
-}
+// ---- owners -------------------------------------------------------------------------------------
 
 Nodes::Map Nodes::known() const {
   const std::lock_guard lock(mutex_);
   return is_known_ ? map_ : nullptr;
 }
 
-// A node that is cut off from etcd knows an old map only, so then another one is asked.
+// A node that is cut off from etcd says so once its lease has ended. Then another one is asked.
 Result<Nodes::Map> Nodes::learn(const Retry& call) {
   Status first;
-  for (const std::string& address : candidates()) {
-    auto map = ask(call, address);
-    const std::lock_guard lock(mutex_);
+  const auto addresses = candidates();
+  for (const std::string& address : addresses) {
+    auto map = ask(call, address, addresses.size());
+    note_answer(address, map.ok());
     if (map.ok()) {
-      answers_ = address;
+      const std::lock_guard lock(mutex_);
       map_ = std::make_shared<const ClusterMap>(std::move(*map));
       is_known_ = true;
       return map_;
     }
     if (first.ok()) first = map.status();
+    if (call.clock().now() >= call.deadline()) break;
   }
   return first;
 }
 
-Result<ClusterMap> Nodes::ask(const Retry& call, const std::string& address) {
-  PRECIS_ASSIGN(const auto channel, at(address).channel(call));
+Result<ClusterMap> Nodes::ask(const Retry& call, const std::string& address, std::size_t count) {
+  PRECIS_ASSIGN(const auto channel, at(call, address, count));
+  Retry::Time until = call.deadline();
+  if (count > 1) until = std::min(until, call.clock().now() + kOneOfSeveral);
   msg::Request request{0, msg::ShowCluster{}};
-  PRECIS_ASSIGN(auto state, channel->call<msg::ClusterState>(request, Patience::kOneTimeout, {},
-                                                             call.deadline()));
+  PRECIS_ASSIGN(auto state,
+                channel->call<msg::ClusterState>(request, Patience::kOneTimeout, {}, until));
   return ClusterMap::from(std::move(state));
+}
+
+Result<Nodes::Way> Nodes::find(const Retry& call, const Target& target) {
+  if (std::holds_alternative<AnyNode>(target)) {
+    PRECIS_ASSIGN(auto channel, any(call));
+    return Way{std::move(channel)};
+  }
+  Way way;
+  way.map = known();
+  if (!way.map) {
+    PRECIS_ASSIGN(way.channel, any(call));
+    if (!way.channel->clustered()) return way;
+    PRECIS_ASSIGN(way.map, learn(call));
+  }
+  std::string address;
+  if (const auto* node = std::get_if<NodeAt>(&target)) {
+    address = node->address;
+    const auto live = way.map->addresses();
+    if (std::ranges::find(live, address) == live.end()) {
+      return Status::not_found("the node at " + address + " has left the cluster");
+    }
+  } else {
+    way.shard = way.map->shard_of(target);
+    PRECIS_ASSIGN(address, way.map->owner(*way.shard));
+  }
+  auto channel = at(call, address, 2);  // others may soon own the shard
+  if (does_not_answer(channel.status())) note_answer(address, false);
+  PRECIS_TRY(channel.status());
+  way.channel = std::move(*channel);
+  if (way.shard) tell_models(call, address, way.channel);
+  return way;
+}
+
+Result<std::vector<Target>> Nodes::all(Retry& call) {
+  for (;;) {
+    const auto targets = [&]() -> Result<std::vector<Target>> {
+      PRECIS_ASSIGN(const auto channel, any(call));
+      std::vector<Target> nodes;
+      if (!channel->clustered()) {
+        nodes.emplace_back(std::in_place_type<AnyNode>);
+        return nodes;
+      }
+      PRECIS_ASSIGN(const auto map, learn(call));
+      for (std::string& address : map->addresses()) {
+        nodes.emplace_back(std::in_place_type<NodeAt>, std::move(address));
+      }
+      return nodes;
+    }();
+    if (targets.ok()) return targets;
+    PRECIS_TRY(call.again(noted(call, targets.status(), {})));
+  }
+}
+
+Retry::Time Nodes::attempt_end(const Retry& call, const Channel& channel) {
+  if (!channel.clustered() || call.deadline() == Retry::Time::max()) return call.deadline();
+  const auto now = call.clock().now();
+  return now + std::max(call.deadline() - now, Retry::Time::duration{}) / 2;
+}
+
+Status Nodes::noted(Retry& call, const Status& failed, const Way& way) {
+  const bool has_moved = failed.code() == StatusCode::kMoved;
+  if (!does_not_answer(failed) && !has_moved) return failed;
+  // A node that refuses a call knows better than the one that told the owners.
+  if (way.channel) note_answer(way.channel->address(), has_moved);
+  const std::lock_guard lock(mutex_);
+  if (!way.map || way.map == map_) is_known_ = false;
+  if (map_) call.hurry();
+  const bool is_late = call.clock().now() >= call.deadline();
+  const bool clustered = way.channel && way.channel->clustered();
+  if (failed.code() != StatusCode::kTimedOut || !clustered || is_late) return failed;
+  return Status::unavailable(failed.message());
+}
+
+// ---- models -------------------------------------------------------------------------------------
+
+void Nodes::introduce(const ModelSpec& model) {
+  const Digest fingerprint = model_fingerprint(model);
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(models_, fingerprint, &std::pair<Digest, ModelSpec>::first) !=
+      models_.end()) {
+    return;
+  }
+  models_.emplace_back(fingerprint, model);
+  ++models_version_;
+}
+
+void Nodes::forget(const Digest& fingerprint) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(models_, [&](const auto& model) { return model.first == fingerprint; });
+}
+
+void Nodes::tell_models(const Retry& call, const std::string& address,
+                        const std::shared_ptr<Channel>& channel) {
+  std::vector<std::pair<Digest, ModelSpec>> models;
+  {
+    const std::lock_guard lock(mutex_);
+    Told& told = told_[address];
+    if (told.channel.lock() == channel && told.models == models_version_) return;
+    told = {channel, models_version_};
+    models = models_;
+  }
+  for (const auto& [fingerprint, model] : models) {
+    msg::Request request{0, msg::RegisterModel{model}};
+    // If this fails, for example for a reader, the call that needs the model says so.
+    static_cast<void>(channel->call<msg::ModelRow>(request, Patience::kOneTimeout, {},
+                                                   attempt_end(call, *channel)));
+  }
 }
 
 }  // namespace precis

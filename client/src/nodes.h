@@ -2,7 +2,7 @@
 // needed. Idempotent calls, and calls that had no effect, are retried within their deadline.
 //
 // In a cluster, a call goes to the owner of its shard. The client learns the owners from any node,
-// and again when a call has failed because its node is gone or does not own the shard.
+// and again when a call has failed because its node does not answer or does not own the shard.
 //
 // Owned by the client's handles. Any thread but the loop's.
 #pragma once
@@ -32,37 +32,50 @@ class Nodes {
   // Whether a call that was sent may be repeated after its connection was lost: whether it is
   // idempotent.
   enum class Repeat : std::uint8_t { kSafe, kUnsafe };
+  // The way to a target.
+  struct Way {
+    std::shared_ptr<Channel> channel;
+    std::shared_ptr<const ClusterMap> map = {};  // by which it was found, if by one
+    std::optional<std::uint32_t> shard = {};     // of a target that has an owner
+  };
 
   // Connects to the first of the addresses that answers. A service that is not there is
   // kUnavailable at once; one that says when to retry is retried within the timeout.
   static Result<std::shared_ptr<Nodes>> open(Dial dial, std::vector<std::string> addresses,
                                              const CallOptions& options);
 
-  // The channel to the target's node, connected if it is not and the call retries.
-  Result<std::shared_ptr<Channel>> channel(const Retry& call, const Target& target);
+  // Connects to the target's node if it is not connected and the call retries. kNotFound for a
+  // NodeAt that has left the cluster.
+  Result<Way> find(const Retry& call, const Target& target);
   // All live nodes; AnyNode alone for a service that is in no cluster.
-  Result<std::vector<Target>> all(const Retry& call);
-  // The target's shard. Absent if the service is in no cluster. It sends nothing: call it after a
-  // call to the same target.
-  std::optional<std::uint32_t> shard_of(const Target& target) const;
-  // A node that is connected to from now on is told of the model, because it may have joined since
-  // the model was registered.
+  Result<std::vector<Target>> all(Retry& call);
+  // Nodes are told of this model before they are asked for what they own, because they may have
+  // joined since it was registered.
   void introduce(const ModelSpec& model);
-  // After the call's failure; returns the failure for Retry::again(). In a cluster, a node that
-  // does not answer may have lost its shards, or will soon: so the owners are learned again, and a
-  // call that timed out goes on if it has no deadline or has time left.
-  Status noted(const Retry& call, const Status& failed);
+  void forget(const Digest& fingerprint);
+  // After the failure of an attempt on `way`, which is empty if none was found. Returns the failure
+  // for Retry::again(): in a cluster, a call that timed out at one node may go on at another.
+  Status noted(Retry& call, const Status& failed, const Way& way);
+  // The end of an attempt that a node may not answer. In a cluster, it leaves time for another.
+  static Retry::Time attempt_end(const Retry& call, const Channel& channel);
 
+  // `shard`, if not null: set to the shard in which the target was found.
   template <typename T>
   Result<T> call(Retry& retry, const Target& target, msg::RequestBody body,
-                 Patience patience = Patience::kOneTimeout, Repeat repeat = Repeat::kSafe) {
+                 Patience patience = Patience::kOneTimeout, Repeat repeat = Repeat::kSafe,
+                 std::optional<std::uint32_t>* shard = nullptr) {
     msg::Request request{0, std::move(body)};
     for (;;) {
-      auto open = channel(retry, target);
-      Status failed = open.status();
+      Way way;
+      auto found = find(retry, target);
+      Status failed = found.status();
       if (failed.ok()) {
-        const bool sends = !(*open)->lost();
-        auto reply = (*open)->template call<T>(request, patience, {}, retry.deadline());
+        way = std::move(*found);
+        if (shard != nullptr) *shard = way.shard;
+        const bool sends = !way.channel->lost();
+        const bool is_short = patience == Patience::kOneTimeout && repeat == Repeat::kSafe;
+        auto reply = way.channel->template call<T>(
+            request, patience, {}, is_short ? attempt_end(retry, *way.channel) : retry.deadline());
         if (reply.ok()) return reply;
         failed = reply.status();
         // A channel that was lost before the call has sent nothing.
@@ -71,35 +84,49 @@ class Nodes {
           return failed.with_context(retry.what() + ": the outcome is unknown");
         }
       }
-      const Status seen = noted(retry, failed);
+      const Status seen = noted(retry, failed, way);
       const bool may_be_done = failed.code() == StatusCode::kTimedOut && repeat == Repeat::kUnsafe;
       PRECIS_TRY(retry.again(may_be_done ? failed : seen));
     }
   }
 
  private:
+  using Map = std::shared_ptr<const ClusterMap>;  // shared with the calls that use it
+  // The models that a channel's node was told of.
+  struct Told {
+    std::weak_ptr<const Channel> channel;
+    std::uint64_t models = 0;  // models_version_ at the time
+  };
+
   Nodes(Dial dial, std::vector<std::string> addresses)
       : dial_(std::move(dial)), given_(std::move(addresses)) {}
-  ReconnectingChannel& at(const std::string& address);
-  Result<std::shared_ptr<Channel>> dial(const std::string& address, std::uint32_t timeout_ms);
+  // Connects to one of `count` nodes that would do.
+  Result<std::shared_ptr<Channel>> at(const Retry& call, const std::string& address,
+                                      std::size_t count);
   // Addresses where a node may answer, the best first.
   std::vector<std::string> candidates() const;
   Result<std::shared_ptr<Channel>> any(const Retry& call);
-  using Map = std::shared_ptr<const ClusterMap>;  // shared with the calls that use it
   // Null if the owners are not known, or may have changed.
   Map known() const;
   Result<Map> learn(const Retry& call);
-  Result<ClusterMap> ask(const Retry& call, const std::string& address);
+  Result<ClusterMap> ask(const Retry& call, const std::string& address, std::size_t count);
+  void note_answer(const std::string& address, bool answers);
+  void tell_models(const Retry& call, const std::string& address,
+                   const std::shared_ptr<Channel>& channel);
 
   const Dial dial_;
   const std::vector<std::string> given_;  // addresses
   mutable std::mutex mutex_;
   // Guarded by mutex_. Channels are never removed, so references to them stay valid.
   std::map<std::string, ReconnectingChannel> channels_;  // by address
-  std::string answers_;                                  // the address that answered last
-  Map map_;                                              // the latest; null: none was learned
-  std::vector<ModelSpec> models_;
+  std::string answers_;                                  // the address that is asked first
+  std::map<std::string, std::uint64_t> silent_;          // addresses, numbered as they failed
+  std::uint64_t failures_ = 0;
+  Map map_;                // the latest; null: none was learned
   bool is_known_ = false;  // nothing hints that map_ is old
+  std::vector<std::pair<Digest, ModelSpec>> models_;
+  std::uint64_t models_version_ = 0;  // grows with each introduce()
+  std::map<std::string, Told> told_;  // by address
 };
 
 }  // namespace precis

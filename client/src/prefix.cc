@@ -52,7 +52,8 @@ Prefix::Impl::~Impl() {
 
 Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   auto attempt = std::make_shared<Attempt>();
-  PRECIS_ASSIGN(attempt->channel, nodes_->channel(retry_, target_));
+  PRECIS_ASSIGN(auto way, nodes_->find(retry_, target_));
+  attempt->channel = std::move(way.channel);
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.memory_bytes()));
   if (pages_) buffer->pin(pages_->mover());
@@ -86,7 +87,7 @@ Status Prefix::Impl::start() {
       std::swap(newest_, *attempt);  // the old attempt is destroyed after the lock is released
       return {};
     }
-    PRECIS_TRY(retry_.again(nodes_->noted(retry_, attempt.status())));
+    PRECIS_TRY(retry_.again(nodes_->noted(retry_, attempt.status(), {})));
   }
 }
 
@@ -100,7 +101,7 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
     if (newest_->number != failed) return {};  // another thread has already retried
     retrying_ = true;
   }
-  Status status = retry_.again(nodes_->noted(retry_, why));
+  Status status = retry_.again(nodes_->noted(retry_, why, {newest()->channel}));
   if (status.ok()) status = start();
   const std::lock_guard lock(mutex_);
   retrying_ = false;

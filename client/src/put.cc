@@ -88,19 +88,21 @@ Put::Impl::~Impl() {
 Status Put::Impl::begin(Retry& retry) {
   const Target owner = owner_of(std::get<msg::BeginPut>(request_.body), model.block_tokens);
   for (;;) {
-    auto open = nodes->channel(retry, owner);
-    Status failed = open.status();
+    Nodes::Way way;
+    auto found = nodes->find(retry, owner);
+    Status failed = found.status();
     if (failed.ok()) {
-      auto reply =
-          (*open)->call<msg::PutBegun>(request_, Patience::kWhileAlive, {}, retry.deadline());
+      way = std::move(*found);
+      auto reply = way.channel->call<msg::PutBegun>(request_, Patience::kWhileAlive, {},
+                                                    Nodes::attempt_end(retry, *way.channel));
       failed = reply.status();
       if (reply.ok()) {
-        channel = std::move(*open);
+        channel = std::move(way.channel);
         begun = std::move(*reply);
         break;
       }
     }
-    PRECIS_TRY(retry.again(nodes->noted(retry, failed)));
+    PRECIS_TRY(retry.again(nodes->noted(retry, failed, way)));
   }
   const std::size_t tokens = std::get<msg::BeginPut>(request_.body).tokens.size();
   if (begun.end != tokens || begun.begin >= begun.end) {

@@ -2,7 +2,8 @@
 
 namespace precis {
 
-Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call) {
+Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call,
+                                                              std::uint32_t timeout_ms) {
   std::shared_ptr<Channel> old;  // destroyed after the lock is released: it may wait for its loop
   std::unique_lock lock(mutex_);
   while (!channel_ || (channel_->lost() && call.retries())) {
@@ -11,7 +12,7 @@ Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call)
     }
     if (!dialing_) {
       old = channel_;
-      PRECIS_TRY(dial(lock, call.connect_timeout_ms()));
+      PRECIS_TRY(dial(lock, timeout_ms));
       return channel_;
     }
     const std::shared_ptr<const Dialing> other = dialing_;
@@ -20,8 +21,8 @@ Result<std::shared_ptr<Channel>> ReconnectingChannel::channel(const Retry& call)
       return call.too_late("the connection that another call makes");
     }
     // A call with more time than the other had dials again.
-    const bool cut_short = other->outcome.code() == StatusCode::kTimedOut &&
-                           other->timeout_ms < call.connect_timeout_ms();
+    const bool cut_short =
+        other->outcome.code() == StatusCode::kTimedOut && other->timeout_ms < timeout_ms;
     if (!other->outcome.ok() && !cut_short) return other->outcome;
   }
   return channel_;

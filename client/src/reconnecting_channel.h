@@ -22,10 +22,10 @@ class ReconnectingChannel {
   // Connects at the first call of channel().
   explicit ReconnectingChannel(Dial dial) : dial_(std::move(dial)) {}
 
-  // The channel, connected if it never was, or if it was lost and the call retries. One call at a
-  // time connects; the calls that wait meanwhile share its outcome. kTimedOut past the call's
-  // deadline.
-  Result<std::shared_ptr<Channel>> channel(const Retry& call);
+  // The channel, connected within `timeout_ms` if it never was, or if it was lost and the call
+  // retries. One call at a time connects; the calls that wait meanwhile share its outcome.
+  // kTimedOut past the call's deadline.
+  Result<std::shared_ptr<Channel>> channel(const Retry& call, std::uint32_t timeout_ms);
 
  private:
   struct Dialing {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -109,19 +110,22 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
                                            std::span<const HeadsView> o_proj) {
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
-  Retry retry(options_, "register_model");
+  Retry retry = begin("register_model");
   PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
-  Result<Model> model = Status::unavailable("the cluster has no node");
+  Result<Model> model = Status::unavailable("no node of the cluster answers");
   for (const Target& node : targets) {
-    model = register_at(node, retry, spec, o_proj);
-    PRECIS_TRY(model.status());
+    auto at_node = register_at(node, retry, spec, o_proj);
+    if (at_node.status().code() == StatusCode::kNotFound) continue;  // the node has left
+    PRECIS_TRY(at_node.status());
+    model = std::move(at_node);
   }
-  nodes_->introduce(spec);
+  if (model.ok()) nodes_->introduce(spec);
   return model;
 }
 
 Result<Model> RemoteClient::register_at(const Target& node, Retry& retry, const ModelSpec& spec,
                                         std::span<const HeadsView> o_proj) {
+  retry.went_well();
   PRECIS_ASSIGN(msg::ModelRow row,
                 nodes_->call<msg::ModelRow>(retry, node, msg::RegisterModel{spec}));
   Model model{std::move(row.model), row.fingerprint, {}};
@@ -140,12 +144,12 @@ Status RemoteClient::push_projection(const Target& node, Retry& retry, const Mod
                                      std::uint32_t layer, const HeadsView& weights) {
   for (;;) {
     const auto once = [&]() -> Status {
-      PRECIS_ASSIGN(const auto channel, nodes_->channel(retry, node));
+      PRECIS_ASSIGN(const auto way, nodes_->find(retry, node));
       std::vector<ExposedMemory> exposed(1);
-      PRECIS_ASSIGN(exposed[0], channel->expose({weights.data, weights.size_bytes()}));
+      PRECIS_ASSIGN(exposed[0], way.channel->expose({weights.data, weights.size_bytes()}));
       msg::Request request{0, msg::PushProjection{model.fingerprint, layer, weights.head_dim,
                                                   weights.dtype, exposed[0].exposure->region()}};
-      return channel
+      return way.channel
           ->call<msg::Done>(request, Patience::kWhileAlive, std::move(exposed), retry.deadline())
           .status();
     };
@@ -159,25 +163,11 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
   return all_rows<msg::Models>(msg::ListModels{});
 }
 
-// A node that does not have the object is no failure if another one had it.
-Status RemoteClient::on_every_node(const msg::RequestBody& removal) {
-  PRECIS_ASSIGN(const auto targets, every_node(kind_of(removal).call));
-  Status not_found;
-  bool removed = false;
-  for (const Target& node : targets) {
-    const Status status = call_once<msg::Done>(removal, node).status();
-    if (status.code() == StatusCode::kNotFound) {
-      not_found = status;
-      continue;
-    }
-    PRECIS_TRY(status);
-    removed = true;
-  }
-  return removed ? Status() : not_found;
-}
-
 Status RemoteClient::remove_model(const Digest& fingerprint) {
-  return on_every_node(msg::RemoveModel{fingerprint});
+  nodes_->forget(fingerprint);
+  return call_holders<msg::Done>(msg::RemoveModel{fingerprint}, Patience::kOneTimeout,
+                                 Nodes::Repeat::kUnsafe)
+      .status();
 }
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
@@ -185,13 +175,7 @@ Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
                            std::to_string(limits::kProfileBytesMax));
   }
-  PRECIS_ASSIGN(const auto targets, every_node("add_profile"));
-  Result<msg::ProfileRow> added = Status::unavailable("the cluster has no node");
-  for (const Target& node : targets) {
-    added = call<msg::ProfileRow>(msg::AddProfile{json}, Patience::kOneTimeout, node);
-    PRECIS_TRY(added.status());
-  }
-  return added;
+  return call_holder<msg::ProfileRow>(msg::AddProfile{json});
 }
 
 Result<std::vector<msg::ProfileRow>> RemoteClient::profiles(std::optional<Digest> model) {
@@ -204,7 +188,9 @@ Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::st
 }
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
-  return on_every_node(msg::RemoveProfile{model, name});
+  return call_holders<msg::Done>(msg::RemoveProfile{model, name}, Patience::kOneTimeout,
+                                 Nodes::Repeat::kUnsafe)
+      .status();
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,
@@ -242,6 +228,7 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
                                          const LookupOptions& options) {
   PRECIS_TRY(check_tokens(tokens));
   PRECIS_TRY(check_lookup(options));
+  if (model.spec.block_tokens == 0) return Status::invalid("the model's block_tokens is 0");
   msg::Lookup body{model.fingerprint,
                    model.adapter,
                    {tokens.begin(), tokens.end()},
@@ -257,19 +244,20 @@ Result<LookupMatch> RemoteClient::lookup(const Model& model, std::span<const Tok
       options.session.empty()
           ? Target(OwnerOfPath{model.fingerprint, model.adapter, tokens, model.spec.block_tokens})
           : OwnerOfSession{options.session};
+  Retry retry = begin("lookup");
+  LookupMatch match;
   PRECIS_ASSIGN(msg::Match found,
-                call<msg::Match>(std::move(body),
-                                 counts ? Patience::kWhileAlive : Patience::kOneTimeout, owner));
+                nodes_->call<msg::Match>(retry, owner, body,
+                                         counts ? Patience::kWhileAlive : Patience::kOneTimeout,
+                                         Nodes::Repeat::kSafe, &match.shard));
   if (found.matched_tokens > tokens.size()) {
     return Status::corruption("the service answers that " + std::to_string(found.matched_tokens) +
                               " tokens of a path of " + std::to_string(tokens.size()) +
                               " are stored");
   }
-  LookupMatch match;
   static_cast<msg::Match&>(match) = std::move(found);
   match.model = model;
   match.options = options;
-  match.shard = nodes_->shard_of(owner);
   if (!counts || !match) return match;
   if (!match.counted()) {
     return Status::unsupported(
@@ -310,16 +298,27 @@ Result<msg::SessionRow> RemoteClient::session(const std::string& name) {
   return call_session(name, msg::ShowSession{name});
 }
 Result<std::vector<msg::SessionRow>> RemoteClient::sessions() {
-  PRECIS_ASSIGN(const auto targets, every_node("sessions"));
-  std::vector<msg::SessionRow> rows;
+  Retry retry = begin("sessions");
+  PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
+  std::map<std::string, msg::SessionRow> latest;  // former owners may have it too
   for (const Target& node : targets) {
-    PRECIS_ASSIGN(auto more, all_rows<msg::Sessions>(msg::ListSessions{}, node));
-    std::ranges::move(more, std::back_inserter(rows));
+    auto rows = all_rows<msg::Sessions>(retry, node, msg::ListSessions{});
+    if (rows.status().code() == StatusCode::kNotFound) continue;  // the node has left
+    PRECIS_TRY(rows.status());
+    if (targets.size() == 1) return rows;
+    for (msg::SessionRow& row : *rows) {
+      msg::SessionRow& known = latest[row.name];
+      if (row.updated_unix_ms >= known.updated_unix_ms) known = std::move(row);
+    }
   }
+  std::vector<msg::SessionRow> rows;
+  for (auto& [name, row] : latest) rows.push_back(std::move(row));
   return rows;
 }
 Status RemoteClient::remove_session(const std::string& name) {
-  return call_once<msg::Done>(msg::RemoveSession{name}, OwnerOfSession{name}).status();
+  return call_holders<msg::Done>(msg::RemoveSession{name}, Patience::kOneTimeout,
+                                 Nodes::Repeat::kUnsafe)
+      .status();
 }
 
 }  // namespace precis

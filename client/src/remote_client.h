@@ -57,7 +57,6 @@ class RemoteClient final : public RemoteOperator {
 
  private:
   Result<msg::SessionRow> call_session(const std::string& name, msg::RequestBody body);
-  Status on_every_node(const msg::RequestBody& removal);
   Result<Model> register_at(const Target& node, Retry& retry, const ModelSpec& spec,
                             std::span<const HeadsView> o_proj);
   Status push_projection(const Target& node, Retry& retry, const Model& model, std::uint32_t layer,

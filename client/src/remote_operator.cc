@@ -4,8 +4,17 @@
 #include <utility>
 
 namespace precis {
+namespace {
 
-Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(const Target& node,
+// A session's budget is where the session is.
+Target owner_of_scope(const msg::BudgetScope& scope) {
+  if (scope.session.empty()) return AnyNode{};
+  return OwnerOfSession{scope.session};
+}
+
+}  // namespace
+
+Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(Retry& retry, const Target& node,
                                                                   std::optional<Digest> model,
                                                                   std::uint32_t limit) {
   std::vector<msg::SegmentInfo> rows;
@@ -13,7 +22,8 @@ Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(const Target& 
   while (rows.size() < limit) {
     const std::size_t wanted = limit - rows.size();
     request.limit = static_cast<std::uint32_t>(std::min<std::size_t>(wanted, request.limit));
-    PRECIS_ASSIGN(auto page, call<msg::Segments>(request, Patience::kOneTimeout, node));
+    retry.went_well();
+    PRECIS_ASSIGN(auto page, nodes_->call<msg::Segments>(retry, node, request));
     std::ranges::move(page.rows, std::back_inserter(rows));
     if (page.next.empty()) break;
     request.after = std::move(page.next);
@@ -23,11 +33,14 @@ Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(const Target& 
 
 Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments(std::optional<Digest> model,
                                                                std::uint32_t limit) {
-  PRECIS_ASSIGN(const auto targets, every_node("segments"));
+  Retry retry = begin("segments");
+  PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
   std::vector<msg::SegmentInfo> rows;
   for (const Target& node : targets) {
-    PRECIS_ASSIGN(auto more, segments_of(node, model, limit));
-    std::ranges::move(more, std::back_inserter(rows));
+    auto more = segments_of(retry, node, model, limit);
+    if (more.status().code() == StatusCode::kNotFound) continue;  // the node has left
+    PRECIS_TRY(more.status());
+    std::ranges::move(*more, std::back_inserter(rows));
   }
   if (targets.size() == 1) return rows;
   std::ranges::stable_sort(rows, std::greater{}, &msg::SegmentInfo::created_unix_ms);
@@ -38,8 +51,11 @@ Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments(std::optional<Dig
 // In a cluster, the list is that of one node after the other, by address, and a position in it is
 // the address, a space, and the position in that node's list.
 Result<msg::Segments> RemoteOperator::segments_page(const msg::ListPrefixes& request) {
-  PRECIS_ASSIGN(auto targets, every_node("segments"));
-  if (std::holds_alternative<AnyNode>(targets.front())) return call<msg::Segments>(request);
+  Retry retry = begin(request);
+  PRECIS_ASSIGN(auto targets, nodes_->all(retry));
+  if (std::holds_alternative<AnyNode>(targets.front())) {
+    return nodes_->call<msg::Segments>(retry, AnyNode{}, request);
+  }
   std::vector<std::string> addresses;
   for (const Target& node : targets) addresses.push_back(std::get<NodeAt>(node).address);
   std::ranges::sort(addresses);
@@ -47,16 +63,25 @@ Result<msg::Segments> RemoteOperator::segments_page(const msg::ListPrefixes& req
   auto node = std::ranges::lower_bound(addresses, request.after.substr(0, space));
   if (node == addresses.end()) return msg::Segments{};
   msg::ListPrefixes of_node = request;
-  // If the node is gone, the list goes on with the next one.
+  // If the node has left, the list goes on with the next one.
   const bool is_there = request.after.starts_with(*node + " ");
   of_node.after = is_there ? request.after.substr(space + 1) : "";
-  PRECIS_ASSIGN(auto page, call<msg::Segments>(of_node, Patience::kOneTimeout, NodeAt{*node}));
-  if (page.next.empty() && ++node == addresses.end()) return page;
-  page.next.insert(0, *node + " ");
+  auto page = nodes_->call<msg::Segments>(retry, NodeAt{*node}, of_node);
+  if (page.status().code() == StatusCode::kNotFound) page = msg::Segments{};
+  PRECIS_TRY(page.status());
+  if (page->next.empty() && ++node == addresses.end()) return page;
+  page->next.insert(0, *node + " ");
   return page;
 }
+// Nodes may each have one, or the same one.
 Result<msg::SegmentInfo> RemoteOperator::find_segment(const std::string& id_beginning) {
-  return call_holder<msg::SegmentInfo>(msg::FindPrefix{id_beginning});
+  PRECIS_ASSIGN(auto found, call_holders<msg::SegmentInfo>(msg::FindPrefix{id_beginning}));
+  for (const msg::SegmentInfo& other : found) {
+    if (other.id == found.front().id) continue;
+    return Status::invalid("the ids of several segments begin with '" + id_beginning + "': " +
+                           found.front().id.hex() + ", " + other.id.hex() + "; give more digits");
+  }
+  return std::move(found.front());
 }
 Result<msg::SegmentInfo> RemoteOperator::segment(const SegmentId& id) {
   return call_holder<msg::SegmentInfo>(msg::ShowPrefix{id});
@@ -73,32 +98,26 @@ Result<msg::Trimmed> RemoteOperator::trim_segment(const SegmentId& id, const Bud
 Result<msg::SegmentInfo> RemoteOperator::set_retention(const msg::SetRetention& change) {
   return call_holder<msg::SegmentInfo>(change);
 }
-// Former owners of its shard may have it too.
 Result<msg::Removed> RemoteOperator::remove_segment(const SegmentId& id, bool recursive) {
-  PRECIS_ASSIGN(const auto targets, every_node("remove_segment"));
-  std::optional<msg::Removed> removed;
-  Status not_found;
-  for (const Target& node : targets) {
-    auto part = call_once<msg::Removed>(msg::RemovePrefix{id, recursive}, node);
-    if (part.status().code() == StatusCode::kNotFound) {
-      not_found = part.status();
-      continue;
-    }
-    PRECIS_TRY(part.status());
-    if (!removed) removed.emplace();
-    removed->segments += part->segments;
-    removed->bytes += part->bytes;
+  PRECIS_ASSIGN(const auto parts,
+                call_holders<msg::Removed>(msg::RemovePrefix{id, recursive}, Patience::kOneTimeout,
+                                           Nodes::Repeat::kUnsafe));
+  msg::Removed removed;
+  for (const msg::Removed& part : parts) {
+    removed.segments += part.segments;
+    removed.bytes += part.bytes;
   }
-  if (removed) return *removed;
-  return not_found;
+  return removed;
 }
 Result<msg::Budgets> RemoteOperator::budgets(std::optional<Digest> model,
                                              const std::string& session) {
-  return call<msg::Budgets>(msg::ShowBudget{{model, session}});
+  return call<msg::Budgets>(msg::ShowBudget{{model, session}}, Patience::kOneTimeout,
+                            owner_of_scope({model, session}));
 }
 Result<msg::Budgets> RemoteOperator::set_budget(const msg::SetBudget& change) {
-  if (change.dry_run) return call<msg::Budgets>(change, Patience::kWhileAlive);
-  return call_once<msg::Budgets>(change);
+  const Target owner = owner_of_scope(change.scope);
+  if (change.dry_run) return call<msg::Budgets>(change, Patience::kWhileAlive, owner);
+  return call_once<msg::Budgets>(change, owner);
 }
 Result<msg::BudgetRevisions> RemoteOperator::budget_revisions(
     const msg::ListBudgetRevisions& which) {

@@ -55,22 +55,31 @@ class RemoteOperator : public Client {
   RemoteOperator(std::shared_ptr<Nodes> nodes, const CallOptions& options)
       : nodes_(std::move(nodes)), options_(options) {}
 
-  // Fetches all pages of a list.
+  Retry begin(const msg::RequestBody& body) const { return begin(kind_of(body).call); }
+  Retry begin(std::string_view what) const { return {options_, std::string(what)}; }
+
+  // Fetches all pages of a node's list, as a part of a call.
   template <typename Page, typename Request>
-  auto all_rows(Request request, const Target& target = AnyNode{}) -> Result<decltype(Page::rows)> {
+  auto all_rows(Retry& retry, const Target& node, Request request) -> Result<decltype(Page::rows)> {
     decltype(Page::rows) rows;
     for (;;) {
-      PRECIS_ASSIGN(Page page, call<Page>(request, Patience::kOneTimeout, target));
+      retry.went_well();
+      PRECIS_ASSIGN(Page page, nodes_->call<Page>(retry, node, request));
       std::ranges::move(page.rows, std::back_inserter(rows));
       if (page.next.empty()) return rows;
       request.after = std::move(page.next);
     }
   }
+  template <typename Page, typename Request>
+  auto all_rows(const Request& request) -> Result<decltype(Page::rows)> {
+    Retry retry = begin(request);
+    return all_rows<Page>(retry, AnyNode{}, request);
+  }
 
   template <typename T>
   Result<T> call(msg::RequestBody body, Patience patience = Patience::kOneTimeout,
                  const Target& target = AnyNode{}, Nodes::Repeat repeat = Nodes::Repeat::kSafe) {
-    Retry retry(options_, std::string(kind_of(body).call));
+    Retry retry = begin(body);
     return nodes_->call<T>(retry, target, std::move(body), patience, repeat);
   }
   // For a request that must not be repeated when its connection is lost.
@@ -79,20 +88,37 @@ class RemoteOperator : public Client {
                       Patience patience = Patience::kOneTimeout) {
     return call<T>(std::move(body), patience, target, Nodes::Repeat::kUnsafe);
   }
-  // All live nodes.
-  Result<std::vector<Target>> every_node(std::string_view what) {
-    return nodes_->all(Retry(options_, std::string(what)));
+  // Asks every node, and returns the answers of those that have the object: at least one, otherwise
+  // kNotFound. In a cluster, nodes that have owned its shard may have it too. If a node does not
+  // answer, the others are asked all the same, and then its error is returned.
+  template <typename T>
+  Result<std::vector<T>> call_holders(const msg::RequestBody& body,
+                                      Patience patience = Patience::kOneTimeout,
+                                      Nodes::Repeat repeat = Nodes::Repeat::kSafe) {
+    Retry retry = begin(body);
+    PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
+    std::vector<T> answers;
+    Status not_found, failed;
+    for (const Target& node : targets) {
+      retry.went_well();
+      auto answer = nodes_->call<T>(retry, node, body, patience, repeat);
+      if (answer.ok()) {
+        answers.push_back(std::move(*answer));
+      } else if (answer.status().code() == StatusCode::kNotFound) {
+        not_found = answer.status();
+      } else if (failed.ok()) {
+        failed = answer.status();
+      }
+    }
+    PRECIS_TRY(failed);
+    if (answers.empty()) return not_found;
+    return answers;
   }
-  // Asks one node after the other until one does not answer kNotFound.
+  // The first of these answers.
   template <typename T>
   Result<T> call_holder(const msg::RequestBody& body, Patience patience = Patience::kOneTimeout) {
-    PRECIS_ASSIGN(const auto targets, every_node(kind_of(body).call));
-    Result<T> answer = Status::unavailable("the cluster has no node");
-    for (const Target& target : targets) {
-      answer = call<T>(body, patience, target);
-      if (answer.status().code() != StatusCode::kNotFound) break;
-    }
-    return answer;
+    PRECIS_ASSIGN(auto answers, call_holders<T>(body, patience));
+    return std::move(answers.front());
   }
 
   const std::shared_ptr<Nodes> nodes_;  // shared with the puts and prefixes begun on them
@@ -100,7 +126,8 @@ class RemoteOperator : public Client {
 
  private:
   // The newest of a node.
-  Result<std::vector<msg::SegmentInfo>> segments_of(const Target& node, std::optional<Digest> model,
+  Result<std::vector<msg::SegmentInfo>> segments_of(Retry& retry, const Target& node,
+                                                    std::optional<Digest> model,
                                                     std::uint32_t limit);
 };
 

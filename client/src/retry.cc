@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000};
+constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000}, kHurriedBackoffMax{400};
 constexpr std::uint32_t kDoublingsMax = 10;
 
 Retry::Time deadline_of(const CallOptions& options) {
@@ -42,7 +42,7 @@ Status Retry::too_late(const std::string& waited_for) const {
 milliseconds Retry::wait_for(const Status& failed) {
   const milliseconds hint(failed.retry_after_ms());
   const milliseconds first = std::max(hint, kBackoffMin);
-  const milliseconds longest = std::max(hint, kBackoffMax);
+  const milliseconds longest = std::max(hint, is_hurried_ ? kHurriedBackoffMax : kBackoffMax);
   const milliseconds wait = std::min(first * (1 << std::min(tries_++, kDoublingsMax)), longest);
   if (!random_)
     random_.emplace(static_cast<std::minstd_rand::result_type>(options_.runtime->random()));

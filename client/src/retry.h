@@ -49,6 +49,8 @@ class Retry {
   // again. Otherwise the error for the caller: `failed` if a retry cannot help, is not wanted, or
   // if the time for retries is over.
   Status again(const Status& failed);
+  // Others may soon serve the call: the backoff stays short.
+  void hurry() { is_hurried_ = true; }
   // A part of the call succeeded: the next failure counts as the next part's first.
   void went_well() {
     give_up_.reset();
@@ -64,6 +66,7 @@ class Retry {
   const Time deadline_;
   std::optional<Time> give_up_;  // set at the first failure
   std::uint32_t tries_ = 0;
+  bool is_hurried_ = false;
   // Created at first need: a hardware random number costs more than a typical call.
   std::optional<std::minstd_rand> random_;
 };

@@ -14,7 +14,8 @@
 
 namespace precis::testing {
 
-// A node of the cluster "precis". It keeps its name and its data when it is started again.
+// A node of the cluster "precis". It keeps its name, its address and its data when it is started
+// again.
 class Node {
  public:
   Node(const EtcdMembers& etcd, std::string name, const std::string& more = "",
@@ -28,8 +29,10 @@ class Node {
     start();
   }
   void start() {
-    service_.emplace(
-        dir_, std::vector<std::string>{"--config", dir_.path("precisd.toml"), "--memory", "32MiB"});
+    std::vector<std::string> flags = {"--config", dir_.path("precisd.toml"), "--memory", "32MiB"};
+    if (!address_.empty()) flags.insert(flags.end(), {"--listen", address_});
+    service_.emplace(dir_, flags);
+    address_ = service_->address();
     ConnectOptions ops;
     ops.tenant = "ops";
     ops.token = "boss";
@@ -45,7 +48,9 @@ class Node {
   }
   pid_t pid() const { return service_->pid(); }
   const std::string& name() const { return name_; }
-  const std::string& address() const { return service_->address(); }
+  const std::string& address() const { return address_; }
+  // A client of a tenant that has the role admin.
+  Client& client() const { return *client_; }
   std::shared_ptr<Client> connect_as(const std::string& tenant) const {
     ConnectOptions options;
     options.tenant = tenant;
@@ -61,6 +66,7 @@ class Node {
  private:
   const std::string name_;
   const TempDir dir_;
+  std::string address_;
   std::optional<ServiceProcess> service_;
   std::shared_ptr<Client> client_;
 };

@@ -1,6 +1,6 @@
 // precis_torture (./dev torture): runs precisd under load and kills it with SIGKILL repeatedly or,
 // with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, clients
-// that were not killed saw no error, and nothing else was left.
+// that were not killed saw no error, and nothing else was left. --cluster: cluster_run.h.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,9 @@
 
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
+#include "tests/integration/etcd_members.h"
 #include "tests/torture/chaos.h"
+#include "tests/torture/cluster_run.h"
 #include "tests/torture/run.h"
 
 namespace {
@@ -58,6 +60,23 @@ Summary summary_of(const torture::Chaos& chaos, bool failed, double seconds) {
           seconds};
 }
 
+Summary summary_of(const torture::ClusterCounts& counts, bool failed, double seconds) {
+  const auto ms = static_cast<std::uint64_t>(1000 * counts.pause_p99_seconds + 0.5);
+  return {{{"kills", counts.kills},
+           {"restarts", counts.restarts},
+           {"nodes_that_stood_still", counts.stands},
+           {"drains", counts.drains},
+           {"kills_of_etcd_leaders", counts.etcd_kills},
+           {"failures", failed ? 1u : 0u},
+           {"acknowledged", counts.acknowledged},
+           {"reads", counts.reads},
+           {"misses", counts.misses},
+           {"errors_expected", counts.errors},
+           {"errors_undocumented", counts.errors_undocumented},
+           {"pause_p99_ms", ms}},
+          seconds};
+}
+
 void print_table(const Summary& summary) {
   cli::Table table({{"WHAT"}, {"COUNT", true}});
   for (const auto& [name, value] : summary.numbers) {
@@ -88,11 +107,13 @@ int main(int argc, char** argv) {
       "after\n"
       "every restart what was acknowledged must be there bit for bit, and nothing else. With\n"
       "--clients, client processes are killed instead: the others must not notice, and nothing\n"
-      "of the dead may be left.");
+      "of the dead may be left. With --cluster, nodes and etcd are killed, stopped and drained.");
   torture::RunOptions options;
   torture::ChaosOptions chaos_options;
   chaos_options.clients = 0;
   options.seed = std::random_device()();
+  torture::ClusterOptions cluster_options;
+  bool cluster = false;
   std::string dir, json;
   app.add_option("--kills", options.kills, "The number of kills")
       ->capture_default_str()
@@ -107,6 +128,10 @@ int main(int argc, char** argv) {
   app.add_option("--log-level", chaos_options.log_level,
                  "With --clients: as precisd's; its log goes to stderr")
       ->capture_default_str();
+  app.add_flag("--cluster", cluster, "Three nodes of a cluster and three members of etcd");
+  app.add_option("--minutes", cluster_options.minutes, "With --cluster: how long")
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 10'000.0));
   app.add_option("--seed", options.seed, "The seed of every choice (default: a new one each time)");
   app.add_option("--dir", dir, "An empty folder for the data (default: one in /tmp)");
   app.add_option("--json", json, "Writes the numbers to this file");
@@ -119,6 +144,10 @@ int main(int argc, char** argv) {
                options.data_dir);
     return 2;
   }
+  if (cluster && !testing::EtcdMembers::installed()) {
+    fmt::print("precis_torture: skipped, because the Debian package etcd-server is missing\n");
+    return 77;
+  }
   fmt::print("seed {}, data in {}\n", options.seed, options.data_dir);
   std::fflush(stdout);
 
@@ -129,7 +158,18 @@ int main(int argc, char** argv) {
   Summary summary;
   Status status;
   std::string again;
-  if (chaos_options.clients > 0) {
+  if (cluster) {
+    std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
+    cluster_options.seed = options.seed;
+    cluster_options.progress = [&](double done, const std::string& note) {
+      bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
+    };
+    torture::ClusterCounts counts;
+    status = torture::torture_cluster(cluster_options, counts);
+    bar.reset();
+    summary = summary_of(counts, !status.ok(), took());
+    again = fmt::format("--cluster --minutes {}", cluster_options.minutes);
+  } else if (chaos_options.clients > 0) {
     std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
     chaos_options.seed = options.seed;
     chaos_options.data_dir = options.data_dir;

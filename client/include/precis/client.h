@@ -127,8 +127,8 @@ class Prefix {
 
 class Client : public OperatorClient {
  public:
-  // Connects to a running precisd, "host:port" or "unix:PATH". For a cluster, name one or several of
-  // its nodes: "precis://host:port,host:port/". Errors: kUnavailable, kPermissionDenied,
+  // Connects to a running precisd, "host:port" or "unix:PATH". For a cluster, name one or several
+  // of its nodes: "precis://host:port,host:port/". Errors: kUnavailable, kPermissionDenied,
   // kVersionMismatch.
   static Result<std::shared_ptr<Client>> connect(const std::string& address,
                                                  const ConnectOptions& options = {});

@@ -65,6 +65,9 @@ TEST_CASE("a node that is no member tells nothing about the owners", "[client]")
   state.state = "cut_off";
   CHECK(ClusterMap::from(state).status().code() == StatusCode::kUnavailable);
   state = told();
+  state.nodes[0].address = "unix:/run/other.sock";
+  CHECK(ClusterMap::from(state).status().code() == StatusCode::kCorruption);
+  state = told();
   state.owners.clear();
   CHECK(ClusterMap::from(state).status().code() == StatusCode::kUnavailable);
 }

@@ -115,14 +115,21 @@ TEST_CASE("status says how a service is exposed, and nothing where it is not", "
 }
 
 TEST_CASE("every outcome has an exit code, and the help names it", "[client]") {
-  const std::map<StatusCode, int> codes = {
-      {StatusCode::kOk, 0},          {StatusCode::kCorruption, 1},
-      {StatusCode::kOutOfSpace, 1},  {StatusCode::kVersionMismatch, 1},
-      {StatusCode::kUnsupported, 1}, {StatusCode::kInternal, 1},
-      {StatusCode::kNotFound, 3},    {StatusCode::kInvalidArgument, 2},
-      {StatusCode::kUnavailable, 4}, {StatusCode::kTimedOut, 4},
-      {StatusCode::kConflict, 6},    {StatusCode::kPermissionDenied, 5},
-      {StatusCode::kRejected, 7},    {StatusCode::kCanceled, 130}};
+  const std::map<StatusCode, int> codes = {{StatusCode::kOk, 0},
+                                           {StatusCode::kCorruption, 1},
+                                           {StatusCode::kOutOfSpace, 1},
+                                           {StatusCode::kVersionMismatch, 1},
+                                           {StatusCode::kUnsupported, 1},
+                                           {StatusCode::kInternal, 1},
+                                           {StatusCode::kNotFound, 3},
+                                           {StatusCode::kInvalidArgument, 2},
+                                           {StatusCode::kUnavailable, 4},
+                                           {StatusCode::kTimedOut, 4},
+                                           {StatusCode::kMoved, 4},
+                                           {StatusCode::kConflict, 6},
+                                           {StatusCode::kPermissionDenied, 5},
+                                           {StatusCode::kRejected, 7},
+                                           {StatusCode::kCanceled, 130}};
   CHECK(codes.size() == kStatusCodeMax + 1u);
   for (const auto& [status, code] : codes) {
     CHECK(exit_code(Status(status, "")) == code);

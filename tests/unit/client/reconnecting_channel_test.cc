@@ -96,7 +96,7 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
   const CallOptions options{
       .timeout_ms = 1000, .deadline_ms = 0, .retry = true, .runtime = &machine};
   ReconnectingChannel link(dial);
-  const auto channel = link.channel(Retry(options, "models")).value();
+  const auto channel = link.channel(Retry(options, "models"), 1000).value();
   server.on_loop([&] { server.drop(); });
   while (!channel->lost()) std::this_thread::yield();
   std::array<Status, kCalls> outcomes;
@@ -106,7 +106,7 @@ TEST_CASE("calls that find the connection lost make another one together", "[cli
       threads.emplace_back([&] {
         const Retry call(options, "models");
         ++calls;
-        outcome = link.channel(call).status();
+        outcome = link.channel(call, 1000).status();
       });
     }
   }

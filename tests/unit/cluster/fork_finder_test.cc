@@ -30,14 +30,17 @@ Digest named(std::uint64_t name) {
   std::memcpy(digest.bytes.data(), &name, sizeof name);
   return digest;
 }
-ForkFinder::Blocks blocks_of(const std::vector<std::uint64_t>& path) {
-  return [&path](std::size_t count) {
+std::optional<std::uint32_t> add(ForkFinder& finder, std::uint64_t tokens,
+                                 const std::vector<std::uint64_t>& path,
+                                 std::uint32_t writers = 1) {
+  const auto blocks = [&](std::size_t count) {
     std::vector<Digest> digests;
     for (std::size_t k = 0; k < std::min(count, path.size()); ++k) {
       digests.push_back(named(path[k]));
     }
     return digests;
   };
+  return finder.add({tokens, writers, named(path.front()), blocks});
 }
 
 constexpr std::uint64_t kMillion = 1'000'000;
@@ -46,7 +49,7 @@ TEST_CASE("a fork leads to the block at which the paths divide") {
   CHECK(fork_depth(paths(32, 1, 3)) == 2);
   CHECK(fork_depth(paths(32, 20, 30)) == 21);
   CHECK(fork_depth(paths(32, 0, 3)) == 1);
-  // Where half of them divide, though the rest go on alike.
+  // Half of them divide there, though the rest go on alike.
   CHECK(fork_depth(both(paths(16, 5, 50), paths(16, 40, 50, kMillion))) == 6);
 }
 
@@ -60,13 +63,12 @@ TEST_CASE("paths that do not divide have no fork") {
 
 TEST_CASE("the block that most puts begin with is found, and no other") {
   ForkFinder finder(1);
-  const Digest prompt = named(0);
   std::vector<std::uint32_t> found;
   for (std::uint64_t put = 0; put < 2000; ++put) {
     const std::vector<std::uint64_t> path = {0, 1, 2, 1000 + put};
-    if (const auto blocks = finder.add(500, prompt, blocks_of(path))) found.push_back(*blocks);
+    if (const auto blocks = add(finder, 500, path)) found.push_back(*blocks);
     const std::vector<std::uint64_t> other = {kMillion + put, 2 * kMillion + put};
-    CHECK_FALSE(finder.add(100, named(kMillion + put), blocks_of(other)));
+    CHECK_FALSE(add(finder, 100, other));
   }
   REQUIRE_FALSE(found.empty());
   for (const std::uint32_t blocks : found) CHECK(blocks == 4);
@@ -78,8 +80,20 @@ TEST_CASE("a block with a small share of the tokens is left alone") {
     const bool shared = put % 64 == 0;  // half a kShare
     const std::uint64_t first = shared ? 0 : put;
     const std::vector<std::uint64_t> path = {first, kMillion + put};
-    CHECK_FALSE(finder.add(100, named(first), blocks_of(path)));
+    CHECK_FALSE(add(finder, 100, path));
   }
+}
+
+TEST_CASE("of a put with several writers, one counts") {
+  ForkFinder finder(1);
+  std::vector<std::uint32_t> found;
+  for (std::uint64_t put = 0; put < 4000; ++put) {
+    for (int writer = 0; writer < 8; ++writer) {
+      if (const auto blocks = add(finder, 500, {0, 1, 1000 + put}, 8)) found.push_back(*blocks);
+    }
+  }
+  REQUIRE_FALSE(found.empty());
+  for (const std::uint32_t blocks : found) CHECK(blocks == 3);
 }
 
 TEST_CASE("what became popular lately is found among millions of older puts") {
@@ -87,13 +101,13 @@ TEST_CASE("what became popular lately is found among millions of older puts") {
   std::uint64_t put = 1;
   for (; put < 1'500'000; ++put) {
     const std::vector<std::uint64_t> path = {put % 3000 + 1, kMillion + put};
-    finder.add(100, named(path[0]), blocks_of(path));
+    add(finder, 100, path);
   }
   bool found = false;
   for (int more = 0; more < 200'000 && !found; ++more, ++put) {
     const std::uint64_t first = put % 4 == 0 ? 0 : put % 3000 + 1;
     const std::vector<std::uint64_t> path = {first, 100 * kMillion + put};
-    found = finder.add(100, named(first), blocks_of(path)).has_value() && first == 0;
+    found = add(finder, 100, path).has_value() && first == 0;
   }
   CHECK(found);
 }

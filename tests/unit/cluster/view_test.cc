@@ -221,6 +221,8 @@ TEST_CASE("forks are read as they were written, and a list that cannot be read i
       {{R"({"format": 2})", "run one version on all nodes"},
        {R"({"format": 1})", "is not one of Precis"},
        {R"({"format": 1, "forks": [["AAAA", 1]]})", "is not one of Precis"},
+       {R"({"format": 1, "forks": [["AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", 1025]]})",
+        "is not one of Precis"},
        {R"({"format": 1, "forks": [7]})", "is not one of Precis"},
        {"tomatoes", "is not one of Precis"}}));
   const View unread = read_view("c", {9, {{row.key, text, 7}}});

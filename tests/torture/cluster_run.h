@@ -1,0 +1,34 @@
+// ./dev torture --cluster: clients of a cluster while its nodes and the members of its etcd are
+// killed, stopped and drained. A client must read the bytes that it put, and may see no errors but
+// those that a client of a cluster must expect.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "precis/status.h"
+
+namespace precis::torture {
+
+struct ClusterOptions {
+  double minutes = 1;
+  std::uint32_t seed = 0;
+  std::function<void(double done, const std::string& note)> progress;
+};
+
+struct ClusterCounts {
+  std::uint64_t kills = 0, restarts = 0, stands = 0, drains = 0, etcd_kills = 0;
+  std::uint64_t acknowledged = 0;  // puts
+  std::uint64_t reads = 0;
+  std::uint64_t misses = 0;  // of what was acknowledged: nodes do not share what they store
+  std::uint64_t errors = 0;  // that a client must expect
+  std::uint64_t errors_undocumented = 0;
+  // The longest time without a success of any client around a kill of a node: the 99th percentile.
+  double pause_p99_seconds = 0;
+};
+
+// Returns the first failure. `counts` is filled in any case.
+Status torture_cluster(const ClusterOptions& options, ClusterCounts& counts);
+
+}  // namespace precis::torture
