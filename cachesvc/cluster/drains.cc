@@ -15,7 +15,7 @@ constexpr std::uint32_t kRetryAfterMs = 500;
 Status Drains::write(const std::string& node, bool on) {
   PRECIS_ASSIGN(const Etcd::Rows rows, etcd_.read(rows_prefix(cluster_)));
   const View now = read_view(cluster_, rows);
-  if (!is_name(node) || (on && now.find(node) == nullptr)) {
+  if (!is_name(node) || now.find(node) == nullptr) {
     return Status::not_found("the cluster '" + cluster_ + "' has no node '" + node +
                              "'; precisctl cluster status lists them");
   }

@@ -77,7 +77,8 @@ Result<std::vector<HttpEndpoint>> parse_etcd_urls(const std::string& urls) {
   std::vector<HttpEndpoint> members;
   for (std::size_t begin = 0; begin <= urls.size();) {
     const std::size_t end = std::min(urls.find(',', begin), urls.size());
-    const std::string url = urls.substr(begin, end - begin);
+    std::string url = urls.substr(begin, end - begin);
+    url.erase(0, url.find_first_not_of(' '));
     auto member = parse_http_endpoint(url);
     if (!member.ok() || (!member->target.empty() && member->target != "/")) {
       return Status::invalid(

@@ -42,9 +42,9 @@ class Membership {
   std::shared_ptr<const Forks> forks() const;
   // Any thread. Call it for every put. If too much is put beneath one block, it becomes a fork.
   void note_put(const std::string& tenant, const ForkFinder::Put& put);
-  // [blocking] Any thread. Says whether a node shall own no shards. on = false is also accepted for
-  // a node that is gone. kNotFound if it is not known; kConflict if no other node could own shards;
-  // kRejected if etcd does not answer now.
+  // [blocking] Any thread. Says whether a node shall own no shards. kNotFound if there is neither
+  // such a node nor a drain of it; kConflict if no other node could own shards; kRejected if etcd
+  // does not answer now.
   Result<msg::ClusterState> drain(const std::string& node, bool on);
 
  private:

@@ -49,10 +49,28 @@ std::string problem_of_address(const Config& config) {
   return is_loopback(address) && !is_here ? "reaches only this host, and etcd is on others" : "";
 }
 
+// Names a setting that has no effect without cluster_etcd, if there is one.
+Status check_unused(const Config& config) {
+  const Config defaults;
+  const auto check = [&](const char* key, bool is_default) -> Status {
+    if (is_default) return {};
+    return Status::invalid(config.origin(key) + key +
+                           " is of a cluster, and cluster_etcd is missing: set both or neither");
+  };
+  PRECIS_TRY(check("cluster_name", config.cluster_name == defaults.cluster_name));
+  PRECIS_TRY(check("cluster_node", config.cluster_node.empty()));
+  PRECIS_TRY(check("cluster_address", config.cluster_address.empty()));
+  PRECIS_TRY(check("cluster_weight", config.cluster_weight == defaults.cluster_weight));
+  PRECIS_TRY(check("cluster_lease_s", config.cluster_lease_s == defaults.cluster_lease_s));
+  PRECIS_TRY(check("cluster_tls_ca", config.cluster_tls_ca == defaults.cluster_tls_ca));
+  PRECIS_TRY(check("cluster_tls_cert", config.cluster_tls_cert.empty()));
+  return check("cluster_tls_key", config.cluster_tls_key.empty());
+}
+
 }  // namespace
 
 Status check_config(const Config& config) {
-  if (config.cluster_etcd.empty()) return {};
+  if (config.cluster_etcd.empty()) return check_unused(config);
   std::string problems;
   const auto require = [&](bool holds, const char* key, const std::string& what) {
     if (!holds) problems += (problems.empty() ? "" : "\n") + config.origin(key) + key + what;

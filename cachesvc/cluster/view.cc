@@ -219,9 +219,12 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
     }
   }
   for (const std::string& name : table.nodes) nodes[name].name = name;
+  view.has_left = std::ranges::any_of(
+      table.nodes, [&](const std::string& name) { return !nodes.at(name).live; });
   for (const std::string& name : drains) {
-    const auto found = nodes.find(name);
-    if (found != nodes.end()) found->second.draining = true;
+    if (!is_name(name) || nodes.size() == limits::kClusterNodesMax) continue;
+    nodes[name].name = name;
+    nodes[name].draining = true;
   }
   std::map<std::string, std::uint32_t> places;
   for (auto& [name, node] : nodes) {
@@ -265,9 +268,7 @@ std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& v
     if (owner != kNobody) owner = place[owner];
   }
   table.owners = place_shards(members, owners);
-  const bool gone =
-      std::ranges::any_of(view.nodes, [](const msg::ClusterNode& node) { return !node.live; });
-  if (!gone && view.owners_revision != 0 && table.owners == owners) return {};
+  if (!view.has_left && view.owners_revision != 0 && table.owners == owners) return {};
   return Etcd::Row{owners_key(cluster), to_json(table), view.owners_revision};
 }
 

@@ -54,7 +54,8 @@ struct View {
   std::uint64_t owners_revision = 0;    // 0: there is no table of owners
   Status problem;                       // names the first row that could not be read
   bool owners_known = true;             // false: there is a table, but it could not be read
-  std::vector<msg::ClusterNode> nodes;  // by name: the live ones, and those of the table
+  bool has_left = false;                // the table names a node that is not live
+  std::vector<msg::ClusterNode> nodes;  // by name: live, or in the table, or drained
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
   std::uint64_t forks_revision = 0;  // 0: there is no list of forks

@@ -17,7 +17,7 @@ constexpr char kAlone[] = "this service is in no cluster: cluster_etcd is not se
 constexpr std::size_t kRangesShown = 4;
 
 std::string state_of(const msg::ClusterNode& node) {
-  if (!node.live) return "gone";
+  if (!node.live) return node.draining ? "gone, drained" : "gone";
   return node.draining ? "draining" : "live";
 }
 

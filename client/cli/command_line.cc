@@ -133,7 +133,8 @@ std::uint32_t parse_timeout_ms(const std::string& text) {
 }
 
 void add_options(CLI::App& app, Arguments& a) {
-  app.add_option("--address", a.address, "HOST:PORT of precisd, or unix:PATH")
+  app.add_option("--address", a.address,
+                 "HOST:PORT of precisd, unix:PATH, or precis://HOST:PORT,... of a cluster")
       ->envname("PRECIS_ADDRESS")
       ->capture_default_str();
   app.add_option("--tenant", a.options.tenant, "Default: the service's default tenant")

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cachesvc/net/address.h"
 #include "client/src/attach.h"
 #include "client/src/get_plan.h"
 #include "client/src/prefix.h"
@@ -76,9 +77,14 @@ Result<std::vector<std::string>> split_addresses(const std::string& given) {
       return Status::invalid("address '" + given +
                              "' must be one host:port, or several with commas between them");
     }
-    if (comma == std::string_view::npos) return addresses;
+    if (comma == std::string_view::npos) break;
     left.remove_prefix(comma + 1);
   }
+  if (addresses.size() == 1) return addresses;  // it is checked when it is connected to
+  for (const std::string& address : addresses) {
+    if (!address.starts_with(kUnixPrefix)) PRECIS_TRY(split_address(address).status());
+  }
+  return addresses;
 }
 
 }  // namespace

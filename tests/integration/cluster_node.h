@@ -19,8 +19,8 @@ namespace precis::testing {
 class Node {
  public:
   Node(const EtcdMembers& etcd, std::string name, const std::string& more = "",
-       std::uint32_t lease_s = 5)
-      : name_(std::move(name)) {
+       std::uint32_t lease_s = 5, std::string memory = "32MiB")
+      : name_(std::move(name)), memory_(std::move(memory)) {
     std::ofstream(dir_.path("precisd.toml"))
         << "cluster_etcd = \"" << etcd.urls() << "\"\ncluster_node = \"" << name_
         << "\"\ncluster_lease_s = " << lease_s << "\n"
@@ -29,7 +29,7 @@ class Node {
     start();
   }
   void start() {
-    std::vector<std::string> flags = {"--config", dir_.path("precisd.toml"), "--memory", "32MiB"};
+    std::vector<std::string> flags = {"--config", dir_.path("precisd.toml"), "--memory", memory_};
     if (!address_.empty()) flags.insert(flags.end(), {"--listen", address_});
     service_.emplace(dir_, flags);
     address_ = service_->address();
@@ -64,7 +64,7 @@ class Node {
   }
 
  private:
-  const std::string name_;
+  const std::string name_, memory_;
   const TempDir dir_;
   std::string address_;
   std::optional<ServiceProcess> service_;

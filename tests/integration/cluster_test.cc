@@ -92,6 +92,8 @@ TEST_CASE("a node that is drained gives away its shards, and stays", "[integrati
   CHECK(state.nodes[0].draining);
   CHECK_THAT(a.ctl({"status"}).out, Contains("draining"));
   a.stop();
+  await(b, [](const auto& now) { return now.nodes.size() == 2 && !now.nodes[0].live; });
+  CHECK_THAT(b.ctl({"status"}).out, Contains("gone, drained"));
   a.start();  // the drain outlives the node
   CHECK(await(b, [](const auto& now) { return now.nodes.size() == 2 && now.nodes[0].live; })
             .nodes[0]
@@ -102,7 +104,7 @@ TEST_CASE("a node that is drained gives away its shards, and stays", "[integrati
   const Ran last = (b.stop(), await(a, shared_by({"a"})), a.ctl({"drain", "a"}));
   CHECK(last.exit_code == 6);
   CHECK_THAT(last.err, Contains("no other node could own the shards"));
-  CHECK(a.ctl({"drain", "b", "--off"}).exit_code == 0);  // of a node that is gone
+  CHECK(a.ctl({"drain", "b", "--off"}).exit_code == 3);  // it is gone, and was not drained
   const Ran unknown = a.ctl({"drain", "nobody"});
   CHECK(unknown.exit_code == 3);
   CHECK_THAT(unknown.err, Contains("has no node 'nobody'"));

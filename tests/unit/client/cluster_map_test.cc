@@ -2,8 +2,11 @@
 #include "client/src/cluster_map.h"
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <thread>
 
+#include "client/src/nodes.h"
 #include "precis/block_digest.h"
 #include "tests/unit/client/fake_server.h"
 
@@ -95,6 +98,30 @@ TEST_CASE("a service that is in no cluster is not asked about one", "[client]") 
   CHECK(client->lookup({spec, {}, ""}, tokens).status().code() == StatusCode::kNotFound);
   CHECK(client->session("chat").status().code() == StatusCode::kNotFound);
   server.on_loop([&] { CHECK(server.seen().size() == 4); });
+}
+
+TEST_CASE("the list of all nodes is retried when the connection is lost", "[client]") {
+  MachineRuntime machine;
+  FakeServer server([](FakeServer&, const msg::Request&) {});
+  std::atomic<int> failures{0};
+  const Nodes::Dial dial = [&, real = server.dial()](
+                               const std::string&,
+                               std::uint32_t timeout_ms) -> Result<std::shared_ptr<Channel>> {
+    if (failures > 0 && failures-- > 0) return Status::unavailable("it restarts");
+    return real(timeout_ms);
+  };
+  const CallOptions options{
+      .timeout_ms = 5000, .deadline_ms = 0, .retry = true, .runtime = &machine};
+  const auto nodes = Nodes::open(dial, {"here"}, options).value();
+  failures = 2;
+  const auto channel = nodes->find(Retry(options, "segments"), AnyNode{}).value().channel;
+  server.on_loop([&] { server.drop(); });
+  while (!channel->lost()) std::this_thread::yield();
+  Retry retry(options, "segments");
+  const auto all = nodes->all(retry);
+  REQUIRE(all.ok());
+  CHECK(all->size() == 1);
+  CHECK(failures <= 0);
 }
 
 }  // namespace

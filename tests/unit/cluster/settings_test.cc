@@ -19,10 +19,31 @@ std::string problems(const std::function<void(Config&)>& change) {
 }  // namespace
 
 TEST_CASE("a service needs no settings of a cluster", "[cluster]") {
-  Config config;
-  config.cluster_name = "";
-  CHECK(check_config(config).ok());
+  CHECK(check_config(Config()).ok());
   CHECK(problems([](Config&) {}).empty());
+}
+
+TEST_CASE("settings of a cluster without its etcd are refused", "[cluster]") {
+  const auto told = [](const std::function<void(Config&)>& change) {
+    Config config;
+    change(config);
+    return check_config(config).message();
+  };
+  CHECK(told([](Config& c) { c.cluster_name = "other"; }) ==
+        "cluster_name is of a cluster, and cluster_etcd is missing: set both or neither");
+  CHECK_THAT(told([](Config& c) { c.cluster_node = "a"; }), Contains("cluster_node is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_address = "a:1"; }), Contains("cluster_address is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_weight = 7; }), Contains("cluster_weight is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_lease_s = 7; }), Contains("cluster_lease_s is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_tls_ca = "a.pem"; }), Contains("cluster_tls_ca is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_tls_cert = "a.pem"; }), Contains("cluster_tls_cert"));
+  CHECK_THAT(told([](Config& c) { c.cluster_tls_key = "a.pem"; }), Contains("cluster_tls_key is"));
+}
+
+TEST_CASE("the members of etcd are separated by commas, and spaces if one likes", "[cluster]") {
+  const auto members = parse_etcd_urls("http://10.0.0.1:2379, http://10.0.0.2:2379").value();
+  REQUIRE(members.size() == 2);
+  CHECK(members[1].authority == "10.0.0.2:2379");
 }
 
 TEST_CASE("a wrong setting of a cluster is named with the right form", "[cluster]") {

@@ -79,6 +79,11 @@ TEST_CASE("the table follows nodes that come, drain and go", "[cluster]") {
   view = read_view("c", rows);
   REQUIRE(view.nodes.size() == 1);  // who is gone and owns nothing is forgotten
   CHECK(view.nodes[0].shards == limits::kShards);
+
+  view = read_view("c", with(rows, {drain_key("c", "b"), "", 0}));
+  REQUIRE(view.nodes.size() == 2);  // unless it is drained
+  CHECK((view.nodes[1].draining && !view.nodes[1].live));
+  CHECK_FALSE(better_owners("c", view));
 }
 
 TEST_CASE("a table is written over the revision that it was made from", "[cluster]") {
@@ -199,7 +204,7 @@ TEST_CASE("etcd's URLs are separated by commas", "[cluster]") {
   CHECK_FALSE(members[0].encrypted);
   CHECK(parse_etcd_urls("https://a:2379").value()[0].encrypted);
   for (const char* urls : {"", ",", "a:2379", "http://a", "http://a:1,", "http://a:1/v3",
-                           "ftp://a:1", "http://a:1, http://b:1"}) {
+                           "ftp://a:1", "http://a:1,,http://b:1"}) {
     CAPTURE(urls);
     CHECK_THAT(parse_etcd_urls(urls).status().message(), Contains("must be http://HOST:PORT"));
   }
