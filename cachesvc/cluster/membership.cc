@@ -197,16 +197,19 @@ void Membership::Impl::place() {
 
 // If another node writes forks meanwhile, etcd takes only one, and this one finds its own again.
 void Membership::Impl::write_forks() {
-  Forks found = found_forks.take();
-  std::erase_if(found, [this](const auto& fork) { return view.forks->contains(fork.first); });
+  const Forks found = found_forks.take();
   if (found.empty() || !view.forks_known) return;
-  if (view.forks->size() + found.size() > limits::kForksMax) {
-    return log.warn("too many forks, so shards may be uneven", {{"limit", limits::kForksMax}});
+  Forks forks = *view.forks;
+  for (const auto& fork : found) {
+    if (forks.size() < limits::kForksMax) forks.insert(fork);  // an older one stays as it is
   }
-  found.insert(view.forks->begin(), view.forks->end());
-  const Status written = etcd.write(forks_row(settings.cluster, found, view.forks_revision));
+  if (forks.size() == limits::kForksMax) {
+    log.warn("no more forks are made, so shards may be uneven", {{"limit", limits::kForksMax}});
+  }
+  if (forks.size() == view.forks->size()) return;
+  const Status written = etcd.write(forks_row(settings.cluster, forks, view.forks_revision));
   if (written.ok()) {
-    log.info("forks written", {{"count", found.size()}});
+    log.info("forks written", {{"count", forks.size()}});
   } else {
     log.debug("forks not written", {{"error", written.message()}});
   }
