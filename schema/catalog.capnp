@@ -80,6 +80,8 @@ struct SegmentRow $Is.checked {
   # How long the prefill of its tokens took, as its put said. 0: unknown.
   encoding @33 :Types.Encoding;
   # The form of the rows of its records, as its recipe says.
+  shard @34 :UInt32 = 0xffffffff $Is.atMost("kShards - 1") $Is.optional;
+  # In a cluster, the shard that it was put to. Its chain is in the same shard.
 }
 
 struct StoredSession {

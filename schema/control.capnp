@@ -236,6 +236,7 @@ enum Durability $Is.byHand("types.h") {
   memory @0;
   wal @1;
   fsync @2;
+  shared @3;
 }
 
 struct AbortPut {  # -> Done
@@ -850,12 +851,13 @@ struct KvEvent {
   }
   enum Cause {
     # Dropped: it was committed at memory, and did not reach the disk. Consolidated: its tokens are
-    # in another segment now.
+    # in another segment now. Moved: another node of the cluster has it now.
     asked @0;
     capacity @1;
     damaged @2;
     dropped @3;
     consolidated @4;
+    moved @5;
   }
   position @0 :Text;
   # The position of this event: the events after it are those after this position.
@@ -1150,4 +1152,12 @@ struct ClusterState $Is.checked {
   space @9 :Data $Is.digest $Is.optional;
   # The caller's tenant in the digests that decide shards (precis/shards.h).
   forks @10 :List(Fork) $Is.atMost("kForksMax");
+  shared @11 :Bool;
+  # The nodes share a storage, and the next three fields are about it.
+  loading @12 :UInt32;
+  # The shards that the answering node owns and has not loaded from there yet.
+  unsharedBytes @13 :UInt64;
+  # Stored at the answering node, and not there yet.
+  sharedError @14 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # Why the answering node cannot use it now.
 }

@@ -61,6 +61,10 @@ def root(r):
     )
 
 
+def in_shard(r):
+    return sha256(text("precis.in_shard.v1"), bytes.fromhex(r["root"]), u32(r["shard"]))
+
+
 def blocks(root_digest, tokens, block_tokens):
     digests, previous = [], root_digest
     for k in range(len(tokens) // block_tokens):
@@ -197,6 +201,10 @@ def main():
             "about": "By the rules of schema/README.md; made by make_block_digest_vectors.py.",
             "fingerprints": [with_answer(m, "fingerprint", fingerprint(m)) for m in models],
             "roots": [with_answer(r, "root", root(r)) for r in roots],
+            "in_shards": [
+                with_answer(r, "in_shard", in_shard(r))
+                for r in ({"root": root(roots[0]).hex(), "shard": shard} for shard in (0, 16383))
+            ],
             "paths": paths,
             "segments": [with_answer(s, "segment", segment(s)) for s in (at_root, child)],
             "parts": [

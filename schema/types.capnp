@@ -81,6 +81,8 @@ struct SessionRow {
   total @8 :Budget $Is.optional;
   # The most that its segments may take together: bytes, or a ratio of their full KV. Absent: no
   # limit.
+  shard @9 :UInt32 = 0xffffffff $Is.atMost("kShards - 1") $Is.optional;
+  # In a cluster, the shard of its name.
 }
 
 struct Hints {

@@ -100,7 +100,7 @@ Status read(std::string_view, Digest& into, const Json& value) {
 }
 
 Status read(std::string_view, Durability& into, const Json& value) {
-  if (!value.is_string()) return wrong("memory, wal or fsync");
+  if (!value.is_string()) return wrong("memory, wal, fsync or shared");
   PRECIS_ASSIGN(into, parse_durability(value.get_ref<const std::string&>()));
   return {};
 }
@@ -186,7 +186,7 @@ requires std::is_unsigned_v<Number> Json schema(std::string_view, const Number& 
 Json schema(std::string_view, const SegmentId&) { return type("string", "A segment's id"); }
 Json schema(std::string_view, const Digest&) { return type("string", "A model's fingerprint"); }
 Json schema(std::string_view, const Durability&) {
-  return {{"type", "string"}, {"enum", {"memory", "wal", "fsync"}}};
+  return {{"type", "string"}, {"enum", {"memory", "wal", "fsync", "shared"}}};
 }
 Json schema(std::string_view, const Budget&) {
   return type("string",

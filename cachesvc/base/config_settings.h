@@ -50,6 +50,9 @@ void each_setting(Visit visit) {
   visit("cluster_address", &Config::cluster_address, kRestart);
   visit("cluster_weight", &Config::cluster_weight, kRestart);
   visit("cluster_lease_s", &Config::cluster_lease_s, kRestart);
+  visit("cluster_ceph_conf", &Config::cluster_ceph_conf, kRestart);
+  visit("cluster_ceph_user", &Config::cluster_ceph_user, kRestart);
+  visit("cluster_ceph_pool", &Config::cluster_ceph_pool, kRestart);
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms

@@ -10,14 +10,15 @@
 namespace precis {
 
 Result<std::unique_ptr<Catalog>> Catalog::open(Store& store, const Clock& clock,
-                                               std::uint64_t kept_bytes_max) {
-  auto catalog = std::make_unique<CatalogImpl>(store, clock, kept_bytes_max);
+                                               std::uint64_t kept_bytes_max, bool in_shards) {
+  auto catalog = std::make_unique<CatalogImpl>(store, clock, kept_bytes_max, in_shards);
   PRECIS_TRY(catalog->load());
   return std::unique_ptr<Catalog>(std::move(catalog));
 }
 
-CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max)
-    : CatalogState(store, clock, kept_bytes_max) {}
+CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max,
+                         bool in_shards)
+    : CatalogState(store, clock, kept_bytes_max, in_shards) {}
 
 CatalogImpl::~CatalogImpl() { save_all_hits(); }
 
@@ -136,8 +137,13 @@ Status CatalogImpl::load_profiles() {
 Status CatalogImpl::load_segments() {
   const auto key_of = [](const SegmentRow& row) { return segment_key(row.id); };
   return load_rows<SegmentRow>(
-      Table::kSegments, decode_segment_row, key_of, [this](SegmentRow row) {
-        tree_.put(std::make_shared<const SegmentRow>(std::move(row)), Durability::kFsync, commits_);
+      Table::kSegments, decode_segment_row, key_of, [this](SegmentRow read) {
+        const auto row = std::make_shared<const SegmentRow>(std::move(read));
+        if (in_shards() && row->shard) {  // what it is worth is known when its shard is loaded
+          kept_here_[{*row->shard, row->id}] = row;
+        } else {
+          tree_.put(row, Durability::kFsync, commits_);
+        }
       });
 }
 
@@ -145,6 +151,7 @@ Status CatalogImpl::load_sessions() {
   const auto key_of = [](const StoredSession& row) {
     return session_key(row.tenant, row.row.name);
   };
+  if (in_shards()) return {};  // the shared storage has them, and no tip of another is found
   return load_rows<StoredSession>(
       Table::kSessions, decode_stored_session, key_of,
       [this](StoredSession row) { sessions_.put(row.tenant, std::move(row.row)); });

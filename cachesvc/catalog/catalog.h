@@ -22,6 +22,7 @@
 #include "cachesvc/catalog/event_source.h"
 #include "cachesvc/catalog/model_catalog.h"
 #include "cachesvc/catalog/segment_leases.h"
+#include "cachesvc/catalog/shard_catalog.h"
 #include "cachesvc/catalog/stored_use.h"
 #include "cachesvc/store/store.h"
 #include "precis/block_digest.h"
@@ -30,14 +31,16 @@
 
 namespace precis {
 
-class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource {
+class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource, public ShardCatalog {
  public:
   // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
   // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
   // for all segments: commits past it are kOutOfSpace, but opening still loads all stored segments.
+  // `in_shards`: the store shares rows with other nodes; load_shard() loads them.
   static Result<std::unique_ptr<Catalog>> open(
       Store& store, const Clock& clock,
-      std::uint64_t kept_bytes_max = std::numeric_limits<std::uint64_t>::max());
+      std::uint64_t kept_bytes_max = std::numeric_limits<std::uint64_t>::max(),
+      bool in_shards = false);
   // ---- segments
   using Row = std::shared_ptr<const SegmentRow>;  // shared: readers outlive a removal
   struct Link {
@@ -112,7 +115,11 @@ class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource {
   // [blocking, but does not wait for changes] Reads layer `layer`'s records into `into` of
   // row.layer_bytes[layer] bytes. Their own checksums are not checked yet. kNotFound also while a
   // removal is in progress: read_layer() tells the difference.
-  virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
+  // `was_here`, if given: false if the layer was read from the storage that nodes share.
+  virtual Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
+                            bool* was_here = nullptr) = 0;
+  // [blocking] Keeps such a layer in the local store too, once its checksums have been checked.
+  virtual void keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) = 0;
   // [blocking] As peek_layer(). kNotFound if it was removed; the caller quarantines kCorruption.
   virtual Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) = 0;
   // [blocking] Removes a segment, with its descendants if `recursive`. kConflict names the children
@@ -153,8 +160,8 @@ class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource {
 
   // ---- sessions (an expired one does not exist, pinned or not; opening and advancing renew it).
   // The next six functions are [blocking]. A session is as durable as its tip, at most kWal.
-  virtual Result<msg::SessionRow> open_session(std::string_view tenant,
-                                               const msg::OpenSession&) = 0;
+  virtual Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&,
+                                               std::optional<std::uint32_t> shard = {}) = 0;
   virtual Status renew_session(std::string_view tenant, std::string_view name) = 0;  // if due
   // kInvalidArgument unless the new tip is the current one or its descendant. Pinning a session,
   // advancing a pinned one and restoring its entries: kOutOfSpace past set_pinned_limits().

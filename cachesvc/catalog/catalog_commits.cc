@@ -61,6 +61,7 @@ Durability CatalogCommits::at_least_as(const SegmentNode* present, Durability as
 }
 
 Status CatalogCommits::harden(std::string_view tenant, const SegmentId& id, Durability durability) {
+  if (durability == Durability::kShared) durability = Durability::kWal;
   std::lock_guard changing(changes_);
   const SegmentNode* const current = tree_.find_current(id);
   PRECIS_ASSIGN(const SegmentNode* const node, find_node(tenant, current ? current->row->id : id));
@@ -132,12 +133,18 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
     SegmentRow& row = *stored;
     rows.push_back(stored);
     // Two versions can have the same millisecond, and the clock can step back.
-    while (leases_.knows(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
+    const SegmentNode* const before = tree_.find(row.id);
+    // The storage that nodes share has both versions for a moment.
+    const SegmentRow* const shared = before && row.shard ? before->row.get() : nullptr;
+    const auto is_known = [&](const SegmentLeases::Version& version) {
+      return leases_.knows(version) || (shared && SegmentLeases::Version::of(*shared) == version);
+    };
+    while (is_known(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
     if (commit->makes_room) change.makes_room();
-    change.put(Table::kSegments, segment_key(row.id), encode(row));
+    if (before) change.remove_objects_of(*before->row);
+    change.put_segment(row);
     for (std::uint32_t l = 0; l < commit->layers.size(); ++l) {
-      change.put_borrowed(Table::kPayload, payload_key(row.id, l), commit->layers[l].records,
-                          commit->layers[l].staged);
+      change.put_layer(row, l, commit->layers[l].records, commit->layers[l].staged);
     }
     // New bytes end the quarantine of a segment with bad bytes.
     if (is_marked(row.id)) change.erase(Table::kMeta, quarantine_key(row.id));
@@ -166,6 +173,7 @@ Result<bool> CatalogCommits::trim(const SegmentRow& from, const SegmentRow& to,
   if (!present || !present->in_service || *present->row != from) return false;
   SegmentRow row = to;
   present->copy_use(row);
+  if (durability == Durability::kShared) durability = Durability::kWal;
   Commit commit{row, layers, durability, /*makes_room=*/true};
   PRECIS_TRY(check_commit(commit));
   Commit* const alone = &commit;
@@ -239,8 +247,7 @@ void CatalogCommits::erase_dropped() {
   // disk.
   for (const auto& [tenant, session] : moved) {
     Change change;
-    change.put(Table::kSessions, session_key(tenant, session.name),
-               encode(StoredSession{tenant, session}));
+    change.put_session(tenant, session);
     change.is_of({}, session.tip);
     (void)write(std::move(change), Durability::kMemory);
   }
@@ -261,6 +268,9 @@ std::shared_ptr<StagedValue> CatalogCommits::stage(SharedBytes records) {
 
 Status CatalogCommits::commit(const SegmentRow& row, std::span<const Layer> layers,
                               Durability durability) {
+  if (durability == Durability::kShared) durability = Durability::kWal;
+  // A segment that is dropped here could be in the shared storage already.
+  if (in_shards() && row.shard) durability = std::max(durability, Durability::kWal);
   // Waits for the payload before taking changes_, so that other changes do not wait for it. The
   // store retries a failed payload and reports the failure.
   for (const Layer& layer : layers) {

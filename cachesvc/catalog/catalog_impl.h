@@ -11,52 +11,12 @@
 
 #include "cachesvc/catalog/catalog_events.h"
 #include "cachesvc/catalog/catalog_merges.h"
+#include "cachesvc/catalog/catalog_models.h"
+#include "cachesvc/catalog/catalog_shards.h"
 #include "cachesvc/catalog/catalog_state.h"
 #include "cachesvc/catalog/commit_queue.h"
 
 namespace precis {
-
-// Models and their output projections.
-class CatalogModels : public virtual CatalogState {
- public:
-  Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
-  Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
-  Result<msg::Models> models_page(std::string_view tenant, const msg::ListModels&) const override;
-  Status remove_model(std::string_view tenant, const Digest& fingerprint) override;
-  Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
-  Result<Projection> projection(std::string_view tenant, const Digest& model,
-                                std::uint32_t layer) const override;
-  Status read_projection(const StoredProjection& row, ProjectionPart part,
-                         MutableBytes into) override;
-
- private:
-  msg::ModelRow describe(const ModelKey& key, const Model& model) const;
-};
-
-// Profiles: storing them with their model, and finding the one for a recipe.
-class CatalogProfiles : public virtual CatalogState {
- public:
-  Result<msg::ProfileRow> add_profile(std::string_view tenant, std::string_view json) override;
-  Status check_profile(std::string_view tenant, const Profile& profile) const override;
-  std::vector<msg::ProfileRow> profiles(std::string_view tenant,
-                                        std::optional<Digest> model) const override;
-  Result<msg::ProfileRow> profile(std::string_view tenant, const Digest& model,
-                                  std::string_view name) override;
-  Status remove_profile(std::string_view tenant, const Digest& model,
-                        std::string_view name) override;
-  Result<FoundProfile> find_profile(std::string_view tenant, const Digest& model,
-                                    const Recipe& recipe) const override;
-  static Result<FoundProfile> fitting_profile(const Model& holder, const Digest& model,
-                                              const Recipe& recipe);  // as find_profile()
-
- private:
-  static msg::ProfileRow describe(const KnownProfile& known);
-  Status check_fits(std::string_view tenant, const Profile& profile) const;
-  Status check_unused(std::string_view tenant, const Digest& model, std::string_view name) const;
-  Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
-                                                           const Digest& model,
-                                                           std::string_view name);
-};
 
 class CatalogCommits : public virtual CatalogState {
  public:
@@ -103,7 +63,9 @@ class CatalogSegments : public virtual CatalogState {
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
-  Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
+  Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
+                    bool* was_here) override;
+  void keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) override;
   Status read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) override;
   Result<msg::SegmentInfo> info(std::string_view tenant, const SegmentId&, bool) const override;
   std::uint32_t lease(std::string_view tenant, std::span<const Link>, std::uint32_t ms) override;
@@ -118,6 +80,9 @@ class CatalogSegments : public virtual CatalogState {
   std::vector<StoredUse> stored_uses(std::string_view tenant) const override;
 
  private:
+  // From the local store, else from the shared storage.
+  Status read_anywhere(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
+                       bool& was_here);
   msg::SegmentInfo describe(const SegmentNode& node, bool with_plan) const;
   static std::vector<Row> chain_of(const SegmentNode* tip);
 };
@@ -139,7 +104,8 @@ class CatalogRemovals : public virtual CatalogState {
 
 class CatalogSessions : public virtual CatalogState {
  public:
-  Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&) override;
+  Result<msg::SessionRow> open_session(std::string_view tenant, const msg::OpenSession&,
+                                       std::optional<std::uint32_t> shard) override;
   Status renew_session(std::string_view tenant, std::string_view name) override;
   Result<msg::SessionRow> advance_session(std::string_view tenant,
                                           const msg::AdvanceSession&) override;
@@ -193,10 +159,11 @@ class CatalogImpl final : public CatalogModels,
                           public CatalogRemovals,
                           public CatalogEvents,
                           public CatalogSessions,
+                          public CatalogShards,
                           public CatalogBudgets,
                           public CatalogTenants {
  public:
-  CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
+  CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max, bool in_shards);
   ~CatalogImpl() override;
   Status load();
   Totals totals(std::string_view tenant) const override;

@@ -33,6 +33,11 @@ std::string payload_key(const SegmentId& id, std::uint32_t layer) {
   return segment_key(id) + big_endian(layer);
 }
 
+std::string object_name(const SegmentRow& row, std::uint32_t layer) {
+  return row.id.hex() + "-" + std::to_string(row.created_unix_ms) + "-" +
+         std::to_string(row.plan.total()) + "-" + std::to_string(layer);
+}
+
 std::string model_key(std::string_view tenant, const Digest& fingerprint) {
   return tenant_key(tenant, raw(fingerprint));
 }

@@ -23,6 +23,7 @@
 #include <string>
 #include <string_view>
 
+#include "precis/catalog_row.h"
 #include "precis/types.h"
 
 namespace precis {
@@ -33,6 +34,9 @@ inline constexpr std::string_view kRestoringKey = "restoring";
 
 std::string segment_key(const SegmentId& id);
 std::string payload_key(const SegmentId& id, std::uint32_t layer);
+// The name of a layer in the storage that nodes share. Each version of a segment has names of its
+// own.
+std::string object_name(const SegmentRow& row, std::uint32_t layer);
 std::string model_key(std::string_view tenant, const Digest& fingerprint);
 std::string projection_key(std::string_view tenant, const Digest& fingerprint, std::uint32_t layer);
 std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name);

@@ -128,20 +128,19 @@ Status CatalogMerges::store_merged(std::span<const SegmentNode* const> run, cons
         std::max(durability, node->commit <= hardened_ ? Durability::kFsync : node->durability);
   }
   SegmentLeases::Removal removal(leases_, rows, /*may_wait=*/true);
-  while (leases_.knows(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
+  const auto is_known = [&](const SegmentLeases::Version& version) {
+    return leases_.knows(version) ||
+           (row.shard && SegmentLeases::Version::of(*rows.back()) == version);  // as in a commit
+  };
+  while (is_known(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
   Change change;
-  change.put(Table::kSegments, segment_key(row.id), encode(row));
+  change.remove_objects_of(*rows.back());
+  change.put_segment(row);
   for (std::uint32_t l = 0; l < into.layers.size(); ++l) {
-    change.put_borrowed(Table::kPayload, payload_key(row.id, l), into.layers[l].records,
-                        into.layers[l].staged);
+    change.put_layer(row, l, into.layers[l].records, into.layers[l].staged);
   }
   rows.pop_back();  // the last one's id stays
-  for (const Row& gone : rows) {
-    change.erase(Table::kSegments, segment_key(gone->id));
-    for (std::uint32_t l = 0; l < gone->layer_bytes.size(); ++l) {
-      change.erase(Table::kPayload, payload_key(gone->id, l));
-    }
-  }
+  for (const Row& gone : rows) change.erase_segment(*gone);
   PRECIS_TRY(write(std::move(change), durability));
 
   std::unique_lock lock(state_);

@@ -29,6 +29,7 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
     Change change;
     change.put(Table::kModels, model_key(tenant, fingerprint),
                encode(StoredModel{key.first, model}));
+    change.share_model(model_key(tenant, fingerprint), encode(StoredModel{key.first, model}));
     PRECIS_TRY(write(std::move(change), Durability::kWal));
     std::unique_lock lock(state_);
     models_[key].spec = model;
@@ -87,6 +88,7 @@ Status CatalogModels::remove_model(std::string_view tenant, const Digest& finger
   }
   Change change;
   change.erase(Table::kModels, model_key(tenant, fingerprint));
+  change.share_model(model_key(tenant, fingerprint), std::nullopt);
   for (const auto& [layer, projection] : model->projections) {
     change.erase(Table::kProjections, projection_key(tenant, fingerprint, layer));
     for (const bool is_gram : {false, true}) {

@@ -114,10 +114,7 @@ Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<S
   for (const SegmentId& each : some) {
     rows.push_back(tree_.find(each)->row);
     const SegmentRow& row = *rows.back();
-    change.erase(Table::kSegments, segment_key(each));
-    for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
-      change.erase(Table::kPayload, payload_key(each, l));
-    }
+    change.erase_segment(row);
     if (is_marked(each)) change.erase(Table::kMeta, quarantine_key(each));
     bytes += row.stored_bytes;
     sessions_.each_at(tenant, each, now_ms, [&](const msg::SessionRow& present) {
@@ -125,12 +122,12 @@ Status CatalogRemovals::remove_some(std::string_view tenant, const std::vector<S
       session.tip = {};
       session.tip_end = 0;
       session.updated_unix_ms = now_ms;
-      change.put(Table::kSessions, session_key(tenant, session.name),
-                 encode(StoredSession{std::string(tenant), session}));
+      change.put_session(tenant, session);
     });
   }
   SegmentLeases::Removal removal(leases_, std::move(rows), /*may_wait=*/true);
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  // If a power loss brought a segment back here, it would be shared again.
+  PRECIS_TRY(write(std::move(change), in_shards() ? Durability::kFsync : Durability::kWal));
 
   std::unique_lock lock(state_);
   removal.applied();

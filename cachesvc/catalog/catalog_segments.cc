@@ -97,23 +97,48 @@ std::uint32_t CatalogSegments::lease(std::string_view tenant, std::span<const Li
   return leases_.grant(rows, ms);
 }
 
-Status CatalogSegments::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
+Status CatalogSegments::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
+                                   bool* was_here) {
+  bool here = true;
+  const Status status = read_anywhere(row, layer, into, here);
+  if (was_here != nullptr) *was_here = here;
+  return status;
+}
+
+Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
+                                      bool& was_here) {
   if (layer >= row.layer_bytes.size() || into.size() != row.layer_bytes[layer]) {
     return Status::invalid("segment " + row.id.hex() + ": layer " + std::to_string(layer) + " of " +
                            std::to_string(row.layer_bytes.size()) + " into " +
                            std::to_string(into.size()) + " B");
   }
-  return store_.read_into(payload_key(row.id, layer), into);
+  const Status here = store_.read_into(payload_key(row.id, layer), into);
+  was_here = here.ok() || !in_shards() || !row.shard;
+  if (was_here) return here;
+  const Status there = store_.read_shared(object_name(row, layer), into);
+  return there.code() == StatusCode::kNotFound ? here : there;
+}
+
+// If it fails, the next read reads from the shared storage again.
+void CatalogSegments::keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) {
+  std::lock_guard changing(changes_);
+  const SegmentNode* const node = tree_.find(row.id);
+  if (!node || *node->row != row) return;
+  Change change;
+  change.put_segment_here(row);
+  change.put_borrowed(Table::kPayload, payload_key(row.id, layer), records);
+  (void)store_.write(change.batch(), Durability::kMemory);
 }
 
 Status CatalogSegments::read_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into) {
-  Status status = peek_layer(row, layer, into);
+  bool was_here = true;
+  Status status = read_anywhere(row, layer, into, was_here);
   if (status.code() != StatusCode::kNotFound) return status;
   // A removal may have reached the store but not yet memory, or another put may have followed it.
   // With changes_ held, store and memory agree.
   std::lock_guard changing(changes_);
   if (!tree_.find(row.id)) return Status::not_found("segment " + row.id.hex() + " was removed");
-  status = peek_layer(row, layer, into);
+  status = store_.read_into(payload_key(row.id, layer), into);
   if (status.code() != StatusCode::kNotFound) return status;
   return Status::corruption("segment " + row.id.hex() + ": the payload of layer " +
                             std::to_string(layer) + " is missing");
@@ -249,7 +274,7 @@ Result<msg::SegmentInfo> CatalogSegments::set_retention(std::string_view tenant,
     node->copy_use(row);
     take_hints(hints, clock_.unix_ms(), row);
     Change change;
-    change.put(Table::kSegments, segment_key(row.id), encode(row));
+    change.put_segment(row);
     PRECIS_TRY(write(std::move(change), Durability::kWal));
   }
   take_hints(hints, clock_.unix_ms(), *node);

@@ -12,8 +12,7 @@ namespace precis {
 Status CatalogSessions::save_session(std::string_view tenant, const msg::SessionRow& row) {
   const SegmentNode* const tip = tree_.find(row.tip);
   Change change;
-  change.put(Table::kSessions, session_key(tenant, row.name),
-             encode(StoredSession{std::string(tenant), row}));
+  change.put_session(tenant, row);
   change.is_of({}, row.tip);
   const bool is_new = !find_session(tenant, row.name).ok();
   if (is_new) erase_budget(change, tenant, row.name);
@@ -33,11 +32,13 @@ Status CatalogSessions::check_session_room(std::string_view tenant) const {
 }
 
 Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
-                                                      const msg::OpenSession& request) {
+                                                      const msg::OpenSession& request,
+                                                      std::optional<std::uint32_t> shard) {
   std::lock_guard changing(changes_);
   const std::uint64_t now_ms = clock_.unix_ms();
   const msg::SessionRow* const present = sessions_.find(tenant, request.name, now_ms);
-  PRECIS_ASSIGN(const msg::SessionRow row, opened_session(present, request, now_ms));
+  PRECIS_ASSIGN(msg::SessionRow row, opened_session(present, request, now_ms));
+  row.shard = shard;
   const bool same = present && present->ttl_seconds == row.ttl_seconds &&
                     present->expires_unix_ms == row.expires_unix_ms && present->total == row.total;
   if (same) return *present;
@@ -113,9 +114,9 @@ Result<msg::SessionRow> CatalogSessions::fork_session(std::string_view tenant,
 
 Status CatalogSessions::remove_session(std::string_view tenant, std::string_view name) {
   std::lock_guard changing(changes_);
-  PRECIS_TRY(find_session(tenant, name).status());
+  PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, name));
   Change change;
-  change.erase(Table::kSessions, session_key(tenant, name));
+  change.erase_session(tenant, *present);
   erase_budget(change, tenant, std::string(name));
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);

@@ -10,8 +10,10 @@ constexpr std::size_t kExpiredPerChange = 64;
 
 }  // namespace
 
-CatalogState::CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max)
-    : store_(store),
+CatalogState::CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max,
+                           bool in_shards)
+    : held_(in_shards ? limits::kShards : 0),
+      store_(store),
       clock_(clock),
       kept_bytes_max_(kept_bytes_max),
       leases_(store, clock),
@@ -62,7 +64,7 @@ Status CatalogState::write(Change change, Durability durability) {
   for (const Sessions::Key& key : expired) {
     std::string row = session_key(key.tenant, key.name);
     // Skips a session that this change creates again under the same name.
-    if (!change.puts(Table::kSessions, row)) change.erase(Table::kSessions, std::move(row));
+    if (!change.puts(Table::kSessions, row)) change.erase_session(key.tenant, sessions_.at(key));
     erase_budget(change, key.tenant, key.name);
   }
   // A change that a crash may lose does not carry marks: they would be lost with it.
@@ -71,7 +73,7 @@ Status CatalogState::write(Change change, Durability durability) {
     for (const SegmentId& id : marks_to_save_) change.put(Table::kMeta, quarantine_key(id), {});
   }
 
-  if (const Status status = store_.write(change.batch(), durability); !status.ok()) {
+  if (const Status status = write_to_store(change.batch(), durability); !status.ok()) {
     for (const SegmentId& id : hits_saved) save_use_later(*tree_.find(id), id);
     return status;
   }
@@ -86,6 +88,14 @@ Status CatalogState::write(Change change, Durability durability) {
   }
   for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
   return {};
+}
+
+Status CatalogState::write_to_store(const StoreBatch& batch, Durability durability) {
+  for (const StoreBatch::SharedRow& row : batch.shared_rows) {
+    if (!in_shards() || row.table == Table::kModels || held_.at(row.shard)) continue;
+    return Status::moved("another node owns the shard " + std::to_string(row.shard) + " by now");
+  }
+  return store_.write(batch, durability);
 }
 
 void CatalogState::erase_budget(Change& change, std::string_view tenant,
@@ -128,7 +138,7 @@ void CatalogState::add_hits(Change& change, std::vector<SegmentId>& saved) {
     if (!node->in_service) continue;
     SegmentRow row = *node->row;
     node->copy_use(row);
-    change.put(Table::kSegments, segment_key(id), encode(row));
+    change.put_segment_here(row);  // only a guess is lost if another node takes over
     saved.push_back(id);
   }
 }

@@ -44,7 +44,7 @@ class CatalogState : public Catalog {
   using ModelKey = std::pair<std::string, Digest>;  // tenant, fingerprint
   using Models = std::map<ModelKey, Model>;
 
-  CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max);
+  CatalogState(Store& store, const Clock& clock, std::uint64_t kept_bytes_max, bool in_shards);
   void set_pinned_limits(PinnedLimits limits) override;
 
   // The most rows with pending hits that one change also writes, so that no change becomes slow.
@@ -59,6 +59,7 @@ class CatalogState : public Catalog {
   // stored bytes.
   Status check_pinned_room(std::string_view tenant, std::uint64_t more_bytes,
                            const std::string& what);
+  bool in_shards() const { return !held_.empty(); }
   // Callers hold both locks, at the end of a change. `cause`: of removals.
   void tell(msg::KvEvent::Cause cause);
 
@@ -79,6 +80,10 @@ class CatalogState : public Catalog {
   bool chain_is_volatile(const SegmentNode* tip) const;
   // Returns whether the store has, or will have, a quarantine mark for the segment.
   bool is_marked(const SegmentId& id) const;
+
+  std::vector<bool> held_;  // by shard; empty: not in shards. Written with changes_ held
+  // Segments in the local store whose shard is not held. Guarded by changes_.
+  std::map<std::pair<std::uint32_t, SegmentId>, Row> kept_here_;
 
   Store& store_;
   const Clock& clock_;
@@ -110,6 +115,7 @@ class CatalogState : public Catalog {
   PinnedLimits pinned_limits_;
 
   void add_hits(Change& change, std::vector<SegmentId>& saved);
+  Status write_to_store(const StoreBatch& batch, Durability durability);
 };
 
 }  // namespace precis

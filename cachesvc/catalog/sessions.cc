@@ -135,6 +135,14 @@ void Sessions::erase(const Key& key) {
   rows_.erase(row);
 }
 
+std::vector<Sessions::Key> Sessions::in_shards(const std::vector<bool>& shards) const {
+  std::vector<Key> keys;
+  for (const auto& [key, row] : rows_) {
+    if (row.shard && shards.at(*row.shard)) keys.push_back(key);
+  }
+  return keys;
+}
+
 const msg::SessionRow* Sessions::find(std::string_view tenant, std::string_view name,
                                       std::uint64_t now_ms) const {
   const auto row = rows_.find({std::string(tenant), std::string(name)});

@@ -55,6 +55,9 @@ class Sessions {
   void put(std::string_view tenant, msg::SessionRow row);
   void erase(const Key& key);
 
+  // Requires that there is such a session, expired or not.
+  const msg::SessionRow& at(const Key& key) const { return rows_.at(key); }
+  std::vector<Key> in_shards(const std::vector<bool>& shards) const;  // expired ones too
   // Null if absent or expired.
   const msg::SessionRow* find(std::string_view tenant, std::string_view name,
                               std::uint64_t now_ms) const;

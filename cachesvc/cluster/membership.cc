@@ -8,6 +8,7 @@
 
 #include "cachesvc/cluster/drains.h"
 #include "cachesvc/cluster/found_forks.h"
+#include "cachesvc/cluster/node_changes.h"
 #include "cachesvc/cluster/placement.h"
 #include "cachesvc/cluster/view.h"
 
@@ -67,7 +68,6 @@ struct Membership::Impl {
   void drop_lease();
   void pause(std::chrono::milliseconds time);
   void note(const Status& status);
-  void note_nodes(const View& next);
   bool is_stopping() const {
     const std::lock_guard lock(mutex);
     return stopping;
@@ -76,6 +76,7 @@ struct Membership::Impl {
   bool is_member() const { return joined && clock.now() < lease_end && view.forks_known; }
   Status check_owner(std::uint32_t shard) const;
   msg::ClusterState state() const;
+  Owned owned() const;
   void note_end_of_lease();
 
   const Settings settings;
@@ -107,6 +108,7 @@ struct Membership::Impl {
   bool end_told = false;    // the log has the end of this lease
   Status problem;
   View view;
+  std::string instance;  // of the view
 
   std::unique_ptr<Executor> thread;  // the last: it ends before the rest does
 };
@@ -168,11 +170,12 @@ Status Membership::Impl::learn() {
     return Status::unavailable("the node's row in etcd is gone, so it joins again");
   }
   View next = read_view(settings.cluster, rows);
-  note_nodes(next);
+  log_changes(view, next, settings.node, log);
   known = true;
   learned = clock.now();
   const std::lock_guard lock(mutex);
   view = std::move(next);
+  instance = std::to_string(lease);
   was_member = joined = true;
   end_told = false;
   lease_end = asked + settings.lease;
@@ -269,26 +272,6 @@ void Membership::Impl::note_end_of_lease() {
   }
 }
 
-void Membership::Impl::note_nodes(const View& next) {
-  const auto lives = [](const View& in, const std::string& name) {
-    const msg::ClusterNode* const node = in.find(name);
-    return node != nullptr && node->live;
-  };
-  for (const msg::ClusterNode& node : next.nodes) {
-    if (node.live && !lives(view, node.name)) {
-      log.info("node came", {{"node", node.name}, {"address", node.address}});
-    }
-  }
-  for (const msg::ClusterNode& node : view.nodes) {
-    if (node.live && !lives(next, node.name)) log.info("node is gone", {{"node", node.name}});
-  }
-  const auto shards = [this](const View& in) {
-    const msg::ClusterNode* const me = in.find(settings.node);
-    return me == nullptr ? 0 : me->shards;
-  };
-  if (shards(next) != shards(view)) log.info("owns shards", {{"count", shards(next)}});
-}
-
 msg::ClusterState Membership::Impl::state() const {
   const std::lock_guard lock(mutex);
   msg::ClusterState state;
@@ -304,6 +287,21 @@ msg::ClusterState Membership::Impl::state() const {
   state.owners = view.owners;
   for (const auto& [block, blocks] : *view.forks) state.forks.push_back({block, blocks});
   return state;
+}
+
+Membership::Owned Membership::Impl::owned() const {
+  const std::lock_guard lock(mutex);
+  Owned owned;
+  owned.is_member = is_member();
+  owned.epoch = view.owners_revision;
+  owned.instance = instance;
+  owned.instances = view.instances;
+  owned.shards.resize(view.owners.size());
+  for (std::size_t shard = 0; shard < view.owners.size(); ++shard) {
+    const std::uint32_t owner = view.owners[shard];
+    owned.shards[shard] = owner != kNobody && view.nodes[owner].name == settings.node;
+  }
+  return owned;
 }
 
 Status Membership::Impl::check_owner(std::uint32_t shard) const {
@@ -325,6 +323,11 @@ Membership::Membership(const Settings& settings, Runtime& runtime, Log& log)
 Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
+Membership::Owned Membership::owned() const { return impl_->owned(); }
+std::string Membership::instance() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->instance;
+}
 Status Membership::check_owner(std::uint32_t shard) const { return impl_->check_owner(shard); }
 void Membership::note_put(const std::string& tenant, const ForkFinder::Put& put) {
   // A path that ends before its fork divides needs no other.

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,18 @@ class Membership {
   // such a node nor a drain of it; kConflict if no other node could own shards; kRejected if etcd
   // does not answer now.
   Result<msg::ClusterState> drain(const std::string& node, bool on);
+
+  // For the storage that nodes share (shard_keeper.h).
+  struct Owned {
+    bool is_member = false;
+    std::uint64_t epoch = 0;          // of the table of owners
+    std::string instance;             // of this node, since it last joined
+    std::vector<bool> shards;         // those that this node owns; empty: no table is known
+    std::set<std::string> instances;  // of the live nodes
+  };
+  // Any thread.
+  Owned owned() const;
+  std::string instance() const;
 
  private:
   struct Impl;

@@ -64,6 +64,9 @@ Status check_unused(const Config& config) {
   PRECIS_TRY(check("cluster_lease_s", config.cluster_lease_s == defaults.cluster_lease_s));
   PRECIS_TRY(check("cluster_tls_ca", config.cluster_tls_ca == defaults.cluster_tls_ca));
   PRECIS_TRY(check("cluster_tls_cert", config.cluster_tls_cert.empty()));
+  PRECIS_TRY(check("cluster_ceph_conf", config.cluster_ceph_conf.empty()));
+  PRECIS_TRY(check("cluster_ceph_user", config.cluster_ceph_user == defaults.cluster_ceph_user));
+  PRECIS_TRY(check("cluster_ceph_pool", config.cluster_ceph_pool == defaults.cluster_ceph_pool));
   return check("cluster_tls_key", config.cluster_tls_key.empty());
 }
 

@@ -193,6 +193,7 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
         note(Status::unsupported("the cluster has more than " + std::to_string(kLiveNodesMax) +
                                  " live nodes, and the others own no shards: stop some"));
       } else {
+        view.instances.insert(node->instance);
         nodes[name] = {
             name, std::move(node->address), std::move(node->version), node->weight, false, true, 0};
       }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,7 @@ struct View {
   bool owners_known = true;             // false: there is a table, but it could not be read
   bool has_left = false;                // the table names a node that is not live
   std::vector<msg::ClusterNode> nodes;  // by name: live, or in the table, or drained
+  std::set<std::string> instances;      // of the live nodes
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
   std::uint64_t forks_revision = 0;  // 0: there is no list of forks

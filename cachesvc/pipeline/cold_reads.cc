@@ -60,12 +60,15 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
     const auto sharing = static_cast<double>(++under_way_);
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
-    const Status read = parts_.catalog.peek_layer(*row, layer, into);
+    bool was_here = true;
+    const Status read = parts_.catalog.peek_layer(*row, layer, into, &was_here);
     const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
     --under_way_;
     PRECIS_TRY(read);
-    parts_.rate.read_cold(into.size(), seconds / sharing);
-    return check_records(into, *row, layer);
+    if (was_here) parts_.rate.read_cold(into.size(), seconds / sharing);
+    PRECIS_TRY(check_records(into, *row, layer));
+    if (!was_here) parts_.catalog.keep_layer(*row, layer, into);
+    return {};
   });
   if (status.code() == StatusCode::kNotFound) {  // a removal may be in progress: wait for it
     status = co_await run_on(parts_.storage, parts_.loop, owner, [&]() -> Status {

@@ -90,11 +90,11 @@ struct Lookup::Counting {
 };
 
 Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, const void* from,
-                                     const bool& gone) const {
+                                     const bool& gone, std::optional<std::uint32_t> shard) const {
   const std::uint32_t lease_ms = request.lease_ms;
   const msg::Hints hints = request.hints;
   Links links;
-  auto match = co_await find(tenant, std::move(request), from, gone, links);
+  auto match = co_await find(tenant, std::move(request), from, gone, shard, links);
   if (!match.ok()) co_return match;
   for (msg::MatchLink& link : match->links) {
     parts_.layers.catalog.hint(tenant.name, link.segment.id, hints);
@@ -111,13 +111,14 @@ Task<Result<msg::Match>> Lookup::run(const Tenant& tenant, msg::Lookup request, 
 }
 
 Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request, const void* from,
-                                      const bool& gone, Links& links) const {
+                                      const bool& gone, std::optional<std::uint32_t> shard,
+                                      Links& links) const {
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   if (request.keep) {
     PRECIS_CO_TRY(check_readable(*request.keep));
   }
-  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  const Digest root = tenant.root(request.model, request.adapter, shard);
   Owner owner = tenant.owner(from);
   if (!asks_for_counts(request)) {
     const auto match_all = [&](const TokenPath& path) -> Result<msg::Match> {

@@ -35,15 +35,17 @@ class Lookup {
   // identifies the connection; a long path waits for that connection's turns. Counting ends with
   // kCanceled once `gone` is true. The match is leased as requested if possible. For a request that
   // counts: kInvalidArgument for an invalid budget, kCorruption as for a get, kRejected if the
-  // path's stored segments did not stay the same during the count.
+  // path's stored segments did not stay the same during the count. `shard`: of the request, in a
+  // cluster.
   Task<Result<msg::Match>> run(const Tenant& tenant, msg::Lookup request, const void* from,
-                               const bool& gone) const;
+                               const bool& gone, std::optional<std::uint32_t> shard = {}) const;
 
  private:
   using Links = std::vector<Catalog::Link>;
   // `links` receives the matched segments.
   Task<Result<msg::Match>> find(const Tenant& tenant, msg::Lookup request, const void* from,
-                                const bool& gone, Links& links) const;
+                                const bool& gone, std::optional<std::uint32_t> shard,
+                                Links& links) const;
   // A match without its price.
   struct Described {
     msg::Match match;

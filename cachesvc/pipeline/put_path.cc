@@ -14,10 +14,11 @@ PutPath::PutPath(PutParts parts)
 // ---- begin --------------------------------------------------------------------------------------
 
 Task<Result<std::shared_ptr<OpenPut>>> PutPath::begin(const Tenant& tenant, msg::BeginPut request,
-                                                      const Connection& from, bool traced) {
+                                                      const Connection& from, bool traced,
+                                                      std::optional<std::uint32_t> shard) {
   const std::uint32_t asked_writers = request.writers;
   PRECIS_CO_ASSIGN(const PutPlanner::Planned planned,
-                   co_await planner_.plan(tenant, std::move(request), from));
+                   co_await planner_.plan(tenant, std::move(request), from, shard));
   // Another writer has begun this put: join it, with the parent and the recipe of its begin.
   if (auto other = asked_writers > 1 ? puts_.find_joint(planned.put->joint_name) : nullptr) {
     PRECIS_CO_TRY(co_await other->joint->join());

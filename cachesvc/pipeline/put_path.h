@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "cachesvc/pipeline/open_puts.h"
 #include "cachesvc/pipeline/put_compression.h"
@@ -23,8 +24,10 @@ class PutPath {
   // Finds the parent, sets recipe and budget, and waits until there is room for all that the put
   // stages. If another writer has begun the same put, joins that put instead. All writers of a put
   // and its requests in progress share it. A put that is begun `traced` has OpenPut::times.
+  // `shard`: of the put, in a cluster.
   Task<Result<std::shared_ptr<OpenPut>>> begin(const Tenant& tenant, msg::BeginPut request,
-                                               const Connection& from, bool traced = false);
+                                               const Connection& from, bool traced = false,
+                                               std::optional<std::uint32_t> shard = {});
   // Returns the reply to the client, which has the range of tokens to push.
   static msg::PutBegun describe(const OpenPut& put);
 

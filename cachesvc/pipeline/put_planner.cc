@@ -40,7 +40,8 @@ PutPlanner::PutPlanner(const PutParts& parts)
               parts.hot_tier, parts.metrics}) {}
 
 Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::BeginPut request,
-                                                   const Connection& from) {
+                                                   const Connection& from,
+                                                   std::optional<std::uint32_t> shard) {
   auto put = std::make_shared<OpenPut>();
   PRECIS_CO_ASSIGN(put->model, parts_.catalog.model(tenant.name, request.model));
   if (request.tokens.empty()) {
@@ -52,7 +53,8 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
   request.traceparent.clear();
   const Status settled = settle(tenant, request, *put);
   put->owner = tenant.owner(&from);
-  const Digest root = path_root(tenant.name, tenant.salt, request.model, request.adapter);
+  put->row.shard = shard;
+  const Digest root = tenant.root(request.model, request.adapter, shard);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});
   PutPlaces::Found found;
   Planned planned{put, settled};

@@ -23,7 +23,8 @@ class PutPlanner {
     std::shared_ptr<OpenPut> put;
     Status status;  // why the put is refused; its writer may still join another writer's put
   };
-  Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from);
+  Task<Result<Planned>> plan(const Tenant& tenant, msg::BeginPut request, const Connection& from,
+                             std::optional<std::uint32_t> shard);
 
   // Shares the budget among the put's heads, and waits until there is room for all that it stores
   // and stages.

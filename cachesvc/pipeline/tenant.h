@@ -2,9 +2,13 @@
 // call.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "cachesvc/pipeline/fair_queue.h"
+#include "precis/block_digest.h"
 #include "precis/role.h"
 
 namespace precis {
@@ -17,6 +21,12 @@ struct Tenant {
   std::string token = {};  // the one that the client has proved; empty: none was needed
 
   Owner owner(const void* connection) const { return {name, weight, connection}; }
+  // The root of its paths: of those in the shard, in a cluster.
+  Digest root(const Digest& model, std::string_view adapter,
+              std::optional<std::uint32_t> shard) const {
+    const Digest whole = path_root(name, salt, model, adapter);
+    return shard ? root_in_shard(whole, *shard) : whole;
+  }
 };
 
 }  // namespace precis

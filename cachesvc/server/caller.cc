@@ -43,4 +43,32 @@ msg::SegmentInfo Caller::with_tier(msg::SegmentInfo info) const {
   return info;
 }
 
+Status Caller::check(Durability durability) const {
+  if (durability != Durability::kShared || parts.uploads != nullptr) return {};
+  return Status::unsupported(
+      "durability 'shared' needs nodes that share a storage: set cluster_ceph_conf on them, or use "
+      "fsync");
+}
+
+std::optional<HeldShard> Caller::shard_of(const SegmentId& segment) const {
+  const auto stored = parts.catalog.stored_segment(tenant.name, segment);
+  return stored.ok() ? held(stored->row->shard) : std::nullopt;
+}
+
+Status Caller::check_uploads() const {
+  if (parts.uploads == nullptr || !parts.uploads->is_full()) return {};
+  return Status::rejected(
+      "too much waits to be copied to the storage that the nodes share; try again later",
+      limits::kRetryAfterRequestsMs);
+}
+
+std::optional<HeldShard> Caller::held(std::optional<std::uint32_t> shard) const {
+  if (!shard || parts.uploads == nullptr) return std::nullopt;
+  return HeldShard{*shard, parts.uploads->hold(*shard)};
+}
+
+Task<Status> Caller::shared(std::optional<HeldShard> shard) const {
+  return copied(parts.loop, parts.uploads, shard);
+}
+
 }  // namespace precis

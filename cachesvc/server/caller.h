@@ -8,6 +8,7 @@
 
 #include "cachesvc/base/task.h"
 #include "cachesvc/server/handler_parts.h"
+#include "cachesvc/shared/copied.h"
 
 namespace precis {
 
@@ -54,6 +55,16 @@ struct Caller {
   auto stored(Fn fn) const {
     return run_on(parts.storage, parts.loop, owner(), std::move(fn));
   }
+  // kUnsupported if nothing can be as durable here.
+  Status check(Durability durability) const;
+  // kRejected while too much waits to be copied to the storage that nodes share.
+  Status check_uploads() const;
+  // A shard as it is held now; none without shared storage.
+  std::optional<HeldShard> held(std::optional<std::uint32_t> shard) const;
+  // That of a stored segment.
+  std::optional<HeldShard> shard_of(const SegmentId& segment) const;
+  // Waits until all changes of the shard so far are in the storage that nodes share, if they do.
+  Task<Status> shared(std::optional<HeldShard> shard) const;
   // Runs a function that reads many rows on another thread than the loop's, in this connection's
   // turn. `cost`: its milliseconds, about.
   template <typename Fn>

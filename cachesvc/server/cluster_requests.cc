@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cachesvc/cluster/membership.h"
+#include "cachesvc/server/shard_keeper.h"
 #include "precis/block_digest.h"
 
 namespace precis {
@@ -15,6 +16,19 @@ Task<Answer> ClusterRequests::on(msg::ShowCluster) {
   }
   if (membership != nullptr) {
     state.space = shard_space(caller_.tenant.name, caller_.tenant.salt);
+  }
+  if (caller_.parts.shards != nullptr) {
+    const ShardKeeper::State shards = caller_.parts.shards->state();
+    const Uploads::Lag lag = caller_.parts.uploads->lag();
+    state.shared = true;
+    state.loading = shards.loading;
+    state.unshared_bytes = lag.bytes;
+    state.shared_error = (shards.problem.ok() ? lag.problem : shards.problem).message();
+    if (caller_.tenant.role < Role::kAdmin) {
+      state.unshared_bytes = 0;
+      if (!state.shared_error.empty())
+        state.shared_error = "admins see it here, and the log has it";
+    }
   }
   co_return msg::ReplyBody(std::move(state));
 }

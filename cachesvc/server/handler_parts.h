@@ -27,7 +27,9 @@ namespace cluster {
 class Membership;
 }
 class Backups;
+class ShardKeeper;
 class TenantsInForce;
+class Uploads;
 
 // All outlive the connections.
 struct HandlerParts {
@@ -63,6 +65,8 @@ struct HandlerParts {
   // OK if an answer of this size may be sent. kRejected if too much is unsent already.
   std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
   cluster::Membership* membership = nullptr;  // null: in no cluster
+  Uploads* uploads = nullptr;                 // these two are null unless its nodes share a storage
+  ShardKeeper* shards = nullptr;
 };
 
 }  // namespace precis

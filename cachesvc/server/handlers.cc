@@ -4,8 +4,6 @@
 #include <utility>
 #include <variant>
 
-#include "cachesvc/server/owner_check.h"
-
 namespace precis {
 namespace {
 
@@ -49,7 +47,6 @@ Handlers::Handlers(Caller caller, ReadRequests::Served served)
 
 Task<Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
   PRECIS_CO_TRY(check_role(caller_.tenant, msg::kind_of(body)));
-  PRECIS_CO_TRY(check_owner(caller_, body));
   co_return co_await std::visit(
       [&](auto& request) {
         return dispatch(id, request, puts_, reads_, models_, sessions_, prefixes_, budgets_,

@@ -4,9 +4,9 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <variant>
 
 #include "cachesvc/cluster/membership.h"
+#include "cachesvc/server/shard_keeper.h"
 #include "precis/block_digest.h"
 #include "precis/shards.h"
 
@@ -17,65 +17,79 @@ namespace {
 // the loop's thread.
 constexpr std::size_t kForkTokensMax = 32 * 1024;
 
-class OwnerCheck {
- public:
-  explicit OwnerCheck(const Caller& caller)
-      : caller_(caller), membership_(*caller.parts.membership) {}
+using Shard = std::optional<HeldShard>;
 
-  Status operator()(const msg::BeginPut& put) const { return of_path(put); }
-  Status operator()(const msg::Lookup& lookup) const { return of_path(lookup); }
-  Status operator()(const msg::ForkSession& fork) const {
-    if (shard_of_session(space(), fork.name) != shard_of_session(space(), fork.new_name)) {
-      return Status::invalid(
-          "in a cluster, a fork must have a name of its session's shard, such as '{" + fork.name +
-          "}" + fork.new_name + "': the part in braces decides the shard");
-    }
-    return of_session(fork.name);
-  }
-  Status operator()(const msg::OpenSession& request) const { return of_session(request.name); }
-  Status operator()(const msg::AdvanceSession& request) const { return of_session(request.name); }
-  Status operator()(const msg::PinSession& request) const { return of_session(request.name); }
-  Status operator()(const msg::ShowSession& request) const { return of_session(request.name); }
-  template <typename Other>
-  Status operator()(const Other&) const {
-    return {};
-  }
+Digest space_of(const Caller& caller) {
+  return shard_space(caller.tenant.name, caller.tenant.salt);
+}
 
- private:
-  Digest space() const { return shard_space(caller_.tenant.name, caller_.tenant.salt); }
-  Status of_session(const std::string& name) const {
-    return membership_.check_owner(shard_of_session(space(), name));
-  }
-  template <typename Request>
-  Status of_path(const Request& request) const {
-    if (!request.session.empty()) return of_session(request.session);
-    const auto model = caller_.parts.catalog.model(caller_.tenant.name, request.model);
-    if (!model.ok()) return {};  // the request fails by itself
-    const std::uint32_t size = model->block_tokens;
-    const Digest root = shard_root(space(), request.model, request.adapter);
-    const Digest decides = deciding_block(root, request.tokens, size, *membership_.forks());
-    PRECIS_TRY(membership_.check_owner(shard_of(decides)));
-    if constexpr (std::is_same_v<Request, msg::BeginPut>) {
-      const auto blocks = [&](std::size_t count) {
-        const std::size_t most = std::min(count * size, kForkTokensMax) / size * size;
-        return block_digests(
-            root, std::span(request.tokens).first(std::min(request.tokens.size(), most)), size);
-      };
-      membership_.note_put(caller_.tenant.name,
-                           {request.tokens.size(), request.writers, decides, blocks});
-    }
-    return {};
-  }
+Result<Shard> owned(const Caller& caller, std::uint32_t shard) {
+  PRECIS_TRY(caller.parts.membership->check_owner(shard));
+  if (caller.parts.shards == nullptr) return Shard({shard, 0});
+  PRECIS_TRY(caller.parts.shards->check(shard));
+  return Shard({shard, caller.parts.uploads->hold(shard)});
+}
 
-  const Caller& caller_;
-  cluster::Membership& membership_;
-};
+template <typename Request>
+Result<Shard> owned_path(const Caller& caller, const Request& request) {
+  cluster::Membership* const membership = caller.parts.membership;
+  if (membership == nullptr) return Shard();
+  const Digest space = space_of(caller);
+  if (!request.session.empty()) return owned(caller, shard_of_session(space, request.session));
+  const auto model = caller.parts.catalog.model(caller.tenant.name, request.model);
+  if (!model.ok()) return Shard();  // the request fails by itself
+  const std::uint32_t size = model->block_tokens;
+  const Digest root = shard_root(space, request.model, request.adapter);
+  const Digest decides = deciding_block(root, request.tokens, size, *membership->forks());
+  PRECIS_ASSIGN(const Shard shard, owned(caller, shard_of(decides)));
+  if constexpr (std::is_same_v<Request, msg::BeginPut>) {
+    const auto blocks = [&](std::size_t count) {
+      const std::size_t most = std::min(count * size, kForkTokensMax) / size * size;
+      return block_digests(
+          root, std::span(request.tokens).first(std::min(request.tokens.size(), most)), size);
+    };
+    membership->note_put(caller.tenant.name,
+                         {request.tokens.size(), request.writers, decides, blocks});
+  }
+  return shard;
+}
 
 }  // namespace
 
-Status check_owner(const Caller& caller, const msg::RequestBody& request) {
+Result<Shard> owned_shard(const Caller& caller, const msg::BeginPut& put) {
+  return owned_path(caller, put);
+}
+
+Result<Shard> owned_shard(const Caller& caller, const msg::Lookup& lookup) {
+  return owned_path(caller, lookup);
+}
+
+Result<Shard> owned_session(const Caller& caller, const std::string& name) {
+  if (caller.parts.membership == nullptr) return Shard();
+  return owned(caller, shard_of_session(space_of(caller), name));
+}
+
+Result<Shard> loaded_session(const Caller& caller, const std::string& name) {
+  if (caller.parts.shards == nullptr) return Shard();
+  const std::uint32_t shard = shard_of_session(space_of(caller), name);
+  if (!caller.parts.membership->check_owner(shard).ok()) return Shard();
+  return owned(caller, shard);
+}
+
+Status still_owned(const Caller& caller, const Shard& shard) {
+  if (!shard) return {};
+  PRECIS_ASSIGN(const Shard now, owned(caller, shard->number));
+  if (now->hold == shard->hold) return {};
+  return Status::moved("the shard " + std::to_string(shard->number) + " moved meanwhile");
+}
+
+Status check_fork(const Caller& caller, const msg::ForkSession& fork) {
   if (caller.parts.membership == nullptr) return {};
-  return std::visit(OwnerCheck(caller), request);
+  const Digest space = space_of(caller);
+  if (shard_of_session(space, fork.name) == shard_of_session(space, fork.new_name)) return {};
+  return Status::invalid(
+      "in a cluster, a fork must have a name of its session's shard, such as '{" + fork.name + "}" +
+      fork.new_name + "': the part in braces decides the shard");
 }
 
 }  // namespace precis

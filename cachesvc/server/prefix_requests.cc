@@ -4,6 +4,7 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/server/change_text.h"
+#include "cachesvc/server/shard_keeper.h"
 
 namespace precis {
 
@@ -27,10 +28,17 @@ Task<Answer> PrefixRequests::on(msg::ShowPrefix request) {
 
 Task<Answer> PrefixRequests::on(msg::RemovePrefix request) {
   std::vector<SegmentId> gone;
+  const auto shard = caller_.shard_of(request.segment);
   auto removed = co_await caller_.stored(
       [&] { return catalog_.remove(tenant_, request.segment, request.recursive, &gone); });
   for (const SegmentId& id : gone) caller_.parts.hot_tier.erase(id);
   caller_.parts.memory.retry();
+  PRECIS_CO_TRY(co_await caller_.shared(shard));
+  const ShardKeeper* const shards = caller_.parts.shards;
+  if (removed.status().code() == StatusCode::kNotFound && shards != nullptr &&
+      shards->state().loading > 0) {
+    co_return Status::moved("the segment is not at this node, which is loading shards now");
+  }
   if (removed.ok()) {
     const std::string gone_text =
         counted(removed->segments, "segment") + ", " + std::to_string(removed->bytes) + " B";
@@ -45,6 +53,9 @@ Task<Answer> PrefixRequests::on(msg::CheckPrefix request) {
 }
 
 Task<Answer> PrefixRequests::on(msg::TrimPrefix request) {
+  PRECIS_CO_TRY(caller_.check(request.durability));
+  PRECIS_CO_TRY(caller_.check_uploads());
+  const auto shard = caller_.shard_of(request.segment);
   const auto before = catalog_.info(tenant_, request.segment, /*with_plan=*/false);
   auto trimmed = co_await caller_.parts.trim_path.run(caller_.owner(), request);
   if (trimmed.ok() && trimmed->freed_bytes > 0 && !request.dry_run) {
@@ -57,10 +68,14 @@ Task<Answer> PrefixRequests::on(msg::TrimPrefix request) {
                   before.ok() ? size_text(before->entries, before->stored_bytes) : "",
                   size_text(trimmed->entries, trimmed->stored_bytes)});
   }
+  if (trimmed.ok() && request.durability == Durability::kShared) {
+    PRECIS_CO_TRY(co_await caller_.shared(shard));
+  }
   co_return answer(std::move(trimmed));
 }
 
 Task<Answer> PrefixRequests::on(msg::SetRetention request) {
+  PRECIS_CO_TRY(caller_.check_uploads());
   const auto before = catalog_.info(tenant_, request.segment, /*with_plan=*/false);
   PRECIS_CO_ASSIGN(
       auto info, co_await caller_.stored([&] { return catalog_.set_retention(tenant_, request); }));

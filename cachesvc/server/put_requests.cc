@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/server/owner_check.h"
+#include "cachesvc/shared/uploads.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -91,11 +93,15 @@ Task<Answer> PutRequests::on(msg::BeginPut request) {
                             " puts in progress, which is the limit; commit or abort one");
   };
   PRECIS_CO_TRY(one_more());
+  PRECIS_CO_TRY(caller_.check_uploads());
+  PRECIS_CO_ASSIGN(const auto shard, owned_shard(caller_, request));
   WriterPut open;
+  open.shard = shard;
   PRECIS_CO_ASSIGN(open.counted, Quota::take(part_, 1));
   open.trace = caller_.parts.tracer.begin(request.traceparent);
   auto put = co_await path_.begin(caller_.tenant, std::move(request), caller_.connection,
-                                  open.trace != nullptr);
+                                  open.trace != nullptr, number_of(shard));
+  put = found_or_moved(caller_, shard, std::move(put));
   if (!put.ok()) end_trace(open, put.status());
   PRECIS_CO_ASSIGN(open.put, std::move(put));
   // Meanwhile other puts may have begun, or the client may have left.
@@ -116,14 +122,28 @@ Task<Answer> PutRequests::on(msg::PushLayer request) {
   co_return answer(co_await path_.push(std::move(put), std::move(request), caller_.connection));
 }
 
+// A segment that is gone right after its commit was at a node that gave its shard up.
+Status PutRequests::moved_if_gone(const std::optional<HeldShard>& shard,
+                                  const Status& status) const {
+  const bool moves = shard && caller_.parts.shards != nullptr;
+  if (!moves || status.code() != StatusCode::kNotFound) return status;
+  return Status::moved("the put's shard moved during its commit; put again");
+}
+
 Task<Answer> PutRequests::on(msg::CommitPut request) {
+  PRECIS_CO_TRY(caller_.check(request.durability));
   // The client may have stopped waiting for this commit, and now asks again.
   const auto known = std::ranges::find(committed_, request.put, &CommittedPut::put);
   if (known != committed_.end()) {
     const SegmentId segment = known->segment;
-    PRECIS_CO_TRY(co_await caller_.stored([&] {
+    const auto shard = known->shard;
+    const Status hardened = co_await caller_.stored([&] {
       return caller_.parts.catalog.harden(caller_.tenant.name, segment, request.durability);
-    }));
+    });
+    PRECIS_CO_TRY(moved_if_gone(shard, hardened));
+    if (request.durability == Durability::kShared) {
+      PRECIS_CO_TRY(co_await caller_.shared(shard));
+    }
     PRECIS_CO_ASSIGN(auto info,
                      caller_.parts.catalog.info(caller_.tenant.name, segment, /*with_plan=*/true));
     co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
@@ -132,10 +152,20 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   const JointPut::Writer writer = &puts_.at(request.put);  // only names the writer
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
+  const std::optional<HeldShard> shard = puts_.at(request.put).shard;
   auto stored =
       co_await path_.commit(std::move(put), writer, request.durability, request.prefill_seconds);
+  if (const Status moved = moved_if_gone(shard, stored.status()); !stored.ok()) stored = moved;
+  // If much waits to be copied, puts wait for theirs, so that it does not become more.
+  const Uploads* const uploads = caller_.parts.uploads;
+  const bool waits =
+      request.durability == Durability::kShared || (uploads != nullptr && uploads->is_full());
+  if (stored.ok() && waits) {
+    const Status copied = co_await caller_.shared(shard);
+    if (request.durability == Durability::kShared && !copied.ok()) stored = copied;
+  }
   // Meanwhile another commit of the same put may have ended it, or an abort while it waited for
-  // other writers.
+  // other writers or for its copy.
   const auto open = puts_.find(request.put);
   const bool is_open = open != puts_.end();
   if (is_open && open->second.trace) open->second.commit = {began, caller_.parts.clock.now()};
@@ -146,7 +176,7 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
     end_trace(open->second, Status());
     puts_.erase(open);
   }
-  committed_.push_back({request.put, info.id});
+  if (is_open) committed_.push_back({request.put, info.id, shard});
   keep_latest(committed_);
   if (!info.parent.is_null()) {
     caller_.parts.consolidator.committed(caller_.tenant.owner(nullptr), info.id);

@@ -31,13 +31,16 @@ class PutRequests {
   struct WriterPut {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
+    std::optional<HeldShard> shard;
     std::unique_ptr<Trace> trace;            // null if it is not traced
     std::optional<PutTimes::Period> commit;  // the latest one of a traced put
   };
   struct CommittedPut {
     std::uint64_t put;
     SegmentId segment;
+    std::optional<HeldShard> shard;
   };
+  Status moved_if_gone(const std::optional<HeldShard>& shard, const Status& status) const;
   // Ends the span of a traced put, whose begin may have failed.
   void end_trace(const WriterPut& open, const Status& outcome) const;
   Result<std::shared_ptr<OpenPut>> find(std::uint64_t put) const;

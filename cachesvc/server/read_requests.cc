@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cachesvc/catalog/sessions.h"
+#include "cachesvc/server/owner_check.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -20,12 +21,15 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
     co_return Status::denied("hints of a lookup need the role writer, and tenant '" +
                              caller_.tenant.name + "' has the role reader: look up without them");
   }
+  PRECIS_CO_ASSIGN(const auto shard, owned_shard(caller_, request));
   const Clock::Time began = caller_.parts.clock.now();
   if (!request.session.empty()) {
     Catalog& catalog = caller_.parts.catalog;
-    const auto session = catalog.session(caller_.tenant.name, request.session);
+    const auto session =
+        found_or_moved(caller_, shard, catalog.session(caller_.tenant.name, request.session));
     PRECIS_CO_TRY(session.status());
-    if (may_write && renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
+    if (may_write && caller_.check_uploads().ok() &&
+        renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
       // A failure, for example on a full disk, only leaves the session the time that it had. The
       // request waits, so that the limit on requests bounds the renewals of a slow disk.
       (void)co_await caller_.stored(
@@ -43,8 +47,9 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
   }
   counting_ += counts ? 1 : 0;
   const auto trace = caller_.parts.tracer.begin(request.traceparent);
-  auto match = co_await caller_.parts.lookup.run(caller_.tenant, std::move(request),
-                                                 &caller_.connection, caller_.gone);
+  auto match = co_await caller_.parts.lookup.run(
+      caller_.tenant, std::move(request), &caller_.connection, caller_.gone, number_of(shard));
+  if (const Status owned = still_owned(caller_, shard); !owned.ok()) match = owned;
   counting_ -= counts ? 1 : 0;
   const RequestLabels labels = count(match, model, tokens, began);
   if (trace) {

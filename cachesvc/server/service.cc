@@ -1,6 +1,5 @@
 #include "cachesvc/server/service.h"
 
-#include <atomic>
 #include <utility>
 
 #include "cachesvc/cluster/membership.h"
@@ -9,6 +8,7 @@
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
 #include "cachesvc/server/greeter.h"
+#include "cachesvc/server/lease_sweeper.h"
 #include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/operator_access.h"
@@ -16,6 +16,7 @@
 #include "cachesvc/server/peers.h"
 #include "cachesvc/server/reload.h"
 #include "cachesvc/server/service_report.h"
+#include "cachesvc/server/shared_storage.h"
 #include "cachesvc/server/tenants_in_force.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/server/wrong_proofs.h"
@@ -65,7 +66,8 @@ struct Service::Impl {
   std::unique_ptr<Arena::Buffer> zeros;
   std::unique_ptr<HotTier> hot_tier;
   std::unique_ptr<PayloadMemory> memory;
-  std::unique_ptr<Store> store;  // its unwritten values lie in the arena
+  std::unique_ptr<SharedStorage> shared;  // null: the node shares none
+  std::unique_ptr<Store> store;           // its unwritten values lie in the arena
   std::unique_ptr<DiskWatch> disk_watch;
   KnownLoss loss;
   std::unique_ptr<Catalog> catalog;
@@ -79,7 +81,8 @@ struct Service::Impl {
   std::unique_ptr<DiskQuota> disk_quota;
   PrefillRate prefill;
   std::unique_ptr<Lookup> lookup;
-  std::unique_ptr<Executor> compute;  // one thread for each compressor of the backend
+  std::unique_ptr<Executor> compute;      // one thread for each compressor of the backend
+  std::unique_ptr<LeaseSweeper> sweeper;  // the next one runs its work
   FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
   FairExecutor reads{runtime.make_executor("reads", kReadThreads)};
   std::unique_ptr<Projections> projections;
@@ -96,9 +99,9 @@ struct Service::Impl {
   std::unique_ptr<OperatorAccess> operators;
   std::string address;
   std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
+  std::unique_ptr<ShardKeeper> keeper;              // null as `shared`
   std::uint64_t dropped_told = 0;
   bool stopping = false;
-  std::atomic<bool> sweeping = false;  // a sweep of leases is in progress
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
 
   Status open(const OpenStore& open_store);
@@ -110,8 +113,6 @@ struct Service::Impl {
   void begin_stop();
   void finish_stop();
 };
-
-// ---- building -----------------------------------------------------------------------------------
 
 Result<std::unique_ptr<Service>> Service::create(const Config& config, Runtime& runtime,
                                                  const MakeTransport& make_transport,
@@ -149,16 +150,21 @@ Status Service::Impl::open_store(const OpenStore& open_disk) {
                                  {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
                                   .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                   .min_free_bytes = config.min_free_bytes}));
+  PRECIS_ASSIGN(
+      shared, SharedStorage::connect(config, runtime, arena->memory().size() / kWriteBehindShare));
+  if (shared) store = shared->behind(std::move(store));
   warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log, loop, runtime);
   loss = warn_of_loss(log, *store);
-  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock, kept_bytes_max(arena->memory().size())));
+  PRECIS_ASSIGN(catalog, Catalog::open(*store, clock, kept_bytes_max(arena->memory().size()),
+                                       /*in_shards=*/shared != nullptr));
   return {};
 }
 
 void Service::Impl::wire_paths() {
   memory = std::make_unique<PayloadMemory>(*arena, *hot_tier, loop,
                                            std::chrono::milliseconds(config.memory_wait_ms));
+  sweeper = std::make_unique<LeaseSweeper>(storage, *catalog, *disk_watch);
   put_room = std::make_unique<PutRoom>(
       loop, arena->memory().size() - arena->memory().size() / kStagingShare,
       std::chrono::milliseconds(config.memory_wait_ms),
@@ -213,7 +219,7 @@ void Service::Impl::wire_requests() {
       *background.capacity, *background.consolidator, audit, *transport});
   report = std::make_unique<ServiceReport>(ServiceReport::Parts{
       config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room, *disk_quota,
-      *disk_watch, loss, *catalog, *backend, paths, *transport, membership});
+      *disk_watch, loss, *catalog, *backend, paths, *transport, membership, shared});
   parts = std::make_unique<HandlerParts>(
       HandlerParts{loop,
                    storage,
@@ -275,10 +281,11 @@ Status Service::Impl::listen() {
   warn_of_exposed_files(log, config);
   PRECIS_ASSIGN(membership, cluster::join(config, address, kVersion, runtime, log));
   parts->membership = membership.get();
+  if (shared) {
+    PRECIS_ASSIGN(keeper, shared->keep_shards(config, *store, runtime, *parts));
+  }
   return {};
 }
-
-// ---- overload -----------------------------------------------------------------------------------
 
 // Runs every second. While requests wait for memory, clients that make no progress lose the memory
 // that they hold.
@@ -292,20 +299,12 @@ void Service::Impl::watch_pressure() {
     if (memory->waiting() + put_room->waiting() + disk_quota->waiting() > 0) {
       peers.free_for_waiters(std::chrono::milliseconds(config.silent_client_ms));
     }
-    if (!sweeping.exchange(true)) {  // off the loop, because it may free many values
-      storage.post({}, [this] {
-        catalog->leases().sweep(disk_watch->health().low);
-        sweeping = false;
-        return false;
-      });
-    }
+    sweeper->sweep();
     warn_of_dropped(log, catalog->dropped_segments(), dropped_told);
     audit.tell_suppressed();
     watch_pressure();
   });
 }
-
-// ---- running and stopping -----------------------------------------------------------------------
 
 Service::Service(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Service::~Service() = default;
@@ -333,6 +332,7 @@ void Service::Impl::begin_stop() {
   memory->stop();
   put_room->stop();
   disk_quota->stop();
+  if (shared) shared->uploads->stop_waiting();
   background.stop();
   peers.close_all("the service is stopping");
   finish_stop();

@@ -4,6 +4,7 @@
 
 #include "cachesvc/server/openness.h"
 #include "cachesvc/server/part_settings.h"
+#include "cachesvc/server/shared_storage.h"
 #include "cachesvc/server/version.h"
 #include "cachesvc/store/extent_store.h"
 #include "precis/record_format.h"
@@ -69,6 +70,14 @@ msg::Stats ServiceReport::process_stats() const {
   add("precis_cluster_nodes", cluster.nodes.size(), "Nodes of the cluster, 0 without one");
   add("precis_cluster_shards", self == cluster.nodes.end() ? 0 : self->shards,
       "Shards of the cluster that the service owns");
+  const bool shares = parts_.shared != nullptr;
+  const Uploads::Lag lag = shares ? parts_.shared->uploads->lag() : Uploads::Lag();
+  add("precis_cluster_unshared_bytes", lag.bytes,
+      "Stored here, and not yet in the storage that the nodes share; 0 without one");
+  add("precis_cluster_shared_failing", lag.problem.ok() ? 0 : 1,
+      "1 while nothing can be written to the storage that the nodes share");
+  add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),
+      "Segments that were here only, when another node had changed their shard (since the start)");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
                  parts_.loss.doubt, parts_.disk_watch.health());
   return stats;

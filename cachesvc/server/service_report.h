@@ -24,6 +24,8 @@
 
 namespace precis {
 
+struct SharedStorage;
+
 class ServiceReport {
  public:
   // All outlive the report.
@@ -44,6 +46,7 @@ class ServiceReport {
     PathHasher& paths;
     const Transport& transport;
     const std::unique_ptr<cluster::Membership>& membership;  // null: in no cluster
+    const std::unique_ptr<SharedStorage>& shared;            // null: the node shares none
   };
   explicit ServiceReport(const Parts& parts)
       : parts_(parts), started_ns_(parts.clock.monotonic_ns()) {}

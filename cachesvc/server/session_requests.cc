@@ -1,6 +1,7 @@
 #include "cachesvc/server/session_requests.h"
 
 #include "cachesvc/server/change_text.h"
+#include "cachesvc/server/owner_check.h"
 
 namespace precis {
 std::optional<std::string> SessionRequests::tip_of(const std::string& session) const {
@@ -15,9 +16,12 @@ void SessionRequests::trim(const msg::SessionRow& row) const {
 }
 
 Task<Answer> SessionRequests::on(msg::OpenSession request) {
+  PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   const auto before = catalog_.session(tenant_, request.name);
-  PRECIS_CO_ASSIGN(
-      auto row, co_await caller_.stored([&] { return catalog_.open_session(tenant_, request); }));
+  PRECIS_CO_ASSIGN(auto row, co_await caller_.stored([&] {
+    return catalog_.open_session(tenant_, request, number_of(shard));
+  }));
+  PRECIS_CO_TRY(co_await caller_.shared(shard));
   const std::string is = session_text(row);
   if (!before.ok()) {
     caller_.note({.request = "OpenSession", .of = row.name, .is = "made, " + is});
@@ -30,18 +34,24 @@ Task<Answer> SessionRequests::on(msg::OpenSession request) {
 }
 
 Task<Answer> SessionRequests::on(msg::AdvanceSession request) {
+  PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   const auto was = tip_of(request.name);
-  PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
-                                 [&] { return catalog_.advance_session(tenant_, request); }));
+  PRECIS_CO_ASSIGN(auto row, found_or_moved(caller_, shard, co_await caller_.stored([&] {
+                     return catalog_.advance_session(tenant_, request);
+                   })));
+  PRECIS_CO_TRY(co_await caller_.shared(shard));
   caller_.note({.request = "AdvanceSession", .of = row.name, .was = was, .is = row.tip.hex()});
   trim(row);
   co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Answer> SessionRequests::on(msg::PinSession request) {
+  PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   const auto before = catalog_.session(tenant_, request.name);
-  PRECIS_CO_ASSIGN(auto row,
-                   co_await caller_.stored([&] { return catalog_.pin_session(tenant_, request); }));
+  PRECIS_CO_ASSIGN(auto row, found_or_moved(caller_, shard, co_await caller_.stored([&] {
+                     return catalog_.pin_session(tenant_, request);
+                   })));
+  PRECIS_CO_TRY(co_await caller_.shared(shard));
   caller_.note({"PinSession", row.pinned ? "session pinned" : "session unpinned", row.name,
                 row.pinned ? "its tip stays" : "its tip may be removed",
                 before.ok() && before->pinned ? "pinned" : "not pinned",
@@ -50,14 +60,21 @@ Task<Answer> SessionRequests::on(msg::PinSession request) {
 }
 
 Task<Answer> SessionRequests::on(msg::ForkSession request) {
-  PRECIS_CO_ASSIGN(
-      auto row, co_await caller_.stored([&] { return catalog_.fork_session(tenant_, request); }));
+  PRECIS_CO_TRY(check_fork(caller_, request));
+  PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
+  PRECIS_CO_ASSIGN(auto row, found_or_moved(caller_, shard, co_await caller_.stored([&] {
+                     return catalog_.fork_session(tenant_, request);
+                   })));
+  PRECIS_CO_TRY(co_await caller_.shared(shard));
   caller_.note({.request = "ForkSession", .of = row.name, .is = "made of " + request.name});
   co_return msg::ReplyBody(std::move(row));
 }
 
 Task<Answer> SessionRequests::on(msg::ShowSession request) {
-  co_return answer(catalog_.session(tenant_, request.name));
+  PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
+  auto row = found_or_moved(caller_, shard, catalog_.session(tenant_, request.name));
+  PRECIS_CO_TRY(co_await caller_.shared(shard));  // a turn that was seen does not go away
+  co_return answer(std::move(row));
 }
 
 Task<Answer> SessionRequests::on(msg::ListSessions request) {
@@ -67,8 +84,14 @@ Task<Answer> SessionRequests::on(msg::ListSessions request) {
 
 Task<Answer> SessionRequests::on(msg::RemoveSession request) {
   const auto was = tip_of(request.name);
-  PRECIS_CO_TRY(
-      co_await caller_.stored([&] { return catalog_.remove_session(tenant_, request.name); }));
+  // It can be removed anywhere, but not while its owner loads it.
+  const auto shard = loaded_session(caller_, request.name);
+  PRECIS_CO_TRY(shard.status());
+  const Status removed =
+      co_await caller_.stored([&] { return catalog_.remove_session(tenant_, request.name); });
+  // A session that is not there may have been removed just now, and that may not be copied yet.
+  PRECIS_CO_TRY(co_await caller_.shared(*shard));
+  PRECIS_CO_TRY(removed);
   caller_.note({"RemoveSession", "session removed", request.name, "its segments stay", was});
   co_return answer(Status());
 }

@@ -32,6 +32,23 @@ struct StoreBatch {
   // depends on. The caller chooses the names; an empty name matches nothing.
   std::string name = {};
   std::string rests_on = {};
+
+  // The changes that go with it in the storage that the nodes of a cluster share (cachesvc/shared).
+  // Stores without such storage ignore them.
+  struct SharedRow {
+    std::uint32_t shard = 0;  // not used for a model, which all nodes have
+    Table table;
+    std::string key;
+    std::optional<Bytes> value;  // as in `puts`; absent: it is deleted
+  };
+  struct SharedObject {
+    std::uint32_t shard = 0;
+    std::string key;   // of the payload value
+    std::string name;  // there
+    std::uint64_t size_bytes = 0;
+  };
+  std::vector<SharedRow> shared_rows = {};
+  std::vector<SharedObject> added_objects = {}, removed_objects = {};
 };
 
 struct StoreStats {
@@ -80,6 +97,10 @@ class Store {
   virtual Result<std::vector<std::byte>> read(const std::string& key) = 0;
   // As read(). `into` must have the value's size; kCorruption if it differs.
   virtual Status read_into(const std::string& key, MutableBytes into) = 0;
+  // [blocking] Reads an object of the storage that the nodes of a cluster share, as read_into().
+  virtual Status read_shared(const std::string& name, MutableBytes) {
+    return Status::not_found("no storage is shared, so '" + name + "' is not there");
+  }
   // [blocking if `may_wait`] Keeps the present values of these payload keys, in their order. If
   // `may_wait`, values that wait for the disk are written first. Null if one of the values is
   // absent or not yet written.

@@ -41,7 +41,7 @@ using precis::Status;
 static_assert(PRECIS_INTERNAL == static_cast<int>(precis::StatusCode::kInternal) &&
               PRECIS_MOVED == precis::kStatusCodeMax);
 static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32));
-static_assert(PRECIS_FSYNC == static_cast<int>(precis::Durability::kFsync));
+static_assert(PRECIS_SHARED == static_cast<int>(precis::Durability::kShared));
 
 // Runs `call`, and stores a failure's message in the handle.
 template <typename Handle, typename Call>
@@ -237,9 +237,9 @@ precis_status precis_put_commit(precis_put* put, precis_durability durability,
   if (segment != nullptr) *segment = {};
   if (stored_bytes != nullptr) *stored_bytes = 0;
   return report(put, [&]() -> Status {
-    if (durability < PRECIS_MEMORY || durability > PRECIS_FSYNC) {
+    if (durability < PRECIS_MEMORY || durability > PRECIS_SHARED) {
       return Status::invalid("durability is " + std::to_string(durability) +
-                             ", must be PRECIS_MEMORY, PRECIS_WAL or PRECIS_FSYNC");
+                             ", must be PRECIS_MEMORY, PRECIS_WAL, PRECIS_FSYNC or PRECIS_SHARED");
     }
     PRECIS_ASSIGN(const auto stored, put->put.commit(static_cast<precis::Durability>(durability)));
     if (segment != nullptr) *segment = id_of(stored.id);

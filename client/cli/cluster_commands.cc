@@ -40,6 +40,17 @@ std::uint64_t weights_of(const msg::ClusterState& state) {
   return sum;
 }
 
+// Says how much of this node is in the storage that the nodes share.
+std::string shared_of(const msg::ClusterState& state) {
+  if (!state.shared) return "nothing: a node that is lost takes with it what it stored";
+  std::string text = state.unshared_bytes == 0
+                         ? "all that this node stored"
+                         : "all but " + bytes_text(state.unshared_bytes) + " of this node";
+  if (state.loading > 0) text += fmt::format(", {} shards are being loaded", state.loading);
+  if (!state.shared_error.empty()) text += "; problem: " + state.shared_error;
+  return text;
+}
+
 // "0-4, 9", and how many more ranges there are.
 std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
   std::string text;
@@ -78,6 +89,7 @@ std::string cluster_text(const msg::ClusterState& state, std::size_t columns) {
         count_text(static_cast<std::uint64_t>(unowned)) +
             " have no owner: start a node, or end a drain (precisctl cluster drain NODE --off)");
   }
+  facts.add("shared", shared_of(state));
   Table table({{"NODE", false, 0, 12},
                {"ADDRESS", false, 0, 12},
                {"STATE", false},

@@ -17,7 +17,8 @@ constexpr std::chrono::milliseconds kPoll{200};
 
 std::string event_text(const msg::KvEvent& row) {
   using Kind = msg::KvEvent::Kind;
-  constexpr const char* kCauses[] = {"asked for", "no room", "damaged", "dropped", "consolidated"};
+  constexpr const char* kCauses[] = {"asked for", "no room",      "damaged",
+                                     "dropped",   "consolidated", "moved"};
   if (row.kind == Kind::kLost) {
     return row.lost == 0 ? "lost    the service was started again"
                          : fmt::format("lost    {} events, which are no longer kept", row.lost);

@@ -98,7 +98,7 @@ void add_trim(CLI::App& group, Arguments& a) {
   add_yes(*trim, a.trim.yes);
   trim->add_option("--durability", a.trim.durability, "How durable the trimmed segment is")
       ->capture_default_str()
-      ->check(CLI::IsMember({"memory", "wal", "fsync"}));
+      ->check(CLI::IsMember({"memory", "wal", "fsync", "shared"}));
   trim->footer(
       "Without an id, the filters choose, and all of them must match. Freed bytes are those of "
       "records: the disk may first grow, because trimmed segments are written anew, and gets the "

@@ -148,10 +148,10 @@ Json to_json(const msg::Budgets& budgets) {
 Json to_json(const msg::KvEvent& event) {
   using Kind = msg::KvEvent::Kind;
   constexpr const char* kKinds[] = {"stored", "trimmed", "removed", "lost"};
-  constexpr const char* kCauses[] = {"asked", "capacity", "damaged", "dropped", "consolidated"};
+  constexpr const char* kCauses[] = {"asked",   "capacity",     "damaged",
+                                     "dropped", "consolidated", "moved"};
   static_assert(std::size(kKinds) == static_cast<std::size_t>(Kind::kLost) + 1);
-  static_assert(std::size(kCauses) ==
-                static_cast<std::size_t>(msg::KvEvent::Cause::kConsolidated) + 1);
+  static_assert(std::size(kCauses) == static_cast<std::size_t>(msg::KvEvent::Cause::kMoved) + 1);
   Json json{{"event", kKinds[static_cast<std::size_t>(event.kind)]}, {"position", event.position}};
   if (event.kind == Kind::kLost) {
     json["lost"] = event.lost == 0 ? Json() : Json(event.lost);

@@ -90,17 +90,16 @@ Digest path_root(std::string_view tenant, std::string_view salt, const Digest& f
       .finish();
 }
 
+Digest root_in_shard(const Digest& root, std::uint32_t shard) {
+  return Sha256().text("precis.in_shard.v1").digest(root).integer(shard).finish();
+}
+
 Digest shard_space(std::string_view tenant, std::string_view salt) {
   return Sha256().text("precis.space.v1").text(tenant).text(salt).finish();
 }
 
 Digest shard_root(const Digest& space, const Digest& fingerprint, std::string_view adapter) {
-  return Sha256()
-      .text("precis.shards.v1")
-      .digest(space)
-      .digest(fingerprint)
-      .text(adapter)
-      .finish();
+  return Sha256().text("precis.shards.v1").digest(space).digest(fingerprint).text(adapter).finish();
 }
 
 Digest session_digest(const Digest& space, std::string_view deciding_part) {

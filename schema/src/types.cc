@@ -185,16 +185,18 @@ std::string_view durability_name(Durability d) {
     case Durability::kMemory: return "memory";
     case Durability::kWal: return "wal";
     case Durability::kFsync: return "fsync";
+    case Durability::kShared: return "shared";
   }
   return "unknown";
 }
 
 Result<Durability> parse_durability(std::string_view name) {
-  for (Durability d : {Durability::kMemory, Durability::kWal, Durability::kFsync}) {
+  for (Durability d :
+       {Durability::kMemory, Durability::kWal, Durability::kFsync, Durability::kShared}) {
     if (name == durability_name(d)) return d;
   }
   return Status::invalid("durability '" + std::string(name) +
-                         "' is unknown, choose memory, wal or fsync");
+                         "' is unknown, choose memory, wal, fsync or shared");
 }
 
 }  // namespace precis

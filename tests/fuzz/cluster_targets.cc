@@ -1,9 +1,12 @@
-// Rows of etcd, which other nodes, operators and other programs have written.
+// Rows of etcd and of shared storage, which other nodes, operators and other programs have written.
+#include <algorithm>
 #include <string>
 
 #include "cachesvc/cluster/base64.h"
 #include "cachesvc/cluster/etcd.h"
 #include "cachesvc/cluster/view.h"
+#include "cachesvc/shared/shard_marks.h"
+#include "cachesvc/shared/tiered_store.h"
 #include "precis/limits.h"
 #include "tests/fuzz/checks.h"
 #include "tests/fuzz/targets.h"
@@ -76,6 +79,28 @@ bool run_rows(Bytes input) {
   return true;
 }
 
+// An accepted mark is written as it was read.
+bool run_mark(Bytes input) {
+  const auto mark = decode_mark(input);
+  if (!mark.ok()) return refused(mark.status());
+  PRECIS_CHECK(std::ranges::equal(encode(*mark), input));
+  return true;
+}
+
+bool run_shared_key(Bytes input) {
+  const auto key = from_shared_key(as_text(input));
+  if (!key) return false;
+  PRECIS_CHECK(shared_key(key->first, key->second) == as_text(input));
+  return true;
+}
+
+Inputs mark_seeds(std::uint64_t) {
+  return {encode(ShardMark{}), encode(ShardMark{7, 1, true, "disk", "instance"})};
+}
+Inputs shared_key_seeds(std::uint64_t) {
+  return {bytes_of(shared_key(Table::kSegments, "0123456789abcdef")),
+          bytes_of(shared_key(Table::kSessions, "chat")), bytes_of(shared_key(Table::kModels, ""))};
+}
 Inputs node_seeds(std::uint64_t) {
   return {bytes_of(to_json(cluster::NodeRow{"10.0.0.1:7470", "0.1.0", 300, "00c0ffee"}))};
 }
@@ -102,6 +127,8 @@ constexpr Target kTargets[] = {
     {"read_cluster_owners", run_owners, owners_seeds},
     {"read_cluster_forks", run_forks, forks_seeds},
     {"parse_etcd_rows", run_rows, rows_seeds},
+    {"read_shard_mark", run_mark, mark_seeds},
+    {"read_shared_key", run_shared_key, shared_key_seeds},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Nodes of a cluster: real processes of precisd with a real etcd.
 #pragma once
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -46,6 +47,8 @@ class Node {
     client_.reset();
     return service_->stop();
   }
+  // Call it while the process does not run.
+  void lose_disk() const { std::filesystem::remove_all(dir_.path("data")); }
   pid_t pid() const { return service_->pid(); }
   const std::string& name() const { return name_; }
   const std::string& address() const { return address_; }

@@ -485,6 +485,24 @@ def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, to
     assert again.say(words(5), max_new_tokens=2).restored == len(tokens)
 
 
+def test_a_turn_that_is_trimmed_while_it_is_restored_is_looked_up_again(talk, store, monkeypatch):
+    with talk(recipe="global_kvdiff") as chat:
+        segment = chat.say(words(40), max_new_tokens=NEW).segment
+        tokens = chat.tokens
+    lookup, trims = precis.Cache.lookup, [8, 4]
+
+    def trimmed_after(self, *args, **options):
+        match = lookup(self, *args, **options | {"lease": 0})
+        if trims:
+            store.trim(segment.id, keep=precis.entries(trims.pop(0)))
+        return match
+
+    monkeypatch.setattr(precis.Cache, "lookup", trimmed_after)
+    again = talk(tokens=tokens, recipe="global_kvdiff")
+    assert again.say(words(5), max_new_tokens=2).restored == len(tokens)
+    assert trims == []
+
+
 def test_a_total_leaves_what_others_continue(talk, store):
     with talk(recipe="global_kvdiff", total="8 KiB") as chat:
         first = chat.add(words(60)).segment

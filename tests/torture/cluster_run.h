@@ -1,6 +1,8 @@
-// ./dev torture --cluster: clients of a cluster while its nodes and the members of its etcd are
-// killed, stopped and drained. A client must read the bytes that it put, and may see no errors but
-// those that a client of a cluster must expect.
+// ./dev torture --cluster: clients of a cluster while its nodes, the members of its etcd and the
+// OSDs of its Ceph are killed, stopped and drained. A client must read the bytes that it put, and
+// may see no errors but those that a client of a cluster must expect. With a Ceph, all that was
+// acknowledged must be there: no put is lost, no session goes back, nothing that was removed comes
+// back.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +15,18 @@ namespace precis::torture {
 
 struct ClusterOptions {
   double minutes = 1;
+  bool shared = false;  // the nodes share a Ceph
   std::uint32_t seed = 0;
   std::function<void(double done, const std::string& note)> progress;
 };
 
 struct ClusterCounts {
-  std::uint64_t kills = 0, restarts = 0, stands = 0, drains = 0, etcd_kills = 0;
+  std::uint64_t kills = 0, restarts = 0, stands = 0, drains = 0, etcd_kills = 0, osd_kills = 0;
   std::uint64_t acknowledged = 0;  // puts
   std::uint64_t reads = 0;
-  std::uint64_t misses = 0;  // of what was acknowledged: nodes do not share what they store
-  std::uint64_t errors = 0;  // that a client must expect
+  std::uint64_t removed = 0, turns = 0;  // segments and turns of sessions, acknowledged
+  std::uint64_t misses = 0;              // of what was acknowledged; with a Ceph there may be none
+  std::uint64_t errors = 0;              // that a client must expect
   std::uint64_t errors_undocumented = 0;
   // The longest time without a success of any client around a kill of a node: the 99th percentile.
   double pause_p99_seconds = 0;

@@ -13,6 +13,7 @@
 
 #include "client/cli/progress.h"
 #include "client/cli/table.h"
+#include "tests/integration/ceph_cluster.h"
 #include "tests/integration/etcd_members.h"
 #include "tests/torture/chaos.h"
 #include "tests/torture/cluster_run.h"
@@ -67,8 +68,11 @@ Summary summary_of(const torture::ClusterCounts& counts, bool failed, double sec
            {"nodes_that_stood_still", counts.stands},
            {"drains", counts.drains},
            {"kills_of_etcd_leaders", counts.etcd_kills},
+           {"kills_of_osds", counts.osd_kills},
            {"failures", failed ? 1u : 0u},
            {"acknowledged", counts.acknowledged},
+           {"removed", counts.removed},
+           {"turns_of_sessions", counts.turns},
            {"reads", counts.reads},
            {"misses", counts.misses},
            {"errors_expected", counts.errors},
@@ -129,6 +133,7 @@ int main(int argc, char** argv) {
                  "With --clients: as precisd's; its log goes to stderr")
       ->capture_default_str();
   app.add_flag("--cluster", cluster, "Three nodes of a cluster and three members of etcd");
+  app.add_flag("--ceph", cluster_options.shared, "With --cluster: the nodes share a Ceph");
   app.add_option("--minutes", cluster_options.minutes, "With --cluster: how long")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 10'000.0));
@@ -146,6 +151,11 @@ int main(int argc, char** argv) {
   }
   if (cluster && !testing::EtcdMembers::installed()) {
     fmt::print("precis_torture: skipped, because the Debian package etcd-server is missing\n");
+    return 77;
+  }
+  if (cluster_options.shared && !testing::CephCluster::available()) {
+    fmt::print(
+        "precis_torture: skipped, because ceph-mon or ceph-osd is missing, or not for this user\n");
     return 77;
   }
   fmt::print("seed {}, data in {}\n", options.seed, options.data_dir);
@@ -168,7 +178,8 @@ int main(int argc, char** argv) {
     status = torture::torture_cluster(cluster_options, counts);
     bar.reset();
     summary = summary_of(counts, !status.ok(), took());
-    again = fmt::format("--cluster --minutes {}", cluster_options.minutes);
+    again = fmt::format("--cluster{} --minutes {}", cluster_options.shared ? " --ceph" : "",
+                        cluster_options.minutes);
   } else if (chaos_options.clients > 0) {
     std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
     chaos_options.seed = options.seed;

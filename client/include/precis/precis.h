@@ -53,7 +53,8 @@ typedef enum precis_dtype { PRECIS_BF16 = 1, PRECIS_F16 = 2, PRECIS_F32 = 3 } pr
 typedef enum precis_durability {
   PRECIS_MEMORY = 0,  // in the service's memory
   PRECIS_WAL = 1,     // survives the end of the service
-  PRECIS_FSYNC = 2    // survives the end of the machine
+  PRECIS_FSYNC = 2,   // survives the end of the machine
+  PRECIS_SHARED = 3   // survives the loss of the machine: in a cluster with shared storage
 } precis_durability;
 
 typedef struct precis_client precis_client;

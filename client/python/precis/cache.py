@@ -504,7 +504,7 @@ class Cache:
         segment: Segment | str,
         keep: Keep,
         *,
-        durability: Literal["memory", "wal", "fsync"] = "wal",
+        durability: Literal["memory", "wal", "fsync", "shared"] = "wal",
         dry_run: bool = False,
     ) -> Trimmed:
         """Trims a segment to exactly the entries that a put at `keep` would have kept.

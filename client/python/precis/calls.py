@@ -117,7 +117,9 @@ class Calls:
         layer = count_in(layer, "layer")
         return self._core.wait_layer(prefix.core, layer, lambda _: prefix.layers[layer])
 
-    def commit(self, put: Put, durability: Literal["memory", "wal", "fsync"] = "wal") -> int:
+    def commit(
+        self, put: Put, durability: Literal["memory", "wal", "fsync", "shared"] = "wal"
+    ) -> int:
         """As Put.commit(); the outcome is the Segment.
 
         Leaving a ``with`` block of the put meanwhile does not abort it.

@@ -194,14 +194,16 @@ class Put:
 
     def commit(
         self,
-        durability: Literal["memory", "wal", "fsync"] = "wal",
+        durability: Literal["memory", "wal", "fsync", "shared"] = "wal",
         *,
         prefill_s: float | None = None,
     ) -> Segment:
-        """Makes the segment visible, atomically, and durable as asked: "memory", "wal" or "fsync".
+        """Makes the segment visible, atomically, and durable as asked: "memory", "wal",
+        "fsync" or "shared".
 
         At "memory" nothing is promised: the segment may be evicted for newer segments before it is
-        written. After TimedOut or an interrupt, commit may be called again to learn the outcome.
+        written. "shared" needs a cluster whose nodes share a storage. After TimedOut or an
+        interrupt, commit may be called again to learn the outcome.
 
         Args:
             prefill_s: as in Cache.begin_put, if it is known only now; the larger of both counts.

@@ -68,6 +68,11 @@ class Session:
         return self._row.updated_unix_ms
 
     @property
+    def shard(self) -> int | None:
+        """The shard of its name, if it is in a cluster."""
+        return self._row.shard
+
+    @property
     def pinned(self) -> bool:
         """Whether its prefix is protected from removal."""
         return self._row.pinned

@@ -4,6 +4,7 @@
 // All hashed strings are length-prefixed (u32 little endian), all integers little endian.
 //   fingerprint = SHA-256("precis.model.v1"  | every field of ModelSpec in declaration order)
 //   root        = SHA-256("precis.root.v1"   | tenant | salt | fingerprint | adapter)
+//   in a shard  = SHA-256("precis.in_shard.v1" | root | shard): the root of paths in a cluster
 //   block k     = SHA-256(digest of block k-1, or the root | block_tokens token ids as u32)
 //   tip         = SHA-256("precis.tip.v1"    | last whole block's digest or the root | tail ids)
 //   segment id  = SHA-256("precis.segment.v1"| tip at begin | begin | tip at end | end |
@@ -29,6 +30,9 @@ Digest model_fingerprint(const ModelSpec& model);
 
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
                  std::string_view adapter);
+
+// The root of the paths of one shard: in a cluster, so that no chain of segments crosses shards.
+Digest root_in_shard(const Digest& root, std::uint32_t shard);
 
 // For shards.h.
 Digest shard_space(std::string_view tenant, std::string_view salt);

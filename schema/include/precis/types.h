@@ -112,7 +112,7 @@ struct Budget {
 };
 
 // The durability that a commit must reach before it is acknowledged (docs/promises.md, Durability).
-enum class Durability : std::uint8_t { kMemory = 0, kWal = 1, kFsync = 2 };
+enum class Durability : std::uint8_t { kMemory = 0, kWal = 1, kFsync = 2, kShared = 3 };
 std::string_view durability_name(Durability d);
 Result<Durability> parse_durability(std::string_view name);
 

@@ -34,6 +34,8 @@ TEST_CASE("settings of a cluster without its etcd are refused", "[cluster]") {
   CHECK_THAT(told([](Config& c) { c.cluster_node = "a"; }), Contains("cluster_node is"));
   CHECK_THAT(told([](Config& c) { c.cluster_address = "a:1"; }), Contains("cluster_address is"));
   CHECK_THAT(told([](Config& c) { c.cluster_weight = 7; }), Contains("cluster_weight is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_ceph_conf = "ceph.conf"; }),
+             Contains("cluster_ceph_conf is"));
   CHECK_THAT(told([](Config& c) { c.cluster_lease_s = 7; }), Contains("cluster_lease_s is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_ca = "a.pem"; }), Contains("cluster_tls_ca is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_cert = "a.pem"; }), Contains("cluster_tls_cert"));

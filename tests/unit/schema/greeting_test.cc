@@ -229,8 +229,7 @@ TEST_CASE("a server's proof and the key for binding are others for each thing th
   Hello changed = hello;
   changed.nonce = other;
   add("token", challenge, changed, welcome);
-  Welcome secret = welcome, path = welcome, number = welcome, rdma = welcome,
-          clustered = welcome;
+  Welcome secret = welcome, path = welcome, number = welcome, rdma = welcome, clustered = welcome;
   secret.secret = other;
   add("token", challenge, hello, secret);
   path.unix_path = "/run/other.sock";

@@ -170,7 +170,7 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   get.links.push_back({});
   get.links[1].counts = {1};
   CHECK_THAT(refusal(get), Contains("counts of all links is 4194305, maximum 4194304"));
-  CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(3)}), Contains("durability is 3"));
+  CHECK_THAT(refusal(msg::CommitPut{1, static_cast<Durability>(4)}), Contains("durability is 4"));
   CHECK_THAT(refusal(msg::ListPrefixes{{}, limits::kListPageRowsMax + 1}),
              Contains("limit is 1001"));
 }

@@ -169,7 +169,10 @@ struct Filler {
     if (x.shard) x.shard = up_to(limits::kShards - 1);
   }
   void narrow(msg::Match& x) { x.matched_tokens = up_to(limits::kPathTokensMax); }
-  void narrow(msg::SessionRow& x) { x.tip_end = up_to(limits::kPathTokensMax); }
+  void narrow(msg::SessionRow& x) {
+    x.tip_end = up_to(limits::kPathTokensMax);
+    if (x.shard) *x.shard = up_to(limits::kShards - 1);
+  }
   void narrow(msg::Fork& x) { x.blocks = up_to(limits::kPathTokensMax); }
   void narrow(msg::ClusterNode& x) { x.shards = up_to(limits::kShards); }
   void narrow(msg::ClusterState& x) {
@@ -184,6 +187,7 @@ struct Filler {
   }
   void narrow(SegmentRow& x) {
     token_range(x.begin, x.end);
+    if (x.shard) *x.shard = up_to(limits::kShards - 1);
     hinted(x);
     x.layer_bytes.resize(x.plan.num_layers);
   }

@@ -50,10 +50,12 @@ TEST_CASE("dtypes and durabilities parse by their names and refuse others with t
   for (Dtype d : {Dtype::kBf16, Dtype::kF16, Dtype::kF32})
     CHECK(parse_dtype(dtype_name(d)).value() == d);
   CHECK_THAT(parse_dtype("fp8").status().message(), Contains("choose bf16, f16 or f32"));
-  for (Durability d : {Durability::kMemory, Durability::kWal, Durability::kFsync}) {
+  for (Durability d :
+       {Durability::kMemory, Durability::kWal, Durability::kFsync, Durability::kShared}) {
     CHECK(parse_durability(durability_name(d)).value() == d);
   }
-  CHECK_THAT(parse_durability("disk").status().message(), Contains("choose memory, wal or fsync"));
+  CHECK_THAT(parse_durability("disk").status().message(),
+             Contains("choose memory, wal, fsync or shared"));
 }
 
 TEST_CASE("digests and segment ids parse from the hex they print", "[unit][schema]") {

@@ -33,6 +33,8 @@ Message = str | Sequence[Mapping[str, Any]] | Tokens
 
 # Seconds for which a match stays readable; generation starts to read it at once.
 _LEASE_S = 30
+# A lookup gets no lease while the segment is being trimmed, so it may have to be made again.
+_RESTORES = 4
 # These options of generate() make several answers, or read tokens that are not in the answer.
 _REFUSED = (
     "assistant_model", "num_beams", "num_return_sequences", "past_key_values",
@@ -99,7 +101,7 @@ class Conversation:
         keep: Keep | None = None,
         read: Keep | None = None,
         recipe: str | None = None,
-        durability: Literal["memory", "wal", "fsync"] = "wal",
+        durability: Literal["memory", "wal", "fsync", "shared"] = "wal",
         ttl: int | None = None,
         total: Keep | None = None,
         priority: int | None = None,
@@ -295,16 +297,7 @@ class Conversation:
         start = time.perf_counter()
         path = self._tokens + new
         restored = self._live is None
-        live = self._restore(path) if self._live is None else self._live
-        held = min(live.get_seq_length(), len(path) - 1)
-        try:
-            with _first_call(self._hf_model) as times:
-                told = answer(path, live)
-        except BaseException as error:
-            # A prefix that could not be read is of no use; otherwise the live cache is as before.
-            _cut(live, held)
-            self._live = None if isinstance(error, Error) else live
-            raise
+        live, held, told, times = self._answer(path, answer)
         self._live, self._tokens = live, path + told
         answered = time.perf_counter()
         token_s = (times[1] - times[0]) / (len(path) - held) if times else None
@@ -321,6 +314,30 @@ class Conversation:
             seconds=end - start,
             store_seconds=end - answered,
         )
+
+    def _answer(self, path: list[int], answer: Any) -> tuple[RaggedCache, int, Any, Any]:
+        """The cache, how many tokens of the path it held before, the answer, and its times.
+
+        The prefix is read when the answer begins. If it was trimmed since the lookup, it is looked
+        up again.
+        """
+        tries = 0
+        while True:
+            live = self._restore(path) if self._live is None else self._live
+            held = min(live.get_seq_length(), len(path) - 1)
+            try:
+                with _first_call(self._hf_model) as times:
+                    return live, held, answer(path, live), times
+            except NotFound:
+                tries += 1
+                if self._live is not None or tries == _RESTORES:
+                    self._live = None
+                    raise
+            except BaseException as error:
+                # A prefix that could not be read is of no use; otherwise the cache is as before.
+                _cut(live, held)
+                self._live = None if isinstance(error, Error) else live
+                raise
 
     def _restore(self, path: list[int]) -> RaggedCache:
         """A cache over the longest stored prefix of `path`."""

@@ -196,7 +196,7 @@ def store(
     recipe: str | None = None,
     keep: Keep | None = None,
     past: RaggedCache | None = None,
-    durability: Literal["memory", "wal", "fsync"] = "wal",
+    durability: Literal["memory", "wal", "fsync", "shared"] = "wal",
     repeat: Tokens = (),
     *,
     priority: int | None = None,

@@ -1,0 +1,193 @@
+// Loading and dropping shards. The shared storage has their rows; the local store has copies of
+// some, and possibly segments that were not shared yet.
+#include <algorithm>
+
+#include "cachesvc/catalog/catalog_impl.h"
+#include "cachesvc/catalog/catalog_keys.h"
+
+namespace precis {
+namespace {
+
+// The most layers that one change removes from the local store, so that others need not wait long.
+constexpr std::size_t kLayersOfRemoval = 4096;
+
+// Everybody's limits count the stored bytes, also those of a row that fits no model.
+bool has_its_bytes(const SegmentRow& row) {
+  std::uint64_t left = row.stored_bytes;
+  for (const std::uint64_t bytes : row.layer_bytes) {
+    if (bytes > left) return false;
+    left -= bytes;
+  }
+  return left == 0;
+}
+
+// A put makes a later version, and a trim one with fewer entries.
+bool is_newer(const SegmentRow& row, const SegmentRow& than) {
+  if (row.created_unix_ms != than.created_unix_ms) {
+    return row.created_unix_ms > than.created_unix_ms;
+  }
+  return row.plan.total() < than.plan.total();
+}
+
+}  // namespace
+
+struct CatalogShards::Read {
+  std::vector<std::pair<Table, std::string>> bad;
+  std::map<SegmentId, Row> segments;
+  std::vector<StoredSession> sessions;
+};
+
+CatalogShards::Read CatalogShards::read_rows(const LoadedShard& shard) {
+  Read read;
+  for (const StoredRow& stored : shard.rows) {
+    bool is_good = false;
+    if (stored.table == Table::kSegments) {
+      auto row = decode_segment_row(stored.value);
+      is_good = row.ok() && segment_key(row->id) == stored.key && row->shard == shard.shard &&
+                has_its_bytes(*row);
+      if (is_good) {
+        const SegmentId id = row->id;
+        read.segments[id] = std::make_shared<const SegmentRow>(std::move(row).value());
+      }
+    } else if (stored.table == Table::kSessions) {
+      auto row = decode_stored_session(stored.value);
+      is_good = row.ok() && session_key(row->tenant, row->row.name) == stored.key &&
+                row->row.shard == shard.shard;
+      if (is_good) read.sessions.push_back(std::move(row).value());
+    }
+    if (!is_good) read.bad.emplace_back(stored.table, stored.key);
+  }
+  return read;
+}
+
+// Removes older copies and damaged ones, and returns the segments that only the local store has.
+std::vector<Catalog::Row> CatalogShards::take_kept_here(const LoadedShard& shard,
+                                                        const Read& read) {
+  std::vector<Row> only_here, gone;
+  const auto first = kept_here_.lower_bound({shard.shard, SegmentId()});
+  auto last = first;
+  for (; last != kept_here_.end() && last->first.first == shard.shard; ++last) {
+    const Row& here = last->second;
+    const auto there = read.segments.find(here->id);
+    const bool is_good = !is_marked(here->id);
+    const bool is_shared = there != read.segments.end();
+    using Version = SegmentLeases::Version;
+    if (is_good && is_shared && Version::of(*here) == Version::of(*there->second)) continue;
+    const bool is_latest = !is_shared || is_newer(*here, *there->second);
+    if (is_good && is_latest && shard.was_holder) {
+      only_here.push_back(here);
+    } else {
+      gone.push_back(here);
+      if (is_latest) ++lost_segments_;
+    }
+  }
+  kept_here_.erase(first, last);
+  for (std::span<const Row> left(gone); !left.empty();) {
+    if (!erase_some(left).ok()) break;
+  }
+  std::ranges::sort(only_here, {}, [](const Row& row) { return row->begin; });  // parents first
+  return only_here;
+}
+
+Status CatalogShards::load_shard(LoadedShard shard) {
+  Read read = read_rows(shard);
+  std::lock_guard changing(changes_);
+  const std::vector<Row> only_here = take_kept_here(shard, read);
+  held_.at(shard.shard) = true;
+  {
+    std::unique_lock lock(state_);
+    bad_rows_.insert(read.bad.begin(), read.bad.end());
+    for (const auto& [id, row] : read.segments) tree_.put(row, Durability::kFsync, commits_);
+    for (StoredSession& session : read.sessions) {
+      sessions_.put(session.tenant, std::move(session.row));
+    }
+    tell(msg::KvEvent::Cause::kMoved);
+  }
+  Status status;
+  for (const Row& row : only_here) {
+    if (const Status shared = share(row); status.ok()) status = shared;
+  }
+  return status;
+}
+
+Status CatalogShards::share(const Row& row) {
+  Change change;
+  if (const SegmentNode* const older = tree_.find(row->id)) change.remove_objects_of(*older->row);
+  change.share_segment(*row);
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  tree_.put(row, Durability::kFsync, commits_);
+  tell(msg::KvEvent::Cause::kMoved);
+  return {};
+}
+
+// Removes the first of these copies. If it fails, they take space until the shard is loaded or
+// dropped again.
+Status CatalogShards::erase_some(std::span<const Row>& rows) {
+  Change change;
+  for (std::size_t layers = 0; !rows.empty() && layers < kLayersOfRemoval; rows = rows.subspan(1)) {
+    const SegmentId& id = rows.front()->id;
+    change.erase_segment_here(*rows.front());
+    if (marks_.erase(id) > 0) change.erase(Table::kMeta, quarantine_key(id));
+    marks_to_save_.erase(id);
+    layers += rows.front()->layer_bytes.size() + 1;
+  }
+  return store_.write(change.batch(), Durability::kFsync);  // as CatalogRemovals
+}
+
+std::vector<SegmentId> CatalogShards::drop_shards(const std::vector<bool>& shards) {
+  std::lock_guard changing(changes_);
+  for (std::size_t shard = 0; shard < held_.size(); ++shard) {
+    if (shards.at(shard)) held_[shard] = false;
+  }
+  std::vector<Row> rows;
+  for (const auto& [id, node] : tree_.nodes()) {
+    if (node.row->shard && shards.at(*node.row->shard)) rows.push_back(node.row);
+  }
+  std::ranges::sort(rows, std::greater(), [](const Row& row) { return row->begin; });
+  SegmentLeases::Removal removal(leases_, rows, /*may_wait=*/true);
+  std::unique_lock lock(state_);
+  removal.applied();
+  for (const Sessions::Key& key : sessions_.in_shards(shards)) sessions_.erase(key);
+  std::vector<SegmentId> ids;
+  for (const Row& row : rows) {  // children first
+    tree_.erase(row->id);
+    ids.push_back(row->id);
+    kept_here_[{*row->shard, row->id}] = row;
+  }
+  tell(msg::KvEvent::Cause::kMoved);
+  return ids;
+}
+
+void CatalogShards::remove_here(const std::vector<bool>& shards) {
+  std::vector<Row> rows;
+  {
+    std::lock_guard changing(changes_);
+    std::erase_if(kept_here_, [&](const auto& kept) {
+      const bool goes = shards.at(kept.first.first);
+      if (goes) rows.push_back(kept.second);
+      return goes;
+    });
+  }
+  for (std::span<const Row> left(rows); !left.empty();) {
+    std::lock_guard changing(changes_);
+    if (!erase_some(left).ok()) return;
+  }
+}
+
+Status CatalogShards::add_model(const StoredModel& model) {
+  const ModelKey key{model.tenant, model_fingerprint(model.model)};
+  std::lock_guard changing(changes_);
+  if (models_.contains(key)) return {};
+  PRECIS_TRY(model.model.validate());
+  Change change;
+  change.put(Table::kModels, model_key(model.tenant, key.second), encode(model));
+  PRECIS_TRY(write(std::move(change), Durability::kWal));
+  std::unique_lock lock(state_);
+  models_[key].spec = model.model;
+  tree_.model_added(model.tenant, key.second);
+  tell(msg::KvEvent::Cause::kMoved);
+  return {};
+}
+
+}  // namespace precis

@@ -1,0 +1,31 @@
+// Taking and giving up shards, if nodes share a storage. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <span>
+#include <vector>
+
+#include "cachesvc/catalog/catalog_state.h"
+
+namespace precis {
+
+class CatalogShards : public virtual CatalogState {
+ public:
+  Status load_shard(LoadedShard shard) override;
+  std::vector<SegmentId> drop_shards(const std::vector<bool>& shards) override;
+  void remove_here(const std::vector<bool>& shards) override;
+  Status add_model(const StoredModel& model) override;
+  std::uint64_t lost_segments() const override { return lost_segments_; }
+
+ private:
+  struct Read;
+  static Read read_rows(const LoadedShard& shard);
+  // Callers hold changes_ for the functions below.
+  std::vector<Row> take_kept_here(const LoadedShard& shard, const Read& read);
+  Status share(const Row& row);
+  Status erase_some(std::span<const Row>& rows);
+
+  std::atomic<std::uint64_t> lost_segments_ = 0;
+};
+
+}  // namespace precis

@@ -1,0 +1,310 @@
+#include "cachesvc/server/shard_keeper.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <utility>
+
+#include "cachesvc/shared/tiered_store.h"
+
+namespace precis {
+namespace {
+
+// How often it looks at the table of owners, and for how long it waits after a failure.
+constexpr std::chrono::milliseconds kBeat{20}, kPause{200};
+constexpr unsigned kWorkers = 8;  // they wait for the shared storage
+
+std::vector<bool> bits_of(std::span<const std::uint32_t> shards) {
+  std::vector<bool> bits(kShards);
+  for (const std::uint32_t shard : shards) bits[shard] = true;
+  return bits;
+}
+
+}  // namespace
+
+ShardKeeper::ShardKeeper(Parts parts)
+    : parts_(std::move(parts)),
+      clock_(parts_.runtime.clock()),
+      workers_(parts_.runtime.make_executor("shared", kWorkers)),
+      thread_(parts_.runtime.make_executor("shards", 1)) {
+  thread_->post([this] { run(); });
+}
+
+ShardKeeper::~ShardKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.reset();
+  is_closing_ = true;
+  const Shards shards = held();
+  drop(shards);
+  (void)release(shards, clock_.now() + parts_.lease);
+}
+
+Status ShardKeeper::check(std::uint32_t shard) const {
+  // A node that has joined again could hold a shard that others have changed meanwhile.
+  const std::string instance = parts_.membership.instance();
+  const std::lock_guard lock(mutex_);
+  if (is_held(shard) && instance_ == instance) return {};
+  return Status::moved("the shard " + std::to_string(shard) + " is being loaded");
+}
+
+ShardKeeper::State ShardKeeper::state() const {
+  const Owned owned = parts_.membership.owned();
+  State state;
+  const std::lock_guard lock(mutex_);
+  for (std::uint32_t shard = 0; shard < owned.shards.size(); ++shard) {
+    const bool is_loaded = is_held(shard) && instance_ == owned.instance;
+    if (owned.shards[shard] && !is_loaded) ++state.loading;
+  }
+  state.problem = problem_;
+  return state;
+}
+
+ShardKeeper::Shards ShardKeeper::held() const {
+  Shards shards;
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    if (is_held(shard)) shards.push_back(shard);
+  }
+  return shards;
+}
+
+void ShardKeeper::run() {
+  for (;;) {
+    step();
+    std::unique_lock lock(mutex_);
+    const auto wait = problem_.ok() ? kBeat : kPause;
+    if (clock_.wait(changed_, lock, clock_.now() + wait, [this] { return stopping_; })) return;
+  }
+}
+
+void ShardKeeper::step() {
+  const Shards taken = parts_.uploads.take_lost();
+  if (!taken.empty()) {
+    drop(taken);
+    for (const std::uint32_t shard : taken) (void)parts_.uploads.end(shard, clock_.now());
+  }
+  const Owned owned = parts_.membership.owned();
+  if (owned.instance != instance_) join_again(owned);
+  if (!owned.is_member || owned.shards.empty()) return;
+  Shards given, wanted;
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    if (is_held(shard) && !owned.shards[shard]) given.push_back(shard);
+    if (!is_held(shard) && owned.shards[shard]) wanted.push_back(shard);
+  }
+  Status status;
+  if (!given.empty()) {
+    drop(given);
+    status = release(given, clock_.now() + parts_.lease);
+  }
+  if (const Status late = release_late(owned); status.ok()) status = late;
+  if (wanted.empty()) return note(status);
+  take(owned, wanted);
+}
+
+// The shards have no more changes, and nobody finds them here.
+void ShardKeeper::drop(const Shards& shards) {
+  if (shards.empty()) return;
+  for (const std::uint32_t shard : shards) held_[shard] = false;
+  parts_.forget(parts_.catalog.drop_shards(bits_of(shards)));
+}
+
+// The lease has ended meanwhile, so others may have held these shards.
+void ShardKeeper::join_again(const Owned& owned) {
+  const Shards shards = held();
+  drop(shards);
+  for (const std::uint32_t shard : shards) (void)parts_.uploads.end(shard, clock_.now());
+  const std::lock_guard lock(mutex_);
+  instance_ = owned.instance;
+}
+
+// A change that was not copied in time stays in the local store, in case the shard comes back.
+Status ShardKeeper::release(const Shards& shards, Clock::Time until) {
+  {
+    const std::lock_guard lock(mutex_);
+    unreleased_.insert(shards.begin(), shards.end());
+  }
+  return for_groups(shards, [&](const Shards& group) -> Status {
+    std::vector<SharedTier::Change> changes;
+    Shards copied;
+    for (const std::uint32_t shard : group) {
+      const auto mark = parts_.uploads.end(shard, until);
+      if (!mark) continue;
+      changes.push_back({shard, *mark, *mark});
+      changes.back().to.released = true;
+      copied.push_back(shard);
+    }
+    if (changes.empty()) return {};
+    PRECIS_TRY(parts_.tier.change_marks(changes));
+    note_released(copied);
+    parts_.catalog.remove_here(bits_of(copied));
+    return {};
+  });
+}
+
+void ShardKeeper::note_released(const Shards& shards) {
+  const std::lock_guard lock(mutex_);
+  for (const std::uint32_t shard : shards) unreleased_.erase(shard);
+}
+
+// Gives up shards whose changes were not copied in time, so that others can take them.
+Status ShardKeeper::release_late(const Owned& owned) {
+  Shards shards;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(unreleased_, [&](std::uint32_t shard) { return owned.shards[shard]; });
+    shards.assign(unreleased_.begin(), unreleased_.end());
+  }
+  return for_groups(shards, [&](const Shards& group) -> Status {
+    for (const std::uint32_t shard : group) (void)parts_.uploads.end(shard, clock_.now());
+    PRECIS_ASSIGN(const auto marks, parts_.tier.marks(group));
+    std::vector<SharedTier::Change> changes;
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (!marks[i] || marks[i]->instance != owned.instance || marks[i]->released) continue;
+      changes.push_back({group[i], marks[i], *marks[i]});
+      changes.back().to.released = true;
+    }
+    if (!changes.empty()) PRECIS_TRY(parts_.tier.change_marks(changes));
+    note_released(group);
+    return {};
+  });
+}
+
+void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
+  Status status = load_models();
+  if (status.ok()) {
+    status = for_groups(wanted, [&](const Shards& group) { return take_group(owned, group); });
+  }
+  note(status);
+}
+
+// All nodes have all models, because segments without theirs are out of service.
+Status ShardKeeper::load_models() {
+  if (parts_.is_new_disk && !models_shared_) {
+    SharedBatch own;
+    PRECIS_TRY(parts_.store.scan(Table::kModels, [&](std::string_view key, Bytes value) -> Status {
+      own.puts.emplace_back(shared_key(Table::kModels, key),
+                            std::vector<std::byte>(value.begin(), value.end()));
+      return {};
+    }));
+    if (!own.puts.empty()) PRECIS_TRY(parts_.tier.write_common(own));
+    models_shared_ = true;
+  }
+  std::vector<StoredModel> models;
+  PRECIS_TRY(parts_.tier.scan_common([&](std::string_view key, Bytes value) -> Status {
+    const auto name = from_shared_key(key);
+    if (!name || name->first != Table::kModels) return {};
+    if (auto model = decode_stored_model(value); model.ok()) models.push_back(std::move(*model));
+    return {};
+  }));
+  // A model that does not fit leaves only its own segments out of service.
+  for (const StoredModel& model : models) (void)parts_.catalog.add_model(model);
+  return {};
+}
+
+// Shards that a live node still holds are left for later.
+Status ShardKeeper::take_group(const Owned& owned, const Shards& shards) {
+  PRECIS_ASSIGN(const auto marks, parts_.tier.marks(shards));
+  std::vector<SharedTier::Change> changes;
+  Status newer;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const auto& mark = marks[i];
+    if (mark && mark->epoch > owned.epoch) {
+      newer = Status::conflict(
+          "shard " + std::to_string(shards[i]) + " was taken at revision " +
+          std::to_string(mark->epoch) + " of etcd, which is now at " + std::to_string(owned.epoch) +
+          ": either this lasts for a moment, or etcd was restored from an older backup, or another "
+          "cluster of this name uses the pool");
+      continue;
+    }
+    const bool is_free = !mark || mark->released || mark->instance == owned.instance ||
+                         !owned.instances.contains(mark->instance);
+    if (is_free) {
+      const std::string node = mark ? mark->node : "";  // until the first change
+      changes.push_back({shards[i], mark, {owned.epoch, 0, false, node, owned.instance}});
+    }
+  }
+  if (!changes.empty()) PRECIS_TRY(load(changes));
+  return newer;
+}
+
+Status ShardKeeper::load(std::span<const SharedTier::Change> changes) {
+  const Status taken = parts_.tier.change_marks(changes);
+  if (taken.code() == StatusCode::kConflict) return {};  // again in the next step
+  PRECIS_TRY(taken);
+  std::map<std::uint32_t, Catalog::LoadedShard> loaded;
+  Shards shards;
+  for (const SharedTier::Change& change : changes) {
+    const bool was_holder =
+        !change.from || change.from->node.empty() || change.from->node == parts_.disk;
+    loaded[change.shard] = {change.shard, was_holder, {}};
+    shards.push_back(change.shard);
+  }
+  PRECIS_TRY(parts_.tier.scan(
+      shards, [&](std::uint32_t shard, std::string_view key, Bytes value) -> Status {
+        if (auto name = from_shared_key(key)) {
+          loaded[shard].rows.push_back({name->first, std::move(name->second),
+                                        std::vector<std::byte>(value.begin(), value.end())});
+        }
+        return {};
+      }));
+  Status status;
+  for (const SharedTier::Change& change : changes) {
+    (void)parts_.uploads.end(change.shard, clock_.now());  // if it was not given up in time
+    parts_.uploads.begin(change.shard, change.to, parts_.disk);
+    // An error is about segments that only the local store has.
+    const Status found = parts_.catalog.load_shard(std::move(loaded.at(change.shard)));
+    if (status.ok()) status = found;
+    held_[change.shard] = true;
+  }
+  return status;
+}
+
+Status ShardKeeper::for_groups(const Shards& shards,
+                               const std::function<Status(const Shards&)>& fn) {
+  std::map<std::uint32_t, Shards> groups;
+  for (const std::uint32_t shard : shards) groups[group_of(shard)].push_back(shard);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t left = groups.size();
+  Status first;
+  // A storage that does not answer takes long not to, so one failure is enough.
+  std::atomic<bool> fails = false;
+  const auto may_go_on = [&] { return !fails && (is_closing_ || !is_stopping()); };
+  for (const auto& [number, group] : groups) {
+    workers_->post([&, &of_group = group] {
+      const Status status = may_go_on() ? fn(of_group) : Status::unavailable("given up");
+      const std::lock_guard lock(mutex);
+      if (status.code() == StatusCode::kUnavailable) fails = true;
+      if (first.ok()) first = status;
+      if (--left == 0) changed.notify_all();
+    });
+  }
+  std::unique_lock lock(mutex);
+  clock_.wait(changed, lock, Clock::Time::max(), [&] { return left == 0; });
+  return first;
+}
+
+bool ShardKeeper::is_stopping() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+// A problem that lasts is logged once.
+void ShardKeeper::note(const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    const bool same = problem_.code() == status.code();
+    problem_ = status;
+    if (same) return;
+  }
+  if (status.ok()) {
+    parts_.log.info("shared storage in order", {});
+  } else {
+    parts_.log.warn("shared storage in trouble", {{"error", status.message()}});
+  }
+}
+
+}  // namespace precis

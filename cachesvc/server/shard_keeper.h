@@ -1,0 +1,97 @@
+// Keeps the node's shards as the table of owners says, if the nodes share a storage: takes and
+// loads those that it owns by now, and gives up those that it does not own any more
+// (docs/design/cluster.md, Shared storage).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cachesvc/base/clock.h"
+#include "cachesvc/base/executor.h"
+#include "cachesvc/base/log.h"
+#include "cachesvc/base/runtime.h"
+#include "cachesvc/catalog/catalog.h"
+#include "cachesvc/cluster/membership.h"
+#include "cachesvc/shared/shared_tier.h"
+#include "cachesvc/shared/uploads.h"
+
+namespace precis {
+
+class ShardKeeper {
+ public:
+  struct Parts {
+    const cluster::Membership& membership;
+    SharedTier& tier;
+    Uploads& uploads;
+    Catalog& catalog;
+    Store& store;
+    std::string disk;          // names the local store, for always
+    bool is_new_disk = false;  // it had no name before
+    Runtime& runtime;
+    Log& log;
+    // Called on any thread with segments that are not stored here any more.
+    std::function<void(std::vector<SegmentId>)> forget;
+    std::chrono::seconds lease{};  // a node waits so long until its changes are copied
+  };
+  explicit ShardKeeper(Parts parts);
+  // Waits until what is stored here is copied, at most a lease, and gives up all shards.
+  ~ShardKeeper();
+
+  // Any thread. kMoved if the shard is not loaded.
+  Status check(std::uint32_t shard) const;
+  struct State {
+    std::uint32_t loading = 0;  // shards that the node owns, and that are not loaded
+    Status problem;
+  };
+  State state() const;
+
+ private:
+  using Owned = cluster::Membership::Owned;
+  using Shards = std::vector<std::uint32_t>;
+
+  void run();
+  void step();
+  void drop(const Shards& shards);
+  void join_again(const Owned& owned);
+  Status release(const Shards& shards, Clock::Time until);
+  Status release_late(const Owned& owned);
+  void note_released(const Shards& shards);
+  void take(const Owned& owned, const Shards& wanted);
+  Status load_models();
+  Status take_group(const Owned& owned, const Shards& shards);
+  Status load(std::span<const SharedTier::Change> changes);
+  // Runs `fn` for the shards of each group, several at once. Returns the first error.
+  Status for_groups(const Shards& shards, const std::function<Status(const Shards&)>& fn);
+  bool is_held(std::uint32_t shard) const { return held_[shard].load(); }
+  bool is_stopping() const;
+  void note(const Status& status);
+  Shards held() const;
+
+  const Parts parts_;
+  const Clock& clock_;
+  std::array<std::atomic<bool>, kShards> held_{};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::string instance_;  // with which the shards are held
+  Status problem_;
+  std::set<std::uint32_t> unreleased_;  // not held any more, and the marks still say so
+  bool stopping_ = false;
+  std::atomic<bool> is_closing_ = false;  // the destructor gives up the shards
+  bool models_shared_ = false;            // used by run() alone
+
+  std::unique_ptr<Executor> workers_, thread_;  // the last: they end first
+};
+
+}  // namespace precis

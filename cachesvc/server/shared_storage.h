@@ -1,0 +1,32 @@
+// The storage that the nodes of a cluster share, as the service uses it: connected, and copied to.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cachesvc/base/config.h"
+#include "cachesvc/base/runtime.h"
+#include "cachesvc/server/handler_parts.h"
+#include "cachesvc/server/shard_keeper.h"
+#include "cachesvc/shared/shared_tier.h"
+#include "cachesvc/shared/uploads.h"
+
+namespace precis {
+
+struct SharedStorage {
+  std::unique_ptr<SharedTier> tier;
+  std::unique_ptr<Uploads> uploads;
+
+  // Null if the configuration has none. At most about `bytes_max` wait to be copied. Errors as
+  // connect_rados(), or kInvalidArgument without a cluster.
+  static Result<std::unique_ptr<SharedStorage>> connect(const Config& config, Runtime& runtime,
+                                                        std::uint64_t bytes_max);
+  // The store in front of it.
+  std::unique_ptr<Store> behind(std::unique_ptr<Store> local) const;
+  // Starts to take the shards that the node owns, and lets the requests know. An error is the local
+  // store's.
+  Result<std::unique_ptr<ShardKeeper>> keep_shards(const Config& config, Store& store,
+                                                   Runtime& runtime, HandlerParts& parts) const;
+};
+
+}  // namespace precis

@@ -1,0 +1,251 @@
+// Catalogs of several nodes over one shared storage.
+#include <array>
+#include <catch2/catch.hpp>
+#include <condition_variable>
+
+#include "cachesvc/base/thread_executor.h"
+#include "cachesvc/shared/tiered_store.h"
+#include "tests/unit/catalog/catalog_fixture.h"
+#include "tests/unit/shared/memory_tier.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kShard = 77;
+constexpr std::chrono::seconds kLong{60};
+
+// Makes the segments of the tests; its own catalog is not used.
+const CatalogFixture& made() {
+  static const CatalogFixture fixture;
+  return fixture;
+}
+
+NewSegment in_shard(const Tokens& path, std::uint64_t created_unix_ms = 1) {
+  NewSegment segment = made().segment(path);
+  segment.row.shard = kShard;
+  segment.row.created_unix_ms = created_unix_ms;
+  return segment;
+}
+
+class Node {
+ public:
+  Node(MemoryTier& tier, std::string name) : tier_(tier), name_(std::move(name)) { open(); }
+  ~Node() { close(); }
+
+  void open() {
+    uploads.emplace(tier_, clock_, std::make_unique<ThreadExecutor>("copies", 2), 1 << 20);
+    store_ = make_tiered_store(machine_.open(), tier_, *uploads);
+    catalog = Catalog::open(*store_, clock_, ~0ull, /*in_shards=*/true).value();
+    ++starts_;
+  }
+  void close() {  // and gives up what is not copied
+    catalog.reset();
+    uploads.reset();
+    store_.reset();
+  }
+  // Takes the shard whoever holds it, as a keeper does when that node is gone.
+  void take() {
+    const auto mark = tier_.marks(shards_).value().front();
+    const ShardMark own{mark ? mark->epoch + 1 : 1, 0, false, mark ? mark->node : "",
+                        name_ + std::to_string(starts_)};
+    REQUIRE(tier_.change_marks(std::array{SharedTier::Change{kShard, mark, own}}).ok());
+    Catalog::LoadedShard loaded{kShard, !mark || mark->node.empty() || mark->node == name_, {}};
+    REQUIRE(
+        tier_
+            .scan(
+                shards_,
+                [&](std::uint32_t, std::string_view key, Bytes value) -> Status {
+                  const auto name = from_shared_key(key);
+                  REQUIRE(name);
+                  loaded.rows.push_back({name->first, name->second, {value.begin(), value.end()}});
+                  return {};
+                })
+            .ok());
+    uploads->begin(kShard, own, name_);
+    REQUIRE(catalog->add_model({made().tenant, made().model}).ok());
+    REQUIRE(catalog->load_shard(std::move(loaded)).ok());
+  }
+  std::vector<SegmentId> drop() {
+    std::vector<bool> bits(kShards);
+    bits[kShard] = true;
+    auto gone = catalog->drop_shards(bits);
+    (void)uploads->end(kShard, clock_.now() + kLong);
+    return gone;
+  }
+  Status put(const NewSegment& segment) {
+    return catalog->commit(segment.row, segment.payload(), Durability::kShared);
+  }
+  Status copied() {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::optional<Status> result;
+    uploads->when_copied(kShard, uploads->hold(kShard), [&](Status status) {
+      const std::lock_guard lock(mutex);
+      result = std::move(status);
+      changed.notify_all();
+    });
+    std::unique_lock lock(mutex);
+    REQUIRE(clock_.wait(changed, lock, clock_.now() + kLong, [&] { return result.has_value(); }));
+    return *result;
+  }
+  bool has(const NewSegment& segment) {
+    const auto row = catalog->segment(made().tenant, segment.row.id);
+    if (!row.ok()) return false;
+    for (std::uint32_t l = 0; l < segment.layers.size(); ++l) {
+      std::vector<std::byte> read(segment.layers[l].size());
+      bool was_here = true;
+      if (!catalog->peek_layer(**row, l, read, &was_here).ok() || read != segment.layers[l]) {
+        return false;
+      }
+      if (!was_here) catalog->keep_layer(**row, l, read);  // as ColdReads does
+    }
+    return true;
+  }
+
+  std::optional<Uploads> uploads;
+  std::unique_ptr<Catalog> catalog;
+
+ private:
+  MemoryTier& tier_;
+  const std::string name_;
+  const std::array<std::uint32_t, 1> shards_{kShard};
+  SystemClock clock_;
+  MemoryMachine machine_;
+  std::unique_ptr<Store> store_;
+  int starts_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a node that takes a shard has the segments and sessions of its former holder",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a"), b(tier, "b");
+  a.take();
+  const NewSegment segment = in_shard(tokens(8));
+  REQUIRE(a.put(segment).ok());
+  msg::OpenSession open;
+  open.name = "chat";
+  REQUIRE(a.catalog->open_session(made().tenant, open, kShard).ok());
+  REQUIRE(a.catalog->advance_session(made().tenant, {"chat", segment.row.id}).ok());
+  REQUIRE(a.copied().ok());
+
+  b.take();
+  CHECK(b.has(segment));
+  CHECK(b.catalog->session(made().tenant, "chat")->tip == segment.row.id);
+  const std::uint64_t calls = tier.calls();
+  CHECK(b.has(segment));  // by now from its own disk
+  CHECK(tier.calls() == calls);
+
+  // The former holder's next change fails, and does not reach anybody.
+  const NewSegment late = in_shard(tokens(8, 500));
+  CHECK(a.put(late).ok());
+  CHECK(a.copied().code() == StatusCode::kMoved);
+  CHECK(a.uploads->take_lost() == std::vector<std::uint32_t>{kShard});
+  b.drop();
+  b.take();
+  CHECK_FALSE(b.has(late));
+  CHECK(b.has(segment));
+}
+
+TEST_CASE("a shard that is not loaded can't be changed, and has nothing", "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  const NewSegment segment = in_shard(tokens(8));
+  REQUIRE(a.catalog->add_model({made().tenant, made().model}).ok());
+  CHECK(a.put(segment).code() == StatusCode::kMoved);
+  a.take();
+  REQUIRE(a.put(segment).ok());
+  REQUIRE(a.copied().ok());
+  CHECK(a.drop() == std::vector<SegmentId>{segment.row.id});
+  CHECK_FALSE(a.has(segment));
+  CHECK(a.catalog->totals().segments == 0);
+  CHECK(a.put(segment).code() == StatusCode::kMoved);
+  a.take();
+  const std::uint64_t calls = tier.calls();
+  CHECK(a.has(segment));  // from the copy on its disk
+  CHECK(tier.calls() == calls);
+}
+
+TEST_CASE("segments that only a node's disk has are shared when it takes the shard again",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a"), b(tier, "b");
+  a.take();
+  const NewSegment first = in_shard(tokens(8)), second = in_shard(tokens(8, 500));
+  REQUIRE(a.put(first).ok());
+  REQUIRE(a.copied().ok());
+  tier.fail(true);
+  REQUIRE(a.put(second).ok());
+  a.close();
+  tier.fail(false);
+  a.open();
+  CHECK_FALSE(a.has(first));
+  SECTION("unless another node has changed the shard meanwhile") {
+    b.take();
+    REQUIRE(b.put(in_shard(tokens(8, 900))).ok());
+    REQUIRE(b.copied().ok());
+    a.take();
+    CHECK(a.has(first));
+    CHECK_FALSE(a.has(second));
+    CHECK(a.catalog->lost_segments() == 1);
+    return;
+  }
+  a.take();
+  CHECK(a.has(first));
+  CHECK(a.has(second));
+  REQUIRE(a.copied().ok());
+  b.take();
+  CHECK(b.has(second));
+  CHECK(a.catalog->lost_segments() == 0);
+}
+
+TEST_CASE("a node does not use copies of what others changed", "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a"), b(tier, "b");
+  a.take();
+  const NewSegment cut = in_shard(tokens(8)), removed = in_shard(tokens(8, 500));
+  REQUIRE(a.put(cut).ok());
+  REQUIRE(a.put(removed).ok());
+  REQUIRE(a.copied().ok());
+  const std::size_t objects = tier.objects();
+  b.take();
+  const auto row = b.catalog->segment(made().tenant, cut.row.id).value();
+  NewSegment less = trimmed(cut);
+  less.row.created_unix_ms = 2;
+  CHECK(*b.catalog->trim(*row, less.row, less.payload(), Durability::kWal));
+  REQUIRE(b.catalog->remove(made().tenant, removed.row.id, false, nullptr).ok());
+  REQUIRE(b.copied().ok());
+  CHECK(tier.objects() == objects / 2);  // of the trimmed segment only
+  a.drop();
+  a.take();
+  CHECK(a.has(less));
+  CHECK_FALSE(a.has(removed));
+}
+
+TEST_CASE("changes wait while the shared storage fails, and are copied in order later",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a"), b(tier, "b");
+  a.take();
+  const bool loses = GENERATE(false, true);  // answers, of calls that were made
+  loses ? tier.lose_answers(true) : tier.fail(true);
+  std::vector<NewSegment> segments;
+  for (TokenId n = 1; n <= 100; ++n) {
+    segments.push_back(in_shard(tokens(8, n * 1000)));
+    REQUIRE(a.put(segments.back()).ok());
+    if (n % 2 == 0) {
+      REQUIRE(a.catalog->remove(made().tenant, segments.back().row.id, false, nullptr).ok());
+    }
+  }
+  CHECK(a.uploads->lag().changes > 0);
+  loses ? tier.lose_answers(false) : tier.fail(false);
+  REQUIRE(a.copied().ok());
+  CHECK(a.uploads->lag().changes == 0);
+  CHECK(a.uploads->lag().bytes == 0);
+  b.take();
+  for (std::size_t n = 0; n < segments.size(); ++n) CHECK(b.has(segments[n]) == (n % 2 == 0));
+  CHECK(tier.objects() == segments.size() / 2 * 3);
+}
