@@ -10,6 +10,8 @@ namespace {
 
 // The most layers that one change removes from the local store, so that others need not wait long.
 constexpr std::size_t kLayersOfRemoval = 4096;
+// The most blocks that leave the index while lookups wait, or one segment with more.
+constexpr std::size_t kBlocksOfDrop = 65'536;
 
 // Everybody's limits count the stored bytes, also those of a row that fits no model.
 bool has_its_bytes(const SegmentRow& row) {
@@ -146,16 +148,22 @@ std::vector<SegmentId> CatalogShards::drop_shards(const std::vector<bool>& shard
   }
   std::ranges::sort(rows, std::greater(), [](const Row& row) { return row->begin; });
   SegmentLeases::Removal removal(leases_, rows, /*may_wait=*/true);
-  std::unique_lock lock(state_);
-  removal.applied();
-  for (const Sessions::Key& key : sessions_.in_shards(shards)) sessions_.erase(key);
-  std::vector<SegmentId> ids;
-  for (const Row& row : rows) {  // children first
-    tree_.erase(row->id);
-    ids.push_back(row->id);
-    kept_here_[{*row->shard, row->id}] = row;
+  {
+    std::unique_lock lock(state_);
+    removal.applied();
+    for (const Sessions::Key& key : sessions_.in_shards(shards)) sessions_.erase(key);
   }
-  tell(msg::KvEvent::Cause::kMoved);
+  std::vector<SegmentId> ids;
+  for (auto row = rows.begin(); row != rows.end();) {  // children first
+    std::unique_lock lock(state_);
+    for (std::size_t blocks = 0; row != rows.end() && blocks <= kBlocksOfDrop; ++row) {
+      blocks += (*row)->blocks.size() + 1;
+      tree_.erase((*row)->id);
+      ids.push_back((*row)->id);
+      kept_here_[{*(*row)->shard, (*row)->id}] = *row;
+    }
+    tell(msg::KvEvent::Cause::kMoved);
+  }
   return ids;
 }
 

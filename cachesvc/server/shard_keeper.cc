@@ -177,7 +177,15 @@ void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
   if (status.ok()) {
     status = for_groups(wanted, [&](const Shards& group) { return take_group(owned, group); });
   }
-  note(status);
+  // Another node may know the newest table of owners a moment before this one.
+  const bool is_behind = status.code() == StatusCode::kConflict;
+  if (!is_behind) {
+    behind_since_.reset();
+  } else if (!behind_since_) {
+    behind_since_ = clock_.now();
+  }
+  const bool is_told = !is_behind || clock_.now() - *behind_since_ > parts_.lease;
+  note(is_told ? status : Status());
 }
 
 // All nodes have all models, because segments without theirs are out of service.
@@ -212,11 +220,11 @@ Status ShardKeeper::take_group(const Owned& owned, const Shards& shards) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto& mark = marks[i];
     if (mark && mark->epoch > owned.epoch) {
-      newer = Status::conflict(
-          "shard " + std::to_string(shards[i]) + " was taken at revision " +
-          std::to_string(mark->epoch) + " of etcd, which is now at " + std::to_string(owned.epoch) +
-          ": either this lasts for a moment, or etcd was restored from an older backup, or another "
-          "cluster of this name uses the pool");
+      newer = Status::conflict("shard " + std::to_string(shards[i]) + " was taken at revision " +
+                               std::to_string(mark->epoch) + " of etcd, which is now at " +
+                               std::to_string(owned.epoch) +
+                               ": etcd was restored from an older backup, or another cluster of "
+                               "this name uses the pool");
       continue;
     }
     const bool is_free = !mark || mark->released || mark->instance == owned.instance ||

@@ -89,7 +89,9 @@ class ShardKeeper {
   std::set<std::uint32_t> unreleased_;  // not held any more, and the marks still say so
   bool stopping_ = false;
   std::atomic<bool> is_closing_ = false;  // the destructor gives up the shards
-  bool models_shared_ = false;            // used by run() alone
+  // Used by run() alone.
+  bool models_shared_ = false;
+  std::optional<Clock::Time> behind_since_;  // the table of owners is older than marks
 
   std::unique_ptr<Executor> workers_, thread_;  // the last: they end first
 };

@@ -1,5 +1,6 @@
 // Nodes that share a storage: what they acknowledge at "shared" outlives them.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include "tests/integration/cluster_node.h"
 #include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
+#include "tests/integration/raw_peer.h"
 
 namespace {
 
@@ -229,6 +231,52 @@ TEST_CASE("what only a node's disk has is there again when the node is",
   await(node, [](const msg::ClusterState& state) { return state.unshared_bytes == 0; });
 }
 
+TEST_CASE("a put may be committed again and aborted while it waits for its copy",
+          "[integration][cluster][ceph]") {
+  EtcdMembers etcd;
+  Node node(etcd, "a", ceph_settings("cluster_name = 'again'\n"), 2);
+  await(node, [](const msg::ClusterState& state) {
+    return shared_by({"a"})(state) && Cluster::is_loaded(state);
+  });
+  const auto client = node.connect_as("red");
+  const Model model = client->register_model(tiny_model()).value();
+  std::mt19937 random(3);
+  RawPeer peer;
+  Login red;
+  red.tenant = "red";
+  REQUIRE(peer.connect(node.address(), red).value().status.ok());
+  msg::BeginPut begin;
+  begin.model = model.fingerprint;
+  begin.tokens = random_tokens(random, kTokens);
+  const auto begun = std::get<msg::PutBegun>(peer.call(begin).value().body);
+  const Kv kv = random_kv(random, model.spec, 0, kTokens);
+  msg::PushLayer push;
+  push.put = begun.put;
+  push.head_count = model.spec.num_kv_heads;
+  push.token_count = kTokens;
+  push.dtype = model.spec.dtype;
+  push.keys = peer.expose(kv.layers[0].keys.bytes.size());
+  push.values = peer.expose(kv.layers[0].values.bytes.size());
+  push.keys_head_stride = push.values_head_stride = kv.layers[0].keys.view.head_bytes();
+  for (push.layer = 0; push.layer < model.spec.num_layers; ++push.layer) {
+    REQUIRE(peer.call(push).value().status.ok());
+  }
+  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGSTOP);
+  const msg::CommitPut commit{begun.put, Durability::kShared};
+  for (std::uint64_t id = 1000; id < 1003; ++id) peer.send(encode(msg::Request{id, commit}));
+  peer.send(encode(msg::Request{1003, msg::AbortPut{begun.put}}));
+  while (node.state().unshared_bytes == 0) std::this_thread::yield();
+  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGCONT);
+  int stored = 0;
+  for (int n = 0; n < 4; ++n) {
+    const auto reply = peer.receive();
+    REQUIRE(reply.ok());
+    if (reply->id != 1003 && reply->status.ok()) ++stored;
+  }
+  CHECK(stored == 3);
+  CHECK(client->lookup(model, begin.tokens)->matched_tokens == kTokens);
+}
+
 TEST_CASE("no call fails while nodes that share a storage are drained and join",
           "[integration][cluster][ceph]") {
   Cluster cluster("moves");
@@ -262,8 +310,7 @@ TEST_CASE("no call fails while nodes that share a storage are drained and join",
   CHECK(failed == "");
 }
 
-TEST_CASE("puts at shared go on when an OSD of Ceph dies",
-          "[integration][cluster][ceph]") {
+TEST_CASE("puts at shared go on when an OSD of Ceph dies", "[integration][cluster][ceph]") {
   Cluster cluster("osds");
   ceph->kill_osd(1);
   const auto prompts = cluster.put_some(6, Durability::kShared);
@@ -273,6 +320,20 @@ TEST_CASE("puts at shared go on when an OSD of Ceph dies",
   for (const Prompt& prompt : prompts) {
     CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
   }
+}
+
+TEST_CASE("a node whose etcd is older than the shared storage takes nothing and says why",
+          "[integration][cluster][ceph]") {
+  const auto tier = connect_rados(ceph->settings("behind")).value();
+  const ShardMark mark{1ull << 40, 0, true, "disk", "instance"};
+  REQUIRE(tier->change_marks(std::array{SharedTier::Change{0, {}, mark}}).ok());
+  EtcdMembers etcd;
+  Node node(etcd, "a", ceph_settings("cluster_name = 'behind'\n"), 2);
+  const auto state = await(node, [](const msg::ClusterState& now) {
+    return now.loading == 1 && !now.shared_error.empty();
+  });
+  CHECK_THAT(state.shared_error, Contains("etcd was restored from an older backup"));
+  CHECK(tier->marks(std::array{0u}).value().front() == mark);
 }
 
 TEST_CASE("shared needs storage that nodes share", "[integration][cluster][ceph]") {

@@ -24,6 +24,7 @@ namespace {
 using namespace precis;
 
 constexpr std::uint64_t kBarSteps = 1000;
+constexpr char kPause[] = "pause_p99_ms";  // in the table
 
 struct Summary {
   std::vector<std::pair<std::string, std::uint64_t>> numbers;
@@ -77,7 +78,7 @@ Summary summary_of(const torture::ClusterCounts& counts, bool failed, double sec
            {"misses", counts.misses},
            {"errors_expected", counts.errors},
            {"errors_undocumented", counts.errors_undocumented},
-           {"pause_p99_ms", ms}},
+           {kPause, ms}},
           seconds};
 }
 
@@ -94,8 +95,15 @@ void print_table(const Summary& summary) {
 bool write_json(const Summary& summary, std::uint32_t seed, const std::string& failure,
                 const std::string& file) {
   nlohmann::ordered_json json;
-  for (const auto& [name, value] : summary.numbers) json[name] = value;
+  for (const auto& [name, value] : summary.numbers) {
+    if (name == kPause) {
+      json["pause_p99_seconds"] = static_cast<double>(value) / 1000;
+    } else {
+      json[name] = value;
+    }
+  }
   json["seconds"] = summary.seconds;
+  json["minutes"] = summary.seconds / 60;
   json["seed"] = seed;
   json["failure"] = failure;
   std::ofstream out(file);
