@@ -324,9 +324,9 @@ Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
 Membership::Owned Membership::owned() const { return impl_->owned(); }
-std::string Membership::instance() const {
+bool Membership::is_instance(std::string_view instance) const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->instance;
+  return impl_->instance == instance;
 }
 Status Membership::check_owner(std::uint32_t shard) const { return impl_->check_owner(shard); }
 void Membership::note_put(const std::string& tenant, const ForkFinder::Put& put) {

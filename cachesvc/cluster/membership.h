@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cachesvc/base/config.h"
@@ -59,7 +60,8 @@ class Membership {
   };
   // Any thread.
   Owned owned() const;
-  std::string instance() const;
+  // Any thread. Whether this node has not joined again since it had this instance.
+  bool is_instance(std::string_view instance) const;
 
  private:
   struct Impl;

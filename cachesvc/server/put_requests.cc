@@ -176,7 +176,9 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
     end_trace(open->second, Status());
     puts_.erase(open);
   }
-  if (is_open) committed_.push_back({request.put, info.id, shard});
+  if (std::ranges::find(committed_, request.put, &CommittedPut::put) == committed_.end()) {
+    committed_.push_back({request.put, info.id, shard});
+  }
   keep_latest(committed_);
   if (!info.parent.is_null()) {
     caller_.parts.consolidator.committed(caller_.tenant.owner(nullptr), info.id);

@@ -45,9 +45,8 @@ ShardKeeper::~ShardKeeper() {
 
 Status ShardKeeper::check(std::uint32_t shard) const {
   // A node that has joined again could hold a shard that others have changed meanwhile.
-  const std::string instance = parts_.membership.instance();
   const std::lock_guard lock(mutex_);
-  if (is_held(shard) && instance_ == instance) return {};
+  if (is_held(shard) && parts_.membership.is_instance(instance_)) return {};
   return Status::moved("the shard " + std::to_string(shard) + " is being loaded");
 }
 

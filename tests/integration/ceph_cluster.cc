@@ -1,7 +1,5 @@
 #include "tests/integration/ceph_cluster.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cachesvc/base/descriptor.h"
 #include "precis/status.h"
+#include "tests/integration/free_port.h"
 
 namespace precis::testing {
 namespace {
@@ -67,19 +65,6 @@ osd_op_num_threads_per_shard = 1
 osd_scrub_begin_hour = 0
 osd_max_scrubs = 0
 )";
-
-// A port that nobody uses now. The kernel gives out other ports first.
-std::string free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  PRECIS_CHECK(::bind(socket.get(), any, size) == 0);
-  PRECIS_CHECK(::getsockname(socket.get(), any, &size) == 0);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 std::string new_uuid() {
   std::ifstream file("/proc/sys/kernel/random/uuid");

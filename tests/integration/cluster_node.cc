@@ -26,6 +26,10 @@ msg::ClusterState await(Node& node, const std::function<bool(const msg::ClusterS
   }
 }
 
+std::uint64_t stored_at(const Node& node) {
+  return node.connect_as("red")->status().value().segments;
+}
+
 std::uint32_t shards_of(const msg::ClusterState& state, const std::string& name) {
   for (const msg::ClusterNode& node : state.nodes) {
     if (node.name == name) return node.shards;

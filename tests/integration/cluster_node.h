@@ -77,6 +77,9 @@ class Node {
 // Waits until the node's view is as expected.
 msg::ClusterState await(Node& node, const std::function<bool(const msg::ClusterState&)>& expected);
 
+// The segments that the node stores for the tenant "red".
+std::uint64_t stored_at(const Node& node);
+
 std::uint32_t shards_of(const msg::ClusterState& state, const std::string& name);
 
 // Whether exactly these nodes own shards, in equal numbers, and no other node is known.

@@ -60,11 +60,6 @@ struct Cluster {
   }
 };
 
-// The segments that one node stores.
-std::uint64_t stored_at(const Node& node) {
-  return node.connect_as("red")->status().value().segments;
-}
-
 // The error if the client does not read the prompt's rows.
 std::string read_error(Client& client, const Model& model, const Prompt& prompt) {
   const auto read = read_all(client, model, prompt.tokens);

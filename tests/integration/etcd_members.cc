@@ -1,17 +1,14 @@
 #include "tests/integration/etcd_members.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
-#include "cachesvc/base/descriptor.h"
 #include "cachesvc/cluster/etcd.h"
 #include "cachesvc/net/http_post.h"
+#include "tests/integration/free_port.h"
 
 namespace precis::testing {
 namespace {
@@ -20,20 +17,6 @@ constexpr char kEtcd[] = "/usr/bin/etcd";  // of the Debian package etcd-server
 constexpr std::chrono::seconds kStart{60};
 constexpr HttpPost::Limits kLimits = {
     .time = std::chrono::seconds(1), .last_time = std::chrono::seconds(1), .answer_bytes = 65536};
-
-// A port that nobody uses now. Another process could take it before etcd does, but the kernel gives
-// out other ports first.
-std::string free_port() {
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  PRECIS_CHECK(::bind(socket.get(), any, size) == 0);
-  PRECIS_CHECK(::getsockname(socket.get(), any, &size) == 0);
-  return std::to_string(ntohs(address.sin_port));
-}
 
 }  // namespace
 

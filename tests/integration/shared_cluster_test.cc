@@ -107,11 +107,6 @@ std::string read_error(Client& client, const Model& model, const Prompt& prompt,
   return rows_are_of(*read, {&prompt.kv}) ? "" : "other rows";
 }
 
-// The segments that one node stores.
-std::uint64_t stored_at(const Node& node) {
-  return node.connect_as("red")->status().value().segments;
-}
-
 }  // namespace
 
 TEST_CASE("what is acknowledged at shared outlives a node and its disk",
