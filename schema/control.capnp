@@ -292,6 +292,8 @@ struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
   # Number of KV heads to serve; 0: all from headBegin on.
   traceparent @5 :Data $Is.atMost("kTraceparentBytesMax");
   # As in BeginPut.
+  shard @6 :UInt32 = 0xffffffff $Is.atMost("kShards - 1") $Is.optional;
+  # In a cluster, of a get that another node than the owner of this shard shall serve (alsoAt).
 }
 
 struct Cancel {  # -> Done
@@ -466,6 +468,8 @@ struct RemoveModel {  # -> Done
   # With its projections, its profiles and its defaults for puts. While segments of the model are
   # stored, the answer is conflict and says how many.
   model @0 :Data $Is.digest;
+  hereOnly @1 :Bool;
+  # Only tell whether the node that is asked has segments of it.
 }
 
 struct AddTenant {  # -> IssuedToken
@@ -517,6 +521,8 @@ struct RemoveTenant {  # -> Removed
   purge @1 :Bool;
   # Also remove its sessions, segments, models and budgets. Without it, a tenant that has segments
   # is refused.
+  hereOnly @2 :Bool;
+  # Only for what the node that is asked stores of the tenant: the tenant stays.
 }
 
 struct StartBackup {  # -> BackupState
@@ -748,6 +754,11 @@ struct MatchLink $Is.checked {
   # had a budget or an alignment.
 }
 
+struct OtherNode {
+  address @0 :Text;
+  # HOST:PORT
+}
+
 struct Match $Is.checked {
   matchedTokens @0 :UInt32 $Is.atMost("kPathTokensMax");
   # 0: nothing matched, and there are no links.
@@ -760,6 +771,9 @@ struct Match $Is.checked {
   predictedSeconds @4 :Float64;
   leaseMs @5 :UInt32;
   # The granted lease; 0: none.
+  alsoAt @6 :List(OtherNode) $Is.atMost("kCopiesMax");
+  # In a cluster, further nodes that serve the match, because it is read often. A get at
+  # one of them names the shard. If it fails there, the owner serves it.
 }
 
 struct PassedMatch $Is.checked {

@@ -55,6 +55,8 @@ struct Config {
   std::string cluster_address;          // HOST:PORT at which clients reach it; empty: as `listen`
   std::uint32_t cluster_weight = 100;   // its share of what the cluster stores is in proportion
   std::uint32_t cluster_lease_s = 5;    // a node that is silent for so long loses its shards
+  // A prefix of which a node serves more is served by further nodes too; 0: never.
+  std::uint64_t cluster_hot_bytes_per_s = std::uint64_t{1} << 28;
   // Storage that the nodes share (cachesvc/shared): Ceph's configuration file, or empty for none.
   std::string cluster_ceph_conf, cluster_ceph_user = "client.precis", cluster_ceph_pool = "precis";
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.

@@ -50,6 +50,7 @@ void each_setting(Visit visit) {
   visit("cluster_address", &Config::cluster_address, kRestart);
   visit("cluster_weight", &Config::cluster_weight, kRestart);
   visit("cluster_lease_s", &Config::cluster_lease_s, kRestart);
+  visit("cluster_hot_bytes_per_s", &Config::cluster_hot_bytes_per_s, kRestart);
   visit("cluster_ceph_conf", &Config::cluster_ceph_conf, kRestart);
   visit("cluster_ceph_user", &Config::cluster_ceph_user, kRestart);
   visit("cluster_ceph_pool", &Config::cluster_ceph_pool, kRestart);

@@ -37,10 +37,21 @@ std::vector<std::uint64_t> BudgetTable::forgotten_by(std::string_view tenant,
 }
 
 void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
-  std::size_t forgotten = forgotten_by(tenant, revision).size();
   auto& kept = revisions_[std::string(tenant)];
-  for (; forgotten > 0; --forgotten) kept.pop_front();
-  kept.push_back(std::move(revision));
+  const auto at = std::ranges::lower_bound(kept, revision.number, {}, &msg::BudgetRevision::number);
+  if (at != kept.end() && at->number == revision.number) {
+    *at = std::move(revision);
+  } else {
+    kept.insert(at, std::move(revision));
+  }
+}
+
+void BudgetTable::erase(std::string_view tenant, std::uint64_t revision) {
+  const auto kept = revisions_.find(tenant);
+  if (kept == revisions_.end()) return;
+  std::erase_if(kept->second,
+                [&](const msg::BudgetRevision& each) { return each.number == revision; });
+  if (kept->second.empty()) revisions_.erase(kept);
 }
 
 // All rows of a tenant share one sequence, so that a revision identifies the whole state. Rows of

@@ -88,11 +88,6 @@ BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
   return keys;
 }
 
-void BudgetTable::erase(std::string_view tenant) {
-  std::erase_if(rows_, [&](const auto& row) { return row.first.first == tenant; });
-  if (const auto kept = revisions_.find(tenant); kept != revisions_.end()) revisions_.erase(kept);
-}
-
 const StoredBudget* BudgetTable::find(std::string_view tenant,
                                       const msg::BudgetScope& scope) const {
   const auto row = rows_.find({std::string(tenant), key_of(scope)});

@@ -39,19 +39,18 @@ class BudgetTable {
   bool has(std::string_view tenant, const msg::BudgetScope& scope) const;
   void erase(std::string_view tenant, const msg::BudgetScope& scope);  // its own row, if it has one
   std::vector<StoredBudget> rows(std::string_view tenant) const;
-  // The rows and revisions of a tenant, for erase().
+  // The rows and revisions of a tenant.
   struct Keys {
     std::vector<msg::BudgetScope> scopes;
     std::vector<std::uint64_t> revisions;
   };
   Keys keys(std::string_view tenant) const;
-  void erase(std::string_view tenant);
   // The oldest revisions that are forgotten when this one is added, so that there are at most
   // limits::kBudgetRevisionsMax, of at most limits::kBudgetRevisionBytesMax.
   std::vector<std::uint64_t> forgotten_by(std::string_view tenant,
                                           const msg::BudgetRevision& revision) const;
-  // Adds a revision with a number above the last one's, and forgets those.
   void put(std::string_view tenant, msg::BudgetRevision revision);
+  void erase(std::string_view tenant, std::uint64_t revision);
 
   // A change of a tenant's rows, not yet made: the revision, and its rows afterwards.
   struct Planned {
@@ -103,7 +102,8 @@ class BudgetTable {
                   std::uint64_t now_ms) const;
 
   Rows rows_;
-  std::map<std::string, std::deque<msg::BudgetRevision>, std::less<>> revisions_;  // by tenant
+  // By tenant, in order of their numbers; none of them is empty.
+  std::map<std::string, std::deque<msg::BudgetRevision>, std::less<>> revisions_;
 };
 
 }  // namespace precis

@@ -130,7 +130,7 @@ Status CatalogImpl::load_profiles() {
         const Digest digest = profile_digest(profile);
         const std::string name = profile.name;
         model->second.profiles[name] = {std::make_shared<const Profile>(std::move(profile)), digest,
-                                        row.added_unix_ms};
+                                        row.added_unix_ms, row.json.size()};
       });
 }
 
@@ -175,6 +175,9 @@ Status CatalogImpl::load_marks() {
       } else {
         budgets_.put(row->tenant, std::move(row->revision));
       }
+    }
+    if (key == kClusterIdKey) {
+      cluster_id_.assign(reinterpret_cast<const char*>(value.data()), value.size());
     }
     if (is_stored_tenant_key(key)) {
       auto row = decode_stored_tenant(value);

@@ -22,6 +22,7 @@
 #include "cachesvc/catalog/event_source.h"
 #include "cachesvc/catalog/model_catalog.h"
 #include "cachesvc/catalog/segment_leases.h"
+#include "cachesvc/catalog/settings_catalog.h"
 #include "cachesvc/catalog/shard_catalog.h"
 #include "cachesvc/catalog/stored_use.h"
 #include "cachesvc/store/store.h"
@@ -31,7 +32,11 @@
 
 namespace precis {
 
-class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource, public ShardCatalog {
+class Catalog : public ModelCatalog,
+                public BudgetCatalog,
+                public SettingsCatalog,
+                public EventSource,
+                public ShardCatalog {
  public:
   // Reads every small row. A row that fails its check is quarantined: counted, left on disk, not
   // served. kVersionMismatch if a newer format wrote the store. `kept_bytes_max` limits the memory
@@ -62,6 +67,8 @@ class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource, p
                                    std::uint32_t faithful_ppm) const = 0;
   // kCorruption if it is out of service: the segment or an ancestor is quarantined.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
+  // As segment(), and finds those that this node serves for another one (shard_catalog.h).
+  virtual Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const = 0;
   struct AnySegment {
     Row row;
     bool quarantined = false;  // its own bytes failed a check
@@ -187,8 +194,9 @@ class Catalog : public ModelCatalog, public BudgetCatalog, public EventSource, p
   // ---- tenants that are stored (cachesvc/server/tenants_in_force.h)
   virtual std::vector<StoredTenant> stored_tenants() const = 0;  // by name
   // [blocking] Stores what `change` makes of a tenant's row; no row before or after it: there is
-  // none. `change` may read the catalog, and no other change runs meanwhile. An error of it changes
-  // nothing. The change survives a power loss. kOutOfSpace past limits::kStoredTenantsMax.
+  // none. `change` may read the catalog, and no other change runs meanwhile; it may be called
+  // several times. An error of it changes nothing. The change survives a power loss. kOutOfSpace
+  // past limits::kStoredTenantsMax.
   using TenantChange = std::function<Status(std::optional<StoredTenant>&)>;
   virtual Status change_tenant(const std::string& name, const TenantChange& change) = 0;
 

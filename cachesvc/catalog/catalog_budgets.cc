@@ -1,11 +1,26 @@
+#include <algorithm>
+
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "precis/limits.h"
 
 namespace precis {
+namespace {
+
+using Rows = Result<std::vector<SettingRow>>;
+
+// More than a tenant can have.
+constexpr std::size_t kBudgetRowsMax =
+    2 * (limits::kSessionBudgetsMax + limits::kModelsPerTenantMax + limits::kBudgetRevisionsMax);
+// A change forgets at most so many revisions; later ones forget the rest.
+constexpr std::size_t kForgottenPerChange = kSettingsPerChange / 2;
+
+}  // namespace
 
 BudgetTable::IsSession CatalogBudgets::is_session_of(std::string_view tenant) const {
-  return [this, tenant](const std::string& name) { return find_session(tenant, name).ok(); };
+  return [this, tenant](const std::string& name) {
+    return agree_ || find_session(tenant, name).ok();  // in a cluster, another node may have it
+  };
 }
 
 msg::Budgets CatalogBudgets::budgets(std::string_view tenant, const msg::BudgetScope& asked,
@@ -44,7 +59,8 @@ Status CatalogBudgets::check_scope(std::string_view tenant, const msg::BudgetSco
   if (scope.model && !find_model(tenant, *scope.model)) {
     return Status::not_found("model " + scope.model->hex() + " is not registered");
   }
-  return scope.session.empty() ? Status() : find_session(tenant, scope.session).status();
+  // In a cluster, another node may have the session.
+  return scope.session.empty() || agree_ ? Status() : find_session(tenant, scope.session).status();
 }
 
 // Refuses a scope that is not there, and a recipe that needs a profile and has none. If the model
@@ -74,26 +90,38 @@ Status CatalogBudgets::check_change(std::string_view tenant,
 
 Result<msg::BudgetRevision> CatalogBudgets::set_budget(std::string_view tenant,
                                                        const msg::SetBudget& request) {
-  std::lock_guard changing(changes_);
-  PRECIS_TRY(check_scope(tenant, request.scope));
-  PRECIS_ASSIGN(BudgetTable::Planned planned, budgets_.changed(tenant, request, clock_.unix_ms()));
-  return store(tenant, std::move(planned), request.dry_run);
+  msg::BudgetRevision made;
+  PRECIS_TRY(change_settings([&]() -> Rows {
+    PRECIS_TRY(check_scope(tenant, request.scope));
+    if (const std::string& session = request.scope.session; !session.empty()) {
+      PRECIS_TRY(find_session(tenant, session).status());
+    }
+    PRECIS_ASSIGN(const auto planned, budgets_.changed(tenant, request, clock_.unix_ms()));
+    made = planned.revision;
+    PRECIS_ASSIGN(auto rows, rows_of(tenant, planned));
+    return request.dry_run ? Rows(std::vector<SettingRow>()) : Rows(std::move(rows));
+  }));
+  return made;
 }
 
 Result<msg::BudgetRevision> CatalogBudgets::roll_back_budget(std::string_view tenant,
                                                              const msg::RollBackBudget& request) {
-  std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(
-      BudgetTable::Planned planned,
-      budgets_.rolled_back(tenant, request, clock_.unix_ms(), [&](const msg::BudgetScope& scope) {
-        return check_scope(tenant, scope).ok();
-      }));
-  return store(tenant, std::move(planned), request.dry_run);
+  msg::BudgetRevision made;
+  PRECIS_TRY(change_settings([&]() -> Rows {
+    const auto is_there = [&](const msg::BudgetScope& scope) {
+      return check_scope(tenant, scope).ok();
+    };
+    PRECIS_ASSIGN(const auto planned,
+                  budgets_.rolled_back(tenant, request, clock_.unix_ms(), is_there));
+    made = planned.revision;
+    PRECIS_ASSIGN(auto rows, rows_of(tenant, planned));
+    return request.dry_run ? Rows(std::vector<SettingRow>()) : Rows(std::move(rows));
+  }));
+  return made;
 }
 
-Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
-                                                  BudgetTable::Planned planned, bool dry_run) {
-  msg::BudgetRevision& revision = planned.revision;
+Rows CatalogBudgets::rows_of(std::string_view tenant, const BudgetTable::Planned& planned) const {
+  const msg::BudgetRevision& revision = planned.revision;
   if (revision.changes.size() > limits::kListPageRowsMax) {
     return Status::out_of_space(
         "the rollback changes " + std::to_string(revision.changes.size()) +
@@ -101,53 +129,46 @@ Result<msg::BudgetRevision> CatalogBudgets::store(std::string_view tenant,
         "; remove the budgets of sessions first, or roll back to a revision in between first");
   }
   for (const msg::BudgetChange& each : revision.changes) PRECIS_TRY(check_change(tenant, each));
-  if (dry_run || revision.changes.empty()) return std::move(revision);
-  Change change;
-  const auto is_left = [](const StoredBudget& row) {  // a session that sets nothing has no row
-    return row.session.empty() || !row.recipe.empty() || row.keep || row.limit;
-  };
+  std::vector<SettingRow> rows;
+  if (revision.changes.empty()) return rows;
   for (const StoredBudget& row : planned.rows) {
-    std::string key = budget_key(tenant, row.model, row.session);
-    if (is_left(row)) {
-      change.put(Table::kBudgets, std::move(key), encode(row));
-    } else {
-      change.erase(Table::kBudgets, std::move(key));
-    }
+    // A session that sets nothing has no row.
+    const bool is_left = row.session.empty() || !row.recipe.empty() || row.keep || row.limit;
+    SettingRow& stored = rows.emplace_back(
+        SettingRow{Table::kBudgets, budget_key(tenant, row.model, row.session), std::nullopt});
+    if (is_left) stored.value = encode(row);
   }
-  change.put(Table::kMeta, revision_key(tenant, revision.number),
-             encode(StoredRevision{std::string(tenant), revision}));
-  for (const std::uint64_t number : budgets_.forgotten_by(tenant, revision)) {
-    change.erase(Table::kMeta, revision_key(tenant, number));
+  rows.push_back({Table::kMeta, revision_key(tenant, revision.number),
+                  encode(StoredRevision{std::string(tenant), revision})});
+  std::vector<std::uint64_t> forgotten = budgets_.forgotten_by(tenant, revision);
+  std::ranges::sort(forgotten);
+  forgotten.resize(std::min(forgotten.size(), kForgottenPerChange));
+  for (const std::uint64_t number : forgotten) {
+    rows.push_back({Table::kMeta, revision_key(tenant, number), std::nullopt});
   }
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  for (StoredBudget& row : planned.rows) {
-    if (!is_left(row)) {
-      budgets_.erase(tenant, {{}, row.session});
-    } else {
-      budgets_.put(std::move(row));
-    }
-  }
-  budgets_.put(tenant, revision);
-  return std::move(revision);
+  return rows;
 }
 
 Result<std::size_t> CatalogBudgets::remove_budgets(std::string_view tenant) {
-  std::lock_guard changing(changes_);
-  const BudgetTable::Keys keys = budgets_.keys(tenant);
-  Change change;
-  for (const msg::BudgetScope& scope : keys.scopes) {
-    change.erase(Table::kBudgets, budget_key(tenant, scope.model, scope.session));
+  std::size_t removed = 0;
+  for (std::size_t some = 1; some > 0; removed += some) {
+    if (removed > kBudgetRowsMax) return Status::internal("budgets can't be removed");
+    PRECIS_TRY(change_settings([&]() -> Rows {
+      const BudgetTable::Keys keys = budgets_.keys(tenant);
+      std::vector<SettingRow> rows;
+      for (const msg::BudgetScope& scope : keys.scopes) {
+        rows.push_back(
+            {Table::kBudgets, budget_key(tenant, scope.model, scope.session), std::nullopt});
+      }
+      for (const std::uint64_t number : keys.revisions) {
+        rows.push_back({Table::kMeta, revision_key(tenant, number), std::nullopt});
+      }
+      if (agree_) rows.resize(std::min(rows.size(), kSettingsPerChange));
+      some = rows.size();
+      return rows;
+    }));
   }
-  for (const std::uint64_t number : keys.revisions) {
-    change.erase(Table::kMeta, revision_key(tenant, number));
-  }
-  const std::size_t rows = keys.scopes.size() + keys.revisions.size();
-  if (rows == 0) return rows;
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  budgets_.erase(tenant);
-  return rows;
+  return removed;
 }
 
 msg::BudgetRevisions CatalogBudgets::budget_revisions(

@@ -12,6 +12,7 @@
 #include "cachesvc/catalog/catalog_events.h"
 #include "cachesvc/catalog/catalog_merges.h"
 #include "cachesvc/catalog/catalog_models.h"
+#include "cachesvc/catalog/catalog_settings.h"
 #include "cachesvc/catalog/catalog_shards.h"
 #include "cachesvc/catalog/catalog_state.h"
 #include "cachesvc/catalog/commit_queue.h"
@@ -61,6 +62,7 @@ class CatalogSegments : public virtual CatalogState {
   std::vector<Row> parents(std::string_view tenant, const TokenPath& path,
                            std::uint32_t faithful_ppm) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
+  Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
@@ -80,6 +82,7 @@ class CatalogSegments : public virtual CatalogState {
   std::vector<StoredUse> stored_uses(std::string_view tenant) const override;
 
  private:
+  bool is_guest(const SegmentRow& row) const;
   // From the local store, else from the shared storage.
   Status read_anywhere(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
                        bool& was_here);
@@ -115,6 +118,8 @@ class CatalogSessions : public virtual CatalogState {
   Result<msg::SessionRow> session(std::string_view tenant, std::string_view name) const override;
   Result<SessionTurns> session_turns(std::string_view tenant, std::string_view name) const override;
   Result<msg::Sessions> sessions_page(std::string_view, const msg::ListSessions&) const override;
+  Status end_former_budget(std::string_view tenant, const std::string& name) override;
+  bool has_former_budget(std::string_view tenant, const std::string& name) const override;
 
  private:
   // Callers hold changes_ for the functions below.
@@ -140,8 +145,9 @@ class CatalogBudgets : public virtual CatalogState {
   BudgetTable::IsSession is_session_of(std::string_view tenant) const;
   Status check_scope(std::string_view tenant, const msg::BudgetScope& scope) const;
   Status check_change(std::string_view tenant, const msg::BudgetChange& change) const;
-  Result<msg::BudgetRevision> store(std::string_view tenant, BudgetTable::Planned planned,
-                                    bool dry_run);
+  // Returns the rows of a planned revision.
+  Result<std::vector<SettingRow>> rows_of(std::string_view tenant,
+                                          const BudgetTable::Planned& planned) const;
 };
 
 class CatalogTenants : public virtual CatalogState {
@@ -161,7 +167,8 @@ class CatalogImpl final : public CatalogModels,
                           public CatalogSessions,
                           public CatalogShards,
                           public CatalogBudgets,
-                          public CatalogTenants {
+                          public CatalogTenants,
+                          public CatalogSettings {
  public:
   CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_bytes_max, bool in_shards);
   ~CatalogImpl() override;

@@ -19,10 +19,34 @@ std::string big_endian(std::uint32_t n) {
           static_cast<char>(n)};
 }
 
+std::uint64_t from_big_endian(std::string_view digits) {
+  std::uint64_t n = 0;
+  for (const char digit : digits) n = n << 8 | static_cast<unsigned char>(digit);
+  return n;
+}
+
 std::string tenant_key(std::string_view tenant, std::string_view rest) {
   std::string key = big_endian(static_cast<std::uint32_t>(tenant.size()));
   key.append(tenant).append(rest);
   return key;
+}
+
+struct TenantKey {
+  std::string_view tenant, rest;
+};
+std::optional<TenantKey> tenant_in(std::string_view key) {
+  if (key.size() < 4) return std::nullopt;
+  const std::uint64_t size = from_big_endian(key.substr(0, 4));
+  key.remove_prefix(4);
+  if (key.size() < size) return std::nullopt;
+  return TenantKey{key.substr(0, size), key.substr(size)};
+}
+
+std::optional<Digest> digest_in(std::string_view bytes) {
+  Digest digest;
+  if (bytes.size() < digest.bytes.size()) return std::nullopt;
+  std::memcpy(digest.bytes.data(), bytes.data(), digest.bytes.size());
+  return digest;
 }
 
 }  // namespace
@@ -75,6 +99,42 @@ std::string stored_tenant_key(std::string_view name) {
 }
 
 bool is_stored_tenant_key(std::string_view meta_key) { return meta_key.starts_with(kTenantPrefix); }
+
+std::optional<ModelName> model_in(std::string_view key) {
+  const auto parts = tenant_in(key);
+  const auto fingerprint = parts ? digest_in(parts->rest) : std::nullopt;
+  if (!fingerprint) return std::nullopt;
+  return ModelName{std::string(parts->tenant), *fingerprint,
+                   std::string(parts->rest.substr(fingerprint->bytes.size()))};
+}
+
+std::optional<BudgetName> budget_in(std::string_view key) {
+  const auto parts = tenant_in(key);
+  if (!parts) return std::nullopt;
+  BudgetName name{std::string(parts->tenant), {}};
+  if (parts->rest.empty()) return name;
+  const auto model = digest_in(parts->rest);
+  if (!model) return std::nullopt;
+  name.scope.session = parts->rest.substr(model->bytes.size());
+  const bool is_session = *model == Digest{};
+  if (is_session == name.scope.session.empty()) return std::nullopt;
+  if (!is_session) name.scope.model = *model;
+  return name;
+}
+
+std::optional<RevisionName> revision_in(std::string_view meta_key) {
+  if (!is_revision_key(meta_key)) return std::nullopt;
+  const auto parts = tenant_in(meta_key.substr(kRevisionPrefix.size()));
+  if (!parts || parts->rest.size() != 8) return std::nullopt;
+  return RevisionName{std::string(parts->tenant), from_big_endian(parts->rest)};
+}
+
+std::optional<std::string> stored_tenant_in(std::string_view meta_key) {
+  if (!is_stored_tenant_key(meta_key)) return std::nullopt;
+  const auto parts = tenant_in(meta_key.substr(kTenantPrefix.size()));
+  if (!parts || !parts->rest.empty()) return std::nullopt;
+  return std::string(parts->tenant);
+}
 
 std::string quarantine_key(const SegmentId& id) {
   return std::string(kQuarantinePrefix).append(raw(id));

@@ -12,6 +12,7 @@
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //                 "budget revision/" | tenant | number (u64 big endian)
 //                 "tenant/" | tenant
+//                 "cluster.id": names the cluster that the node is in, in all nodes alike
 //                 "restoring": a backup is being restored, or that was interrupted
 //
 // A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
@@ -31,6 +32,7 @@ namespace precis {
 inline constexpr std::uint32_t kCatalogFormat = 1;
 inline constexpr std::string_view kCatalogFormatKey = "catalog.format";
 inline constexpr std::string_view kRestoringKey = "restoring";
+inline constexpr std::string_view kClusterIdKey = "cluster.id";
 
 std::string segment_key(const SegmentId& id);
 std::string payload_key(const SegmentId& id, std::uint32_t layer);
@@ -47,6 +49,24 @@ std::string revision_key(std::string_view tenant, std::uint64_t number);
 bool is_revision_key(std::string_view meta_key);
 std::string stored_tenant_key(std::string_view name);
 bool is_stored_tenant_key(std::string_view meta_key);
+// The names in these keys; none if it is no such key.
+struct ModelName {
+  std::string tenant;
+  Digest fingerprint;
+  std::string rest;  // after the fingerprint
+};
+std::optional<ModelName> model_in(std::string_view key);  // of kModels and kProfiles
+struct BudgetName {
+  std::string tenant;
+  msg::BudgetScope scope;
+};
+std::optional<BudgetName> budget_in(std::string_view key);
+struct RevisionName {
+  std::string tenant;
+  std::uint64_t number = 0;
+};
+std::optional<RevisionName> revision_in(std::string_view meta_key);
+std::optional<std::string> stored_tenant_in(std::string_view meta_key);
 std::string quarantine_key(const SegmentId& id);
 // Returns the segment that a kMeta key marks, or none for another kind of key.
 std::optional<SegmentId> quarantined_segment(std::string_view meta_key);

@@ -15,10 +15,16 @@ namespace precis {
 Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
                                                     const ModelSpec& model) {
   PRECIS_TRY(model.validate());
-  const Digest fingerprint = model_fingerprint(model);
-  const ModelKey key{std::string(tenant), fingerprint};
-  std::lock_guard changing(changes_);
-  if (!models_.contains(key)) {
+  const ModelKey key{std::string(tenant), model_fingerprint(model)};
+  {
+    std::shared_lock lock(state_);
+    if (const auto known = models_.find(key); known != models_.end()) {
+      return describe(key, known->second);
+    }
+  }
+  PRECIS_TRY(change_settings([&]() -> Result<std::vector<SettingRow>> {
+    std::vector<SettingRow> rows;
+    if (models_.contains(key)) return rows;
     PRECIS_TRY(check_rope_scaling(model));  // a model that is registered already is not refused
     const auto [first, last] = models_of(tenant);
     if (static_cast<std::size_t>(std::distance(first, last)) >= limits::kModelsPerTenantMax) {
@@ -26,17 +32,13 @@ Result<msg::ModelRow> CatalogModels::register_model(std::string_view tenant,
                               std::to_string(limits::kModelsPerTenantMax) +
                               " models, which is the limit; remove one (precisctl model rm)");
     }
-    Change change;
-    change.put(Table::kModels, model_key(tenant, fingerprint),
-               encode(StoredModel{key.first, model}));
-    change.share_model(model_key(tenant, fingerprint), encode(StoredModel{key.first, model}));
-    PRECIS_TRY(write(std::move(change), Durability::kWal));
-    std::unique_lock lock(state_);
-    models_[key].spec = model;
-    tree_.model_added(tenant, fingerprint);
-    tell(msg::KvEvent::Cause::kAsked);
-  }
-  return describe(key, models_.at(key));
+    rows.push_back(
+        {Table::kModels, model_key(tenant, key.second), encode(StoredModel{key.first, model})});
+    return rows;
+  }));
+  std::shared_lock lock(state_);
+  PRECIS_ASSIGN(const Model* const known, known_model(tenant, key.second));
+  return describe(key, *known);
 }
 
 Result<ModelSpec> CatalogModels::model(std::string_view tenant, const Digest& fingerprint) const {
@@ -75,36 +77,27 @@ msg::ModelRow CatalogModels::describe(const ModelKey& key, const Model& model) c
           totals.stored_bytes, totals.original_bytes};
 }
 
-Status CatalogModels::remove_model(std::string_view tenant, const Digest& fingerprint) {
-  std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
+Status CatalogModels::remove_model(std::string_view tenant, const Digest& fingerprint,
+                                   bool only_check) {
   const ModelKey key{std::string(tenant), fingerprint};
-  if (const auto stored = describe(key, *model).segments; stored > 0) {
-    return Status::conflict(
-        "model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
-        counted(stored, "segment") +
-        "; remove them first, or with it (precisctl model rm --recursive, which "
-        "leaves those of pinned sessions)");
-  }
-  Change change;
-  change.erase(Table::kModels, model_key(tenant, fingerprint));
-  change.share_model(model_key(tenant, fingerprint), std::nullopt);
-  for (const auto& [layer, projection] : model->projections) {
-    change.erase(Table::kProjections, projection_key(tenant, fingerprint, layer));
-    for (const bool is_gram : {false, true}) {
-      const SegmentId id = projection_id(tenant, fingerprint, is_gram);
-      change.erase(Table::kPayload, payload_key(id, layer));
+  return change_settings([&]() -> Result<std::vector<SettingRow>> {
+    PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
+    if (const auto stored = describe(key, *model).segments; stored > 0) {
+      return Status::conflict(
+          "model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
+          counted(stored, "segment") +
+          "; remove them first, or with it (precisctl model rm --recursive, which "
+          "leaves those of pinned sessions)");
     }
-  }
-  for (const auto& [name, profile] : model->profiles) {
-    change.erase(Table::kProfiles, profile_key(tenant, fingerprint, name));
-  }
-  change.erase(Table::kBudgets, budget_key(tenant, fingerprint));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  models_.erase(key);
-  budgets_.erase(tenant, {fingerprint, {}});
-  return {};
+    std::vector<SettingRow> rows;
+    if (only_check) return rows;
+    rows.push_back({Table::kModels, model_key(tenant, fingerprint), std::nullopt});
+    for (const auto& [name, profile] : model->profiles) {
+      rows.push_back({Table::kProfiles, profile_key(tenant, fingerprint, name), std::nullopt});
+    }
+    rows.push_back({Table::kBudgets, budget_key(tenant, fingerprint), std::nullopt});
+    return rows;
+  });
 }
 
 Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {

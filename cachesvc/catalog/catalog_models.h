@@ -15,7 +15,7 @@ class CatalogModels : public virtual CatalogState {
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant, const msg::ListModels&) const override;
-  Status remove_model(std::string_view tenant, const Digest& fingerprint) override;
+  Status remove_model(std::string_view tenant, const Digest& fingerprint, bool only_check) override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
                                 std::uint32_t layer) const override;
@@ -45,6 +45,8 @@ class CatalogProfiles : public virtual CatalogState {
  private:
   static msg::ProfileRow describe(const KnownProfile& known);
   Status check_fits(std::string_view tenant, const Profile& profile) const;
+  Status check_agreed_room(std::string_view tenant, const Profile& profile,
+                           std::size_t bytes) const;
   Status check_unused(std::string_view tenant, const Digest& model, std::string_view name) const;
   Result<std::optional<msg::ProfileRow>> profile_with_text(std::string_view tenant,
                                                            const Digest& model,

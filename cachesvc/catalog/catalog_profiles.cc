@@ -11,6 +11,8 @@ namespace {
 // Limit on the numbers in the tables of all profiles of a tenant. A number takes 4 bytes, so the
 // tables take at most 8 * limits::kProfileBytesMax of memory.
 constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
+// Limit on the texts of all profiles of a tenant in a cluster, because etcd has them.
+constexpr std::size_t kAgreedTextsMax = 4 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {
   return Status::not_found("model '" + model + "' has no profile '" + std::string(name) +
@@ -60,6 +62,22 @@ Status CatalogProfiles::check_fits(std::string_view tenant, const Profile& profi
   return {};
 }
 
+Status CatalogProfiles::check_agreed_room(std::string_view tenant, const Profile& profile,
+                                          std::size_t bytes) const {
+  const auto [first, last] = models_of(tenant);
+  for (auto m = first; m != last; ++m) {
+    for (const auto& [name, known] : m->second.profiles) {
+      if (m->first.second != profile.model || name != profile.name) bytes += known.bytes;
+    }
+  }
+  if (bytes <= kAgreedTextsMax) return {};
+  return Status::rejected("the profiles of tenant '" + std::string(tenant) + "' would have " +
+                          std::to_string(bytes) +
+                          " B, and those of a tenant of a cluster have at "
+                          "most " +
+                          std::to_string(kAgreedTextsMax) + "; remove one first");
+}
+
 Status CatalogProfiles::check_profile(std::string_view tenant, const Profile& profile) const {
   std::shared_lock lock(state_);
   return check_fits(tenant, profile);
@@ -71,21 +89,24 @@ Result<msg::ProfileRow> CatalogProfiles::add_profile(std::string_view tenant,
   KnownProfile known{nullptr, profile_digest(parsed)};
   known.profile = std::make_shared<const Profile>(std::move(parsed));
   const Profile& profile = *known.profile;
-  Change change;
-  std::lock_guard changing(changes_);
-  PRECIS_TRY(check_fits(tenant, profile));
-  PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
-  known.added_unix_ms = clock_.unix_ms();
-  // The time distinguishes a profile from the one it replaces, so it must be later.
-  if (const auto before = model->profiles.find(profile.name); before != model->profiles.end()) {
-    known.added_unix_ms = std::max(known.added_unix_ms, before->second.added_unix_ms + 1);
-  }
-  change.put(Table::kProfiles, profile_key(tenant, profile.model, profile.name),
-             encode(StoredProfile{std::string(tenant), std::string(json), known.added_unix_ms}));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  Model& holder = models_.at({std::string(tenant), profile.model});
-  return describe(holder.profiles[profile.name] = std::move(known));
+  known.bytes = json.size();
+  PRECIS_TRY(change_settings([&]() -> Result<std::vector<SettingRow>> {
+    PRECIS_TRY(check_fits(tenant, profile));
+    if (agree_) PRECIS_TRY(check_agreed_room(tenant, profile, json.size()));
+    PRECIS_ASSIGN(const Model* const model, known_model(tenant, profile.model));
+    known.added_unix_ms = clock_.unix_ms();
+    // The time distinguishes a profile from the one it replaces, so it must be later.
+    if (const auto before = model->profiles.find(profile.name); before != model->profiles.end()) {
+      known.added_unix_ms = std::max(known.added_unix_ms, before->second.added_unix_ms + 1);
+    }
+    std::vector<SettingRow> rows;
+    rows.push_back(
+        {Table::kProfiles, profile_key(tenant, profile.model, profile.name),
+         encode(StoredProfile{std::string(tenant), std::string(json), known.added_unix_ms}),
+         known.profile});
+    return rows;
+  }));
+  return describe(known);
 }
 
 std::vector<msg::ProfileRow> CatalogProfiles::profiles(std::string_view tenant,
@@ -158,17 +179,14 @@ Status CatalogProfiles::check_unused(std::string_view tenant, const Digest& mode
 
 Status CatalogProfiles::remove_profile(std::string_view tenant, const Digest& model,
                                        std::string_view name) {
-  std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
-  if (!holder->profiles.contains(name)) return none_such(name, holder->spec.name);
-  PRECIS_TRY(check_unused(tenant, model, name));
-  Change change;
-  change.erase(Table::kProfiles, profile_key(tenant, model, name));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  auto& profiles = models_.at({std::string(tenant), model}).profiles;
-  profiles.erase(profiles.find(name));
-  return {};
+  return change_settings([&]() -> Result<std::vector<SettingRow>> {
+    PRECIS_ASSIGN(const Model* const holder, known_model(tenant, model));
+    if (!holder->profiles.contains(name)) return none_such(name, holder->spec.name);
+    PRECIS_TRY(check_unused(tenant, model, name));
+    std::vector<SettingRow> rows;
+    rows.push_back({Table::kProfiles, profile_key(tenant, model, name), std::nullopt});
+    return rows;
+  });
 }
 
 Result<Catalog::FoundProfile> CatalogProfiles::find_profile(std::string_view tenant,

@@ -97,6 +97,24 @@ std::uint32_t CatalogSegments::lease(std::string_view tenant, std::span<const Li
   return leases_.grant(rows, ms);
 }
 
+Result<Catalog::Row> CatalogSegments::served_segment(std::string_view tenant,
+                                                     const SegmentId& id) const {
+  auto stored = segment(tenant, id);
+  if (stored.status().code() != StatusCode::kNotFound || !in_shards()) return stored;
+  std::lock_guard lock(guests_mutex_);
+  const auto guest = guests_.find(id);
+  const bool is_served = guest != guests_.end() && guest->second.row->tenant == tenant &&
+                         clock_.monotonic_ns() < guest->second.until_ns;
+  return is_served ? guest->second.row : stored;
+}
+
+bool CatalogSegments::is_guest(const SegmentRow& row) const {
+  if (!in_shards()) return false;
+  std::lock_guard lock(guests_mutex_);
+  const auto guest = guests_.find(row.id);
+  return guest != guests_.end() && guest->second.row.get() == &row;
+}
+
 Status CatalogSegments::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
                                    bool* was_here) {
   bool here = true;
@@ -112,6 +130,9 @@ Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer
                            std::to_string(row.layer_bytes.size()) + " into " +
                            std::to_string(into.size()) + " B");
   }
+  was_here = !is_guest(row);
+  // What the local store has of a guest may be another version of it.
+  if (!was_here) return store_.read_shared(object_name(row, layer), into);
   const Status here = store_.read_into(payload_key(row.id, layer), into);
   was_here = here.ok() || !in_shards() || !row.shard;
   if (was_here) return here;

@@ -15,13 +15,30 @@ Status CatalogSessions::save_session(std::string_view tenant, const msg::Session
   change.put_session(tenant, row);
   change.is_of({}, row.tip);
   const bool is_new = !find_session(tenant, row.name).ok();
-  if (is_new) erase_budget(change, tenant, row.name);
+  if (is_new) end_budget(change, tenant, row.name);
   PRECIS_TRY(
       write(std::move(change), chain_is_volatile(tip) ? Durability::kMemory : Durability::kWal));
   std::unique_lock lock(state_);
-  if (is_new) budgets_.erase(tenant, {{}, row.name});
+  if (is_new) budget_ended(tenant, row.name);
   sessions_.put(tenant, row);
   return {};
+}
+
+// In a cluster the budget of an ended session ends later, and it is none of a new session.
+Status CatalogSessions::end_former_budget(std::string_view tenant, const std::string& name) {
+  if (!has_former_budget(tenant, name)) return {};
+  return change_settings([&]() -> Result<std::vector<SettingRow>> {
+    std::vector<SettingRow> rows;
+    const bool is_former = budgets_.has(tenant, {{}, name}) && !find_session(tenant, name).ok();
+    if (is_former) rows.push_back({Table::kBudgets, budget_key(tenant, {}, name), std::nullopt});
+    return rows;
+  });
+}
+
+bool CatalogSessions::has_former_budget(std::string_view tenant, const std::string& name) const {
+  if (!agree_) return false;
+  std::shared_lock lock(state_);
+  return budgets_.has(tenant, {{}, name}) && !find_session(tenant, name).ok();
 }
 
 Status CatalogSessions::check_session_room(std::string_view tenant) const {
@@ -34,6 +51,7 @@ Status CatalogSessions::check_session_room(std::string_view tenant) const {
 Result<msg::SessionRow> CatalogSessions::open_session(std::string_view tenant,
                                                       const msg::OpenSession& request,
                                                       std::optional<std::uint32_t> shard) {
+  PRECIS_TRY(end_former_budget(tenant, request.name));
   std::lock_guard changing(changes_);
   const std::uint64_t now_ms = clock_.unix_ms();
   const msg::SessionRow* const present = sessions_.find(tenant, request.name, now_ms);
@@ -99,6 +117,7 @@ Result<msg::SessionRow> CatalogSessions::pin_session(std::string_view tenant,
 
 Result<msg::SessionRow> CatalogSessions::fork_session(std::string_view tenant,
                                                       const msg::ForkSession& request) {
+  PRECIS_TRY(end_former_budget(tenant, request.new_name));
   std::lock_guard changing(changes_);
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, request.name));
   const std::uint64_t now_ms = clock_.unix_ms();
@@ -117,11 +136,11 @@ Status CatalogSessions::remove_session(std::string_view tenant, std::string_view
   PRECIS_ASSIGN(const msg::SessionRow* const present, find_session(tenant, name));
   Change change;
   change.erase_session(tenant, *present);
-  erase_budget(change, tenant, std::string(name));
+  end_budget(change, tenant, std::string(name));
   PRECIS_TRY(write(std::move(change), Durability::kWal));
   std::unique_lock lock(state_);
   sessions_.erase({std::string(tenant), std::string(name)});
-  budgets_.erase(tenant, {{}, std::string(name)});
+  budget_ended(tenant, std::string(name));
   return {};
 }
 

@@ -12,6 +12,9 @@ namespace {
 constexpr std::size_t kLayersOfRemoval = 4096;
 // The most blocks that leave the index while lookups wait, or one segment with more.
 constexpr std::size_t kBlocksOfDrop = 65'536;
+// Segments of other nodes, and how long one stays that is not kept again.
+constexpr std::size_t kGuestsMax = 4096;
+constexpr std::uint64_t kGuestStaysNs = 60'000'000'000;
 
 // Everybody's limits count the stored bytes, also those of a row that fits no model.
 bool has_its_bytes(const SegmentRow& row) {
@@ -183,19 +186,40 @@ void CatalogShards::remove_here(const std::vector<bool>& shards) {
   }
 }
 
-Status CatalogShards::add_model(const StoredModel& model) {
-  const ModelKey key{model.tenant, model_fingerprint(model.model)};
-  std::lock_guard changing(changes_);
-  if (models_.contains(key)) return {};
-  PRECIS_TRY(model.model.validate());
-  Change change;
-  change.put(Table::kModels, model_key(model.tenant, key.second), encode(model));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  models_[key].spec = model.model;
-  tree_.model_added(model.tenant, key.second);
-  tell(msg::KvEvent::Cause::kMoved);
-  return {};
+// A guest that is still the same version stays the same row, so that its layers in memory are
+// found.
+void CatalogShards::keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
+                                std::uint64_t until_ns) {
+  std::lock_guard lock(guests_mutex_);
+  for (const StoredRow& stored : rows) {
+    auto row = decode_segment_row(stored.value);
+    if (!row.ok() || segment_key(row->id) != stored.key || row->tenant != tenant || !row->shard ||
+        !has_its_bytes(*row)) {
+      continue;
+    }
+    const auto known = guests_.find(row->id);
+    if (known == guests_.end() && guests_.size() >= kGuestsMax) return;
+    Guest& guest = guests_[row->id];
+    const bool same =
+        guest.row && SegmentLeases::Version::of(*guest.row) == SegmentLeases::Version::of(*row);
+    if (!same) {
+      row->blocks = {};  // only lookups need the path
+      row->tail = {};
+      guest.row = std::make_shared<const SegmentRow>(std::move(*row));
+    }
+    guest.until_ns = until_ns;
+  }
+}
+
+std::vector<SegmentId> CatalogShards::end_guests() {
+  std::vector<SegmentId> ended;
+  std::lock_guard lock(guests_mutex_);
+  std::erase_if(guests_, [&](const auto& guest) {
+    if (clock_.monotonic_ns() < guest.second.until_ns + kGuestStaysNs) return false;
+    ended.push_back(guest.first);
+    return true;
+  });
+  return ended;
 }
 
 }  // namespace precis

@@ -14,7 +14,9 @@ class CatalogShards : public virtual CatalogState {
   Status load_shard(LoadedShard shard) override;
   std::vector<SegmentId> drop_shards(const std::vector<bool>& shards) override;
   void remove_here(const std::vector<bool>& shards) override;
-  Status add_model(const StoredModel& model) override;
+  void keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
+                   std::uint64_t until_ns) override;
+  std::vector<SegmentId> end_guests() override;
   std::uint64_t lost_segments() const override { return lost_segments_; }
 
  private:

@@ -65,7 +65,7 @@ Status CatalogState::write(Change change, Durability durability) {
     std::string row = session_key(key.tenant, key.name);
     // Skips a session that this change creates again under the same name.
     if (!change.puts(Table::kSessions, row)) change.erase_session(key.tenant, sessions_.at(key));
-    erase_budget(change, key.tenant, key.name);
+    end_budget(change, key.tenant, key.name);
   }
   // A change that a crash may lose does not carry marks: they would be lost with it.
   const bool with_marks = durability != Durability::kMemory;
@@ -84,7 +84,7 @@ Status CatalogState::write(Change change, Durability durability) {
   std::unique_lock lock(state_);
   for (const Sessions::Key& key : expired) {
     sessions_.erase(key);
-    budgets_.erase(key.tenant, {{}, key.name});
+    budget_ended(key.tenant, key.name);
   }
   for (const auto& put : change.batch().puts) bad_rows_.erase({put.table, put.key});
   return {};
@@ -92,19 +92,25 @@ Status CatalogState::write(Change change, Durability durability) {
 
 Status CatalogState::write_to_store(const StoreBatch& batch, Durability durability) {
   for (const StoreBatch::SharedRow& row : batch.shared_rows) {
-    if (!in_shards() || row.table == Table::kModels || held_.at(row.shard)) continue;
+    if (!in_shards() || held_.at(row.shard)) continue;
     return Status::moved("another node owns the shard " + std::to_string(row.shard) + " by now");
   }
   return store_.write(batch, durability);
 }
 
-void CatalogState::erase_budget(Change& change, std::string_view tenant,
-                                const std::string& session) const {
+void CatalogState::end_budget(Change& change, std::string_view tenant, const std::string& session) {
+  if (!budgets_.has(tenant, {{}, session})) return;
+  if (agree_) {
+    ended_budgets_.emplace(tenant, session);
+    return;
+  }
   std::string key = budget_key(tenant, {}, session);
   // Skips what this change sets.
-  if (budgets_.has(tenant, {{}, session}) && !change.puts(Table::kBudgets, key)) {
-    change.erase(Table::kBudgets, std::move(key));
-  }
+  if (!change.puts(Table::kBudgets, key)) change.erase(Table::kBudgets, std::move(key));
+}
+
+void CatalogState::budget_ended(std::string_view tenant, const std::string& session) {
+  if (!agree_) budgets_.erase(tenant, {{}, session});
 }
 
 // Queues the node once, for a change that saves its hits.

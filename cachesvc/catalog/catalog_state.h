@@ -35,6 +35,7 @@ class CatalogState : public Catalog {
     std::shared_ptr<const Profile> profile;
     Digest digest;
     std::uint64_t added_unix_ms = 0;
+    std::size_t bytes = 0;  // of its row
   };
   struct Model {
     ModelSpec spec;
@@ -53,13 +54,19 @@ class CatalogState : public Catalog {
   // Callers hold changes_. Writes the change, plus pending hits, expiries and quarantine marks.
   Status write(Change change, Durability durability);
   void save_use_later(const SegmentNode& node, const SegmentId& id);
-  // Adds to the change that the session has no budget of its own any more.
-  void erase_budget(Change& change, std::string_view tenant, const std::string& session) const;
+  // The session has ended with this change, and its own budget ends too: with the change, or in a
+  // cluster soon after it.
+  void end_budget(Change& change, std::string_view tenant, const std::string& session);
+  // Callers hold no lock. Makes all nodes take the rows that `plan` returns, which is called with
+  // changes_ held, maybe several times. Without rows nothing is changed.
+  virtual Status change_settings(const Plan& plan) = 0;
   // kOutOfSpace, with `what` before the reason, if pinned sessions may not hold that many more
   // stored bytes.
   Status check_pinned_room(std::string_view tenant, std::uint64_t more_bytes,
                            const std::string& what);
   bool in_shards() const { return !held_.empty(); }
+  // Callers hold both locks, once that change is written.
+  void budget_ended(std::string_view tenant, const std::string& session);
   // Callers hold both locks, at the end of a change. `cause`: of removals.
   void tell(msg::KvEvent::Cause cause);
 
@@ -81,9 +88,18 @@ class CatalogState : public Catalog {
   // Returns whether the store has, or will have, a quarantine mark for the segment.
   bool is_marked(const SegmentId& id) const;
 
+  Agree agree_;             // none: settings are this catalog's alone
   std::vector<bool> held_;  // by shard; empty: not in shards. Written with changes_ held
   // Segments in the local store whose shard is not held. Guarded by changes_.
   std::map<std::pair<std::uint32_t, SegmentId>, Row> kept_here_;
+
+  // A segment of another node. It is served until then, and forgotten some time later.
+  struct Guest {
+    Row row;
+    std::uint64_t until_ns = 0;
+  };
+  mutable std::mutex guests_mutex_;
+  std::map<SegmentId, Guest> guests_;  // guarded by guests_mutex_
 
   Store& store_;
   const Clock& clock_;
@@ -96,6 +112,8 @@ class CatalogState : public Catalog {
   std::uint64_t hardened_ = 0;         // commits up to this one survive a crash
   std::set<SegmentId> marks_;          // quarantine marks in the store
   std::set<SegmentId> marks_to_save_;  // marks that the store does not have yet
+  // Ended sessions whose budgets all nodes still have: tenants and names.
+  std::set<std::pair<std::string, std::string>> ended_budgets_;
 
   mutable std::shared_mutex state_;
   // Written with both locks held.
@@ -105,6 +123,7 @@ class CatalogState : public Catalog {
   Models models_;
   EventSink event_sink_;  // none: nobody is told
   std::map<std::string, StoredTenant, std::less<>> tenants_;
+  std::string cluster_id_;
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check
 
   mutable std::mutex hits_mutex_;

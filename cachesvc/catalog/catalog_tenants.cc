@@ -13,30 +13,20 @@ std::vector<StoredTenant> CatalogTenants::stored_tenants() const {
 }
 
 Status CatalogTenants::change_tenant(const std::string& name, const TenantChange& change) {
-  std::lock_guard changing(changes_);
-  const auto present = tenants_.find(name);
-  std::optional<StoredTenant> row;
-  if (present != tenants_.end()) row = present->second;
-  PRECIS_TRY(change(row));
-  if (present == tenants_.end() && tenants_.size() >= limits::kStoredTenantsMax) {
-    return Status::out_of_space(std::to_string(tenants_.size()) +
-                                " tenants are stored, which is the limit; remove one first");
-  }
-  Change write_it;
-  const std::string key = stored_tenant_key(name);
-  if (row) {
-    write_it.put(Table::kMeta, key, encode(*row));
-  } else {
-    write_it.erase(Table::kMeta, key);
-  }
-  PRECIS_TRY(write(std::move(write_it), Durability::kFsync));
-  std::unique_lock lock(state_);
-  if (row) {
-    tenants_[name] = std::move(*row);
-  } else {
-    tenants_.erase(name);
-  }
-  return {};
+  return change_settings([&]() -> Result<std::vector<SettingRow>> {
+    const auto present = tenants_.find(name);
+    std::optional<StoredTenant> row;
+    if (present != tenants_.end()) row = present->second;
+    PRECIS_TRY(change(row));
+    if (present == tenants_.end() && tenants_.size() >= limits::kStoredTenantsMax) {
+      return Status::out_of_space(std::to_string(tenants_.size()) +
+                                  " tenants are stored, which is the limit; remove one first");
+    }
+    std::vector<SettingRow> rows;
+    rows.push_back({Table::kMeta, stored_tenant_key(name), std::nullopt});
+    if (row) rows.back().value = encode(*row);
+    return rows;
+  });
 }
 
 }  // namespace precis

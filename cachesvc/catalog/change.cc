@@ -74,12 +74,6 @@ void Change::remove_objects_of(const SegmentRow& replaced) {
   }
 }
 
-void Change::share_model(std::string key, std::optional<std::vector<std::byte>> row) {
-  std::optional<Bytes> value;
-  if (row) value = values_.emplace_back(std::move(*row));
-  batch_.shared_rows.push_back({0, Table::kModels, std::move(key), value});
-}
-
 void Change::put_session(std::string_view tenant, const msg::SessionRow& row) {
   std::string key = session_key(tenant, row.name);
   put(Table::kSessions, key, encode(StoredSession{std::string(tenant), row}));

@@ -32,11 +32,9 @@ class Change {
   // Here alone.
   void put_segment_here(const SegmentRow& row);
   void erase_segment_here(const SegmentRow& row);
-  // There alone: a segment that is stored here, the layers of a replaced one, and a model; an
-  // absent row of one is removed.
+  // There alone: a segment that is stored here, and the layers of a replaced one.
   void share_segment(const SegmentRow& row);
   void remove_objects_of(const SegmentRow& replaced);
-  void share_model(std::string key, std::optional<std::vector<std::byte>> row);
 
   bool puts(Table table, const std::string& key) const;
   void is_of(const SegmentId& segment, const SegmentId& rests_on);  // null: none

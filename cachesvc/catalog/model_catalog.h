@@ -33,7 +33,9 @@ class ModelCatalog {
                                           const msg::ListModels&) const = 0;
   // [blocking] Removes a model with its projections, profiles and budgets. kConflict, with the
   // number, while segments of it are stored. A put in progress then fails at its commit.
-  virtual Status remove_model(std::string_view tenant, const Digest& fingerprint) = 0;
+  // `only_check`: only returns that error.
+  virtual Status remove_model(std::string_view tenant, const Digest& fingerprint,
+                              bool only_check = false) = 0;
 
   // ---- output projections, one per layer of a model, immutable
   using Projection = std::shared_ptr<const StoredProjection>;

@@ -36,8 +36,13 @@ class ShardCatalog {
   // loaded.
   virtual std::vector<SegmentId> drop_shards(const std::vector<bool>& shards) = 0;
   virtual void remove_here(const std::vector<bool>& shards) = 0;
-  // [blocking] Adds a model that another node has stored.
-  virtual Status add_model(const StoredModel& model) = 0;
+  // [blocking] Segments of shards that another node holds, which this one serves too until that
+  // time of the monotonic clock: served_segment() finds them. Rows that are no segments of the
+  // tenant are ignored.
+  virtual void keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
+                           std::uint64_t until_ns) = 0;
+  // Forgets those that have not been kept again for a while, and returns them.
+  virtual std::vector<SegmentId> end_guests() = 0;
   // Segments that only the local store had and that were removed, since opening.
   virtual std::uint64_t lost_segments() const = 0;
 };

@@ -99,6 +99,7 @@ Result<std::string> Etcd::call(const std::string& path, const std::string& json,
   for (std::size_t tried = 0; tried < members_.size(); ++tried) {
     HttpEndpoint to = members_[next_];
     to.target = "/v3/" + path;
+    was_repeated_ = tried > 0;
     auto answer = post_.post(
         to, json, {.time = time, .last_time = kLastTime, .answer_bytes = kAnswerBytesMax}, enough);
     if (answer.ok() && answer->status == 200) return std::move(answer->body);
@@ -141,27 +142,74 @@ Result<Etcd::Rows> Etcd::parse_rows(std::string_view body) {
   return rows;
 }
 
+Result<Etcd::Rows> Etcd::read_one(const std::string& key, std::uint64_t revision) {
+  Json range = {{"key", to_base64(key)}};
+  if (revision != 0) range["revision"] = std::to_string(revision);
+  PRECIS_ASSIGN(const std::string body, call("kv/range", range.dump(), time_));
+  return parse_rows(body);
+}
+
+Result<Etcd::Rows> Etcd::read_page(const std::string& prefix, const Page& page) {
+  Json range = range_of(prefix);
+  if (!page.after.empty()) range["key"] = to_base64(page.after + '\0');
+  if (page.revision != 0) range["revision"] = std::to_string(page.revision);
+  if (page.changed_since != 0) range["min_mod_revision"] = std::to_string(page.changed_since + 1);
+  range["limit"] = std::to_string(page.limit);
+  range["keys_only"] = page.keys_only;
+  PRECIS_ASSIGN(const std::string body, call("kv/range", range.dump(), time_));
+  return parse_rows(body);
+}
+
+Result<std::uint64_t> Etcd::write_all(const Change& change) {
+  Json done = Json::array();
+  for (const Row& put : change.puts) {
+    done.push_back(
+        {{"request_put", {{"key", to_base64(put.key)}, {"value", to_base64(put.value)}}}});
+  }
+  for (const std::string& key : change.removed) {
+    done.push_back({{"request_delete_range", {{"key", to_base64(key)}}}});
+  }
+  return write_if(change.over, done.dump());
+}
+
 Status Etcd::write(const Row& row, Lease lease) {
-  const std::string key = to_base64(row.key);
-  const Json request = {
-      {"compare", Json::array({{{"key", key},
-                                {"target", "MOD"},
-                                {"result", "EQUAL"},
-                                {"mod_revision", std::to_string(row.revision)}}})},
-      {"success", Json::array({{{"request_put",
-                                 {{"key", key},
-                                  {"value", to_base64(row.value)},
-                                  {"lease", std::to_string(lease)}}}}})}};
-  PRECIS_ASSIGN(const std::string body, call("kv/txn", request.dump(), time_));
+  const Json put = {{"key", to_base64(row.key)},
+                    {"value", to_base64(row.value)},
+                    {"lease", std::to_string(lease)}};
+  return write_if(row, Json::array({{{"request_put", put}}}).dump()).status();
+}
+
+Result<std::uint64_t> Etcd::write_if(const Row& over, const std::string& requests) {
+  const Json compare = {{"key", to_base64(over.key)},
+                        {"target", "MOD"},
+                        {"result", "EQUAL"},
+                        {"mod_revision", std::to_string(over.revision)}};
+  const std::string request =
+      R"({"compare":[)" + compare.dump() + R"(],"success":)" + requests + "}";
+  PRECIS_ASSIGN(const std::string body, call("kv/txn", request, time_));
   const Json answer = parsed(body);
-  if (!answer.is_object() || !answer.contains("header")) return not_etcd("kv/txn");
+  const auto header = answer.is_object() ? answer.find("header") : answer.end();
+  if (header == answer.end()) return not_etcd("kv/txn");
   const auto succeeded = answer.find("succeeded");
-  if (succeeded != answer.end() && *succeeded == true) return {};
-  return Status::conflict("etcd has another revision of " + row.key);
+  if (succeeded == answer.end() || *succeeded != true) {
+    return Status::conflict("etcd has another revision of " + over.key);
+  }
+  const std::uint64_t revision = number_of(*header, "revision");
+  if (revision == 0) return not_etcd("kv/txn");
+  return revision;
+}
+
+Status Etcd::put(const std::string& key, const std::string& value) {
+  const Json row = {{"key", to_base64(key)}, {"value", to_base64(value)}};
+  return call("kv/put", row.dump(), time_).status();
 }
 
 Status Etcd::remove(const std::string& key) {
   return call("kv/deleterange", Json({{"key", to_base64(key)}}).dump(), time_).status();
+}
+
+Status Etcd::remove_below(const std::string& prefix) {
+  return call("kv/deleterange", range_of(prefix).dump(), time_).status();
 }
 
 Result<bool> Etcd::await_change(const std::string& prefix, std::uint64_t revision,

@@ -39,6 +39,17 @@ class Etcd {
 
   // All rows whose key begins with `prefix`.
   Result<Rows> read(const std::string& prefix);
+  // The row with this key, if there is one, as it was at a revision of etcd; 0: as it is now.
+  Result<Rows> read_one(const std::string& key, std::uint64_t revision = 0);
+  // Some of the rows whose key begins with `prefix` as they were at a revision of etcd, by key.
+  struct Page {
+    std::string after;                // a key; empty: from the first one on
+    std::uint64_t revision = 0;       // 0: now
+    std::uint64_t changed_since = 0;  // only rows that have changed since this revision
+    bool keys_only = false;           // the values are left out
+    std::uint32_t limit = 0;
+  };
+  Result<Rows> read_page(const std::string& prefix, const Page& page);
   // Reads the body of the answer to it. kUnavailable if etcd does not answer so.
   static Result<Rows> parse_rows(std::string_view body);
   // Writes a row that has `row.revision` now. kConflict if it has another one, which may be what
@@ -46,6 +57,19 @@ class Etcd {
   // removed when the lease ends.
   Status write(const Row& row, Lease lease = 0);
   Status remove(const std::string& key);
+  Status remove_below(const std::string& prefix);
+  // Writes a row whatever it is now.
+  Status put(const std::string& key, const std::string& value);
+  // Writes rows and removes keys, all or none, if the row `over` has its revision now. kConflict as
+  // write(). Returns the new revision. etcd takes at most 128 of them together, and 1.5 MiB.
+  struct Change {
+    Row over;
+    std::vector<Row> puts;
+    std::vector<std::string> removed;
+  };
+  Result<std::uint64_t> write_all(const Change& change);
+  // Whether the last call was sent to more than one member. Then the first may have made it.
+  bool was_repeated() const { return was_repeated_; }
   // Waits until a row below `prefix` has changed after `revision`, or the time is over. Returns
   // whether one may have changed.
   Result<bool> await_change(const std::string& prefix, std::uint64_t revision,
@@ -62,12 +86,15 @@ class Etcd {
   void hurry() { post_.hurry(); }
 
  private:
+  // `requests`: a JSON array of what a transaction does if `over` has its revision.
+  Result<std::uint64_t> write_if(const Row& over, const std::string& requests);
   Result<std::string> call(const std::string& path, const std::string& json,
                            std::chrono::milliseconds time, const HttpPost::Enough& enough = {});
 
   const std::vector<HttpEndpoint> members_;
   const std::chrono::milliseconds time_;
   std::size_t next_ = 0;  // the member that is asked first
+  bool was_repeated_ = false;
   HttpPost post_;
 };
 

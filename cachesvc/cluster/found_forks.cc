@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "precis/limits.h"
+
 namespace precis::cluster {
 namespace {
 
@@ -23,6 +25,13 @@ void FoundForks::note(const std::string& tenant, const ForkFinder::Put& put) {
 Forks FoundForks::take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(found_, {});
+}
+
+Forks with_found(Forks forks, const Forks& found) {
+  for (const auto& fork : found) {
+    if (forks.size() < limits::kForksMax) forks.insert(fork);
+  }
+  return forks;
 }
 
 }  // namespace precis::cluster

@@ -28,4 +28,7 @@ class FoundForks {
   std::map<std::string, std::size_t> found_of_;  // how many, by tenant
 };
 
+// The forks with those that were found, as far as there is room. Older ones stay as they are.
+Forks with_found(Forks forks, const Forks& found);
+
 }  // namespace precis::cluster

@@ -1,6 +1,7 @@
 #include "cachesvc/cluster/membership.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@ constexpr std::chrono::seconds kLearnAgain{60};
 std::chrono::milliseconds beat_of(const Membership::Settings& settings) {
   return std::chrono::milliseconds(settings.lease) / 3;
 }
+
 // How long a member of etcd may take to answer.
 std::chrono::milliseconds call_time(const Membership::Settings& settings) {
   return std::min(std::chrono::milliseconds(1000), std::chrono::milliseconds(settings.lease) / 6);
@@ -35,13 +37,14 @@ std::chrono::milliseconds call_time(const Membership::Settings& settings) {
 }  // namespace
 
 struct Membership::Impl {
-  Impl(const Settings& s, Runtime& r, Log& l)
+  Impl(const Settings& s, Runtime& r, Log& l, AgreedCopy& copy)
       : settings(s),
         clock(r.clock()),
         log(l),
         etcd(s.etcd, s.tls, call_time(s)),
         drains(s.etcd, s.tls, s.cluster),
         found_forks(r.random()),
+        agreed({s.etcd, s.tls, s.cluster, call_time(s)}, r, l, copy),
         thread(r.make_executor("cluster", 1)) {
     thread->post([this] { run(); });
   }
@@ -53,6 +56,7 @@ struct Membership::Impl {
     changed.notify_all();
     etcd.hurry();
     drains.hurry();
+    agreed.stop();
     thread.reset();  // waits for run()
   }
 
@@ -72,8 +76,11 @@ struct Membership::Impl {
     const std::lock_guard lock(mutex);
     return stopping;
   }
-  // Without the forks, it would take others' paths for its own.
-  bool is_member() const { return joined && clock.now() < lease_end && view.forks_known; }
+  // Without the forks it would take others' paths for its own, and without the agreed rows it would
+  // have other budgets.
+  bool is_member() const {
+    return joined && clock.now() < lease_end && view.forks_known && agreed.known();
+  }
   Status check_owner(std::uint32_t shard) const;
   msg::ClusterState state() const;
   Owned owned() const;
@@ -94,10 +101,13 @@ struct Membership::Impl {
   // Since when, and over which revision, the table of owners could be better.
   std::optional<Time> misplaced_since;
   std::uint64_t misplaced_revision = 0;
+  std::atomic<std::uint64_t> least_epoch = 0;
 
   Drains drains;
 
   FoundForks found_forks;
+
+  AgreedRows agreed;
 
   mutable std::mutex mutex;  // guards the rest; run() alone changes it
   std::condition_variable changed;
@@ -117,6 +127,7 @@ struct Membership::Impl {
 // here than in etcd. The node is a member once it has learned who owns what since it joined.
 Status Membership::Impl::join() {
   known = false;
+  PRECIS_TRY(agreed.join());  // before it owns anything
   asked = clock.now();
   PRECIS_ASSIGN(lease, etcd.grant(settings.lease));
   row =
@@ -185,7 +196,7 @@ Status Membership::Impl::learn() {
 // Any node may write a better table of owners, and etcd takes one of several. So that thousands do
 // not try, the first node by name writes it at once, and the others if it has not for a while.
 void Membership::Impl::place() {
-  const auto better = better_owners(settings.cluster, view);
+  const auto better = better_owners(settings.cluster, view, least_epoch);
   if (!better) return misplaced_since.reset();
   if (!misplaced_since || misplaced_revision != view.owners_revision) {
     misplaced_since = clock.now();
@@ -202,20 +213,13 @@ void Membership::Impl::place() {
 void Membership::Impl::write_forks() {
   const Forks found = found_forks.take();
   if (found.empty() || !view.forks_known) return;
-  Forks forks = *view.forks;
-  for (const auto& fork : found) {
-    if (forks.size() < limits::kForksMax) forks.insert(fork);  // an older one stays as it is
-  }
+  const Forks forks = with_found(*view.forks, found);
   if (forks.size() == limits::kForksMax) {
     log.warn("no more forks are made, so shards may be uneven", {{"limit", limits::kForksMax}});
   }
   if (forks.size() == view.forks->size()) return;
   const Status written = etcd.write(forks_row(settings.cluster, forks, view.forks_revision));
-  if (written.ok()) {
-    log.info("forks written", {{"count", forks.size()}});
-  } else {
-    log.debug("forks not written", {{"error", written.message()}});
-  }
+  log.debug("forks written", {{"count", forks.size()}, {"status", written.to_string()}});
 }
 
 // A node that reaches etcd renews its lease first, whatever else fails.
@@ -224,7 +228,8 @@ Status Membership::Impl::step() {
   if (!known || clock.now() - learned > kLearnAgain) PRECIS_TRY(learn());
   place();
   write_forks();
-  if (watches) note(view.problem);
+  agreed.note(view.agreed_revision, view.agreed);
+  if (watches) note(view.problem.ok() ? agreed.problem() : view.problem);
   const auto wakes =
       etcd.await_change(rows_prefix(settings.cluster), view.revision, beat_of(settings));
   watches = wakes.ok();
@@ -293,14 +298,10 @@ Membership::Owned Membership::Impl::owned() const {
   const std::lock_guard lock(mutex);
   Owned owned;
   owned.is_member = is_member();
-  owned.epoch = view.owners_revision;
+  owned.epoch = view.owners_epoch;
   owned.instance = instance;
   owned.instances = view.instances;
-  owned.shards.resize(view.owners.size());
-  for (std::size_t shard = 0; shard < view.owners.size(); ++shard) {
-    const std::uint32_t owner = view.owners[shard];
-    owned.shards[shard] = owner != kNobody && view.nodes[owner].name == settings.node;
-  }
+  owned.shards = owned_shards(view, settings.node);
   return owned;
 }
 
@@ -310,19 +311,20 @@ Status Membership::Impl::check_owner(std::uint32_t shard) const {
     return Status::moved("the node '" + settings.node + "' is not a member of the cluster '" +
                          settings.cluster + "' now");
   }
-  const std::uint32_t owner = view.owners.empty() ? kNobody : view.owners.at(shard);
-  if (owner == kNobody) return Status::moved("nobody owns the shard " + std::to_string(shard));
-  const msg::ClusterNode& node = view.nodes[owner];
-  if (node.name == settings.node) return {};
-  return Status::moved("the node '" + node.name + "' at " + node.address + " owns the shard " +
-                       std::to_string(shard));
+  return check_owned(view, shard, settings.node);
 }
 
-Membership::Membership(const Settings& settings, Runtime& runtime, Log& log)
-    : impl_(std::make_unique<Impl>(settings, runtime, log)) {}
+Membership::Membership(const Settings& settings, Runtime& runtime, Log& log, AgreedCopy& copy)
+    : impl_(std::make_unique<Impl>(settings, runtime, log, copy)) {}
 Membership::~Membership() = default;
 
 msg::ClusterState Membership::state() const { return impl_->state(); }
+AgreedRows& Membership::agreed() { return impl_->agreed; }
+std::vector<std::string> Membership::others_for(const std::string& key, std::size_t count) const {
+  const std::lock_guard lock(impl_->mutex);
+  return cluster::others_for(impl_->view, impl_->settings.node, key, count);
+}
+void Membership::raise_epoch(std::uint64_t least) { impl_->least_epoch = least; }
 Membership::Owned Membership::owned() const { return impl_->owned(); }
 bool Membership::is_instance(std::string_view instance) const {
   const std::lock_guard lock(impl_->mutex);

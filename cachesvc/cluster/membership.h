@@ -13,6 +13,7 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/log.h"
 #include "cachesvc/base/runtime.h"
+#include "cachesvc/cluster/agreed_rows.h"
 #include "cachesvc/cluster/etcd.h"
 #include "cachesvc/cluster/fork_finder.h"
 #include "precis/messages.h"
@@ -32,8 +33,9 @@ class Membership {
     std::chrono::seconds lease{};
   };
 
-  // Joins on a thread of its own, and joins again whenever the lease is lost.
-  Membership(const Settings& settings, Runtime& runtime, Log& log);
+  // Joins on a thread of its own, and joins again whenever the lease is lost. It is no member
+  // before it has the rows that all nodes have alike. `copy`: of those rows, and outlives it.
+  Membership(const Settings& settings, Runtime& runtime, Log& log, AgreedCopy& copy);
   // Leaves, so that others take over at once.
   ~Membership();
 
@@ -50,16 +52,24 @@ class Membership {
   // does not answer now.
   Result<msg::ClusterState> drain(const std::string& node, bool on);
 
+  // Any thread. The rows that all nodes have alike.
+  AgreedRows& agreed();
+
   // For the storage that nodes share (shard_keeper.h).
   struct Owned {
     bool is_member = false;
-    std::uint64_t epoch = 0;          // of the table of owners
+    std::uint64_t epoch = 0;          // of the table of owners, which grows with every table
     std::string instance;             // of this node, since it last joined
     std::vector<bool> shards;         // those that this node owns; empty: no table is known
     std::set<std::string> instances;  // of the live nodes
   };
   // Any thread.
   Owned owned() const;
+  // Any thread. Addresses of up to `count` other nodes that own shards: for one key always the same
+  // ones, as long as they are live.
+  std::vector<std::string> others_for(const std::string& key, std::size_t count) const;
+  // Any thread. The next table gets at least this epoch, and is written soon.
+  void raise_epoch(std::uint64_t least);
   // Any thread. Whether this node has not joined again since it had this instance.
   bool is_instance(std::string_view instance) const;
 
@@ -71,8 +81,9 @@ class Membership {
 // kInvalidArgument with the problems of the settings of a cluster, one per line.
 Status check_config(const Config& config);
 // Joins the cluster of the configuration; null if it has none. `listen`: the address in use.
-// kInvalidArgument as check_config().
+// `copy`: as Membership's. kInvalidArgument as check_config().
 Result<std::unique_ptr<Membership>> join(const Config& config, const std::string& listen,
-                                         const std::string& version, Runtime& runtime, Log& log);
+                                         const std::string& version, Runtime& runtime, Log& log,
+                                         AgreedCopy& copy);
 
 }  // namespace precis::cluster

@@ -62,6 +62,8 @@ Status check_unused(const Config& config) {
   PRECIS_TRY(check("cluster_address", config.cluster_address.empty()));
   PRECIS_TRY(check("cluster_weight", config.cluster_weight == defaults.cluster_weight));
   PRECIS_TRY(check("cluster_lease_s", config.cluster_lease_s == defaults.cluster_lease_s));
+  PRECIS_TRY(check("cluster_hot_bytes_per_s",
+                   config.cluster_hot_bytes_per_s == defaults.cluster_hot_bytes_per_s));
   PRECIS_TRY(check("cluster_tls_ca", config.cluster_tls_ca == defaults.cluster_tls_ca));
   PRECIS_TRY(check("cluster_tls_cert", config.cluster_tls_cert.empty()));
   PRECIS_TRY(check("cluster_ceph_conf", config.cluster_ceph_conf.empty()));
@@ -106,7 +108,8 @@ Status check_config(const Config& config) {
 }
 
 Result<std::unique_ptr<Membership>> join(const Config& config, const std::string& listen,
-                                         const std::string& version, Runtime& runtime, Log& log) {
+                                         const std::string& version, Runtime& runtime, Log& log,
+                                         AgreedCopy& copy) {
   if (config.cluster_etcd.empty()) return std::unique_ptr<Membership>();
   PRECIS_TRY(check_config(config));
   PRECIS_ASSIGN(auto etcd, parse_etcd_urls(config.cluster_etcd));
@@ -116,7 +119,7 @@ Result<std::unique_ptr<Membership>> join(const Config& config, const std::string
                            config.cluster_address.empty() ? listen : config.cluster_address,
                            version, config.cluster_weight,
                            std::chrono::seconds(config.cluster_lease_s)},
-      runtime, log);
+      runtime, log, copy);
 }
 
 }  // namespace precis::cluster

@@ -1,6 +1,7 @@
 #include "cachesvc/cluster/view.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace {
 constexpr std::uint32_t kFormat = 1;
 constexpr std::size_t kNodeRowBytesMax = 4096;
 constexpr std::uint16_t kNobodyStored = 0xffff;
+// Epochs grow by one, or past those of marks. So no row can make them overflow.
+constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
 std::string owners_key(const std::string& cluster) { return rows_prefix(cluster) + "owners"; }
 std::string forks_key(const std::string& cluster) { return rows_prefix(cluster) + "forks"; }
@@ -68,6 +71,7 @@ std::optional<NodeRow> parse_node(std::string_view text) {
 
 // The table of owners as stored.
 struct Table {
+  std::uint64_t epoch = 0;
   std::vector<std::string> nodes;
   std::vector<std::uint32_t> owners;  // indices into nodes, or kNobody
 };
@@ -78,7 +82,11 @@ std::string to_json(const Table& table) {
     put_le(owners, owner == kNobody ? kNobodyStored : static_cast<std::uint16_t>(owner));
   }
   const std::string bytes(reinterpret_cast<const char*>(owners.data()), owners.size());
-  return Json{{"format", kFormat}, {"nodes", table.nodes}, {"owners", to_base64(bytes)}}.dump();
+  return Json{{"format", kFormat},
+              {"epoch", table.epoch},
+              {"nodes", table.nodes},
+              {"owners", to_base64(bytes)}}
+      .dump();
 }
 
 Result<Table> parse_table(const Etcd::Row& row) {
@@ -91,7 +99,11 @@ Result<Table> parse_table(const Etcd::Row& row) {
       nodes->size() > kLiveNodesMax || !owners->is_string()) {
     return unreadable(row.key);
   }
-  Table table;
+  Table table{row.revision, {}, {}};
+  if (const auto epoch = json.find("epoch"); epoch != json.end()) {
+    if (!epoch->is_number_unsigned() || *epoch > kEpochMax) return unreadable(row.key);
+    table.epoch = epoch->get<std::uint64_t>();
+  }
   for (const Json& node : *nodes) {
     if (!node.is_string() || !is_name(node.get_ref<const std::string&>())) {
       return unreadable(row.key);
@@ -153,6 +165,7 @@ bool is_plain(std::string_view text) {
 }
 
 std::string rows_prefix(const std::string& cluster) { return "precis/" + cluster + "/"; }
+std::string agreed_key(const std::string& cluster) { return rows_prefix(cluster) + "agreed"; }
 std::string node_key(const std::string& cluster, const std::string& node) {
   return rows_prefix(cluster) + "nodes/" + node;
 }
@@ -205,9 +218,13 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
       view.owners_known = read.ok();
       if (read.ok()) {
         table = std::move(*read);
+        view.owners_epoch = table.epoch;
       } else {
         note(read.status());
       }
+    } else if (row.key == agreed_key(cluster)) {
+      view.agreed_revision = row.revision;
+      view.agreed = row.value;
     } else if (row.key == forks_key(cluster)) {
       view.forks_revision = row.revision;
       auto read = parse_forks(row);
@@ -241,6 +258,39 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
   return view;
 }
 
+std::vector<std::string> others_for(const View& view, const std::string& node,
+                                    const std::string& key, std::size_t count) {
+  std::vector<std::pair<std::uint64_t, const msg::ClusterNode*>> order;
+  for (const msg::ClusterNode& other : view.nodes) {
+    if (!other.live || other.draining || other.shards == 0 || other.name == node) continue;
+    order.emplace_back(key_of(key + "/" + other.name), &other);
+  }
+  std::ranges::sort(order, std::greater());
+  std::vector<std::string> addresses;
+  for (std::size_t i = 0; i < std::min(order.size(), count); ++i) {
+    addresses.push_back(order[i].second->address);
+  }
+  return addresses;
+}
+
+std::vector<bool> owned_shards(const View& view, const std::string& node) {
+  std::vector<bool> owned(view.owners.size());
+  for (std::size_t shard = 0; shard < owned.size(); ++shard) {
+    const std::uint32_t owner = view.owners[shard];
+    owned[shard] = owner != kNobody && view.nodes[owner].name == node;
+  }
+  return owned;
+}
+
+Status check_owned(const View& view, std::uint32_t shard, const std::string& node) {
+  const std::uint32_t number = view.owners.empty() ? kNobody : view.owners.at(shard);
+  if (number == kNobody) return Status::moved("nobody owns the shard " + std::to_string(shard));
+  const msg::ClusterNode& owner = view.nodes[number];
+  if (owner.name == node) return {};
+  return Status::moved("the node '" + owner.name + "' at " + owner.address + " owns the shard " +
+                       std::to_string(shard));
+}
+
 Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_t revision) {
   Json rows = Json::array();
   for (const auto& [block, blocks] : forks) {
@@ -251,7 +301,8 @@ Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_
           revision};
 }
 
-std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view) {
+std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view,
+                                       std::uint64_t least_epoch) {
   std::vector<std::uint32_t> place(view.nodes.size(), kNobody);  // among the live nodes
   std::vector<Member> members;
   Table table;
@@ -269,7 +320,9 @@ std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& v
     if (owner != kNobody) owner = place[owner];
   }
   table.owners = place_shards(members, owners);
-  if (!view.has_left && view.owners_revision != 0 && table.owners == owners) return {};
+  const bool is_late = view.owners_epoch < least_epoch;
+  if (!is_late && !view.has_left && view.owners_revision != 0 && table.owners == owners) return {};
+  table.epoch = std::max({view.owners_epoch + 1, view.owners_revision + 1, least_epoch});
   return Etcd::Row{owners_key(cluster), to_json(table), view.owners_revision};
 }
 

@@ -3,8 +3,10 @@
 // The rows of the cluster NAME are below "precis/NAME/":
 //   nodes/NODE    a live node, with its lease: JSON {"address", "version", "weight", "instance"}
 //   drains/NODE   the node shall own no shards; the value is empty
-//   owners        JSON {"format": 1, "nodes": [NODE, ...], "owners": base64 of one u16 a shard,
-//                 little endian: an index into nodes, or 0xffff for nobody}
+//   owners        JSON {"format": 1, "epoch": N, "nodes": [NODE, ...], "owners": OWNERS}: OWNERS is
+//                 base64 of one u16 a shard, little endian, an index into nodes or 0xffff for
+//                 nobody. The epoch grows with every table; without one, it is the row's revision.
+//   agreed        changes with every row that all nodes have alike (agreed_rows.h)
 //   forks         JSON {"format": 1, "forks": [[BLOCK, BLOCKS], ...]}: the digest in base64, and
 //                 the number (shards.h)
 //
@@ -46,6 +48,7 @@ struct NodeRow {
 };
 
 std::string rows_prefix(const std::string& cluster);
+std::string agreed_key(const std::string& cluster);
 std::string node_key(const std::string& cluster, const std::string& node);
 std::string drain_key(const std::string& cluster, const std::string& node);
 std::string to_json(const NodeRow& node);
@@ -53,6 +56,7 @@ std::string to_json(const NodeRow& node);
 struct View {
   std::uint64_t revision = 0;           // of etcd
   std::uint64_t owners_revision = 0;    // 0: there is no table of owners
+  std::uint64_t owners_epoch = 0;       // of that table
   Status problem;                       // names the first row that could not be read
   bool owners_known = true;             // false: there is a table, but it could not be read
   bool has_left = false;                // the table names a node that is not live
@@ -60,8 +64,10 @@ struct View {
   std::set<std::string> instances;      // of the live nodes
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
-  std::uint64_t forks_revision = 0;  // 0: there is no list of forks
-  bool forks_known = true;           // false: there is one, but it could not be read
+  std::uint64_t agreed_revision = 0;  // of the row "agreed"; 0: there is none
+  std::string agreed;                 // its value
+  std::uint64_t forks_revision = 0;   // 0: there is no list of forks
+  bool forks_known = true;            // false: there is one, but it could not be read
   std::shared_ptr<const Forks> forks = std::make_shared<const Forks>();  // shared with requests
 
   const msg::ClusterNode* find(const std::string& node) const;
@@ -72,8 +78,20 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows);
 // Replaces the list of that revision.
 Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_t revision);
 
-// The row of owners that the cluster should have, if it differs from the one it has. Absent without
-// live nodes, and if the present table is not known.
-std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view);
+// The addresses of up to `count` live nodes, other than `node`, that own shards. Each has its own
+// place in the order of a key (rendezvous hashing).
+std::vector<std::string> others_for(const View& view, const std::string& node,
+                                    const std::string& key, std::size_t count);
+
+// Of each shard, whether the node owns it; empty without a table.
+std::vector<bool> owned_shards(const View& view, const std::string& node);
+// kMoved if the node does not own the shard; the message names who does.
+Status check_owned(const View& view, std::uint32_t shard, const std::string& node);
+
+// The row of owners that the cluster should have, if it differs from the one it has, or that has an
+// epoch of less than `least_epoch`. Absent without live nodes, and if the present table is not
+// known.
+std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& view,
+                                       std::uint64_t least_epoch = 0);
 
 }  // namespace precis::cluster

@@ -49,7 +49,7 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 }
 
 Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Scope scope) const {
-  if (scope == Scope::kServed) return parts_.catalog.segment(row.tenant, row.id);
+  if (scope == Scope::kServed) return parts_.catalog.served_segment(row.tenant, row.id);
   PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row.tenant, row.id));
   return std::move(any.row);
 }

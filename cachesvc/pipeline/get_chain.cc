@@ -113,7 +113,7 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
 // it, returns that row and sets `leased`.
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
-  auto present = catalog_.segment(tenant.name, link.segment);
+  auto present = catalog_.served_segment(tenant.name, link.segment);
   const auto held = catalog_.leases().find(tenant.name, matched(link));
   if (!held || (present.ok() && SegmentLeases::Version::of(**present) == matched(link))) {
     return present;

@@ -125,7 +125,7 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   if (applies) PRECIS_CO_TRY(check_applicable(request));
   const std::string was = budget_text(request.scope);
   std::optional<msg::ProfileRow> profile;
-  const auto made = co_await caller_.stored([&] { return set(request, table, profile); });
+  const auto made = co_await caller_.changed([&] { return set(request, table, profile); });
   if (profile) {
     caller_.note({"AddProfile", "profile added", profile->name,
                   profile->kind + " for model " + profile->model.hex(), std::nullopt,
@@ -169,7 +169,7 @@ Task<Answer> BudgetRequests::on(msg::RollBackBudget request) {
   if (request.apply_to_stored) {
     PRECIS_CO_TRY(caller_.parts.applications.check_free(tenant_));
   }
-  PRECIS_CO_ASSIGN(msg::BudgetRevision revision, co_await caller_.stored([&] {
+  PRECIS_CO_ASSIGN(msg::BudgetRevision revision, co_await caller_.changed([&] {
     return catalog_.roll_back_budget(tenant_, request);
   }));
   if (!request.dry_run && !revision.changes.empty()) {

@@ -55,6 +55,12 @@ struct Caller {
   auto stored(Fn fn) const {
     return run_on(parts.storage, parts.loop, owner(), std::move(fn));
   }
+  // Runs a blocking change of settings (settings_catalog.h). Those wait for each other, and maybe
+  // for etcd, but no put waits for them.
+  template <typename Fn>
+  auto changed(Fn fn) const {
+    return run_on(parts.changes, parts.loop, owner(), std::move(fn));
+  }
   // kUnsupported if nothing can be as durable here.
   Status check(Durability durability) const;
   // kRejected while too much waits to be copied to the storage that nodes share.

@@ -40,7 +40,7 @@ Task<Answer> ClusterRequests::on(msg::DrainNode request) {
         "this service is in no cluster: set cluster_etcd in its configuration");
   }
   const auto drain = [&] { return membership->drain(request.node, request.on); };
-  PRECIS_CO_ASSIGN(auto state, co_await caller_.stored(drain));
+  PRECIS_CO_ASSIGN(auto state, co_await caller_.changed(drain));
   caller_.note({"DrainNode", "node drained", request.node, request.on ? "on" : "off", "",
                 request.on ? "it shall own no shards" : "it owns shards again"});
   co_return msg::ReplyBody(std::move(state));

@@ -27,6 +27,7 @@ namespace cluster {
 class Membership;
 }
 class Backups;
+class HotSegments;
 class ShardKeeper;
 class TenantsInForce;
 class Uploads;
@@ -35,6 +36,8 @@ class Uploads;
 struct HandlerParts {
   EventLoop& loop;
   FairExecutor& storage;
+  FairExecutor& reads;
+  FairExecutor& changes;
   Catalog& catalog;
   HotTier& hot_tier;
   Projections& projections;
@@ -67,6 +70,7 @@ struct HandlerParts {
   cluster::Membership* membership = nullptr;  // null: in no cluster
   Uploads* uploads = nullptr;                 // these two are null unless its nodes share a storage
   ShardKeeper* shards = nullptr;
+  HotSegments* hot = nullptr;
 };
 
 }  // namespace precis

@@ -19,7 +19,7 @@ Task<Answer> ModelRequests::on(msg::RegisterModel request) {
     co_return Status::denied("model '" + request.model.name + "' is not registered, and tenant '" +
                              tenant_ + "' has the role reader: a writer must register it");
   }
-  PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
+  PRECIS_CO_ASSIGN(auto row, co_await caller_.changed(
                                  [&] { return catalog_.register_model(tenant_, request.model); }));
   if (!known) {
     caller_.note({.request = "RegisterModel",
@@ -41,8 +41,9 @@ Task<Answer> ModelRequests::on(msg::ListModels request) {
 
 Task<Answer> ModelRequests::on(msg::RemoveModel request) {
   const auto model = catalog_.model(tenant_, request.model);
-  PRECIS_CO_TRY(
-      co_await caller_.stored([&] { return catalog_.remove_model(tenant_, request.model); }));
+  PRECIS_CO_TRY(co_await caller_.changed(
+      [&] { return catalog_.remove_model(tenant_, request.model, request.here_only); }));
+  if (request.here_only) co_return answer(Status());
   for (const bool is_gram : {false, true}) {
     caller_.parts.hot_tier.erase(projection_id(tenant_, request.model, is_gram));
   }
@@ -69,7 +70,7 @@ Task<Answer> ModelRequests::on(msg::PushProjection request) {
 
 Task<Answer> ModelRequests::on(msg::AddProfile request) {
   const auto before = catalog_.profiles(tenant_, std::nullopt);
-  PRECIS_CO_ASSIGN(auto row, co_await caller_.stored(
+  PRECIS_CO_ASSIGN(auto row, co_await caller_.changed(
                                  [&] { return catalog_.add_profile(tenant_, request.json); }));
   caller_.note({"AddProfile", "profile added", row.name, row.kind + " for model " + row.model.hex(),
                 digest_of(before, row.model, row.name), row.digest.hex()});
@@ -91,7 +92,7 @@ Task<Answer> ModelRequests::on(msg::ShowProfile request) {
 Task<Answer> ModelRequests::on(msg::RemoveProfile request) {
   const auto was =
       digest_of(catalog_.profiles(tenant_, request.model), request.model, request.name);
-  PRECIS_CO_TRY(co_await caller_.stored(
+  PRECIS_CO_TRY(co_await caller_.changed(
       [&] { return catalog_.remove_profile(tenant_, request.model, request.name); }));
   caller_.note(
       {"RemoveProfile", "profile removed", request.name, "of model " + request.model.hex(), was});

@@ -5,11 +5,16 @@
 #include <utility>
 
 #include "cachesvc/catalog/sessions.h"
+#include "cachesvc/cluster/membership.h"
+#include "cachesvc/server/hot_segments.h"
 #include "cachesvc/server/owner_check.h"
+#include "cachesvc/server/shard_keeper.h"
 #include "precis/limits.h"
 
 namespace precis {
 namespace {
+
+constexpr std::size_t kOthers = 3;  // that serve what is hot
 
 const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
 
@@ -51,6 +56,7 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
       caller_.tenant, std::move(request), &caller_.connection, caller_.gone, number_of(shard));
   if (const Status owned = still_owned(caller_, shard); !owned.ok()) match = owned;
   counting_ -= counts ? 1 : 0;
+  if (match.ok()) tell_others(*match);
   const RequestLabels labels = count(match, model, tokens, began);
   if (trace) {
     trace->end("precis.lookup", labels, match.status().code(),
@@ -81,6 +87,36 @@ RequestLabels ReadRequests::count(const Result<msg::Match>& match, const Result<
   return labels;
 }
 
+void ReadRequests::tell_others(msg::Match& match) const {
+  const HotSegments* const hot = caller_.parts.hot;
+  if (hot == nullptr || match.links.empty()) return;
+  const SegmentId& tip = match.links.back().segment.id;
+  if (!hot->is_hot(tip)) return;
+  for (std::string& address : caller_.parts.membership->others_for(tip.hex(), kOthers)) {
+    match.also_at.push_back({std::move(address)});
+  }
+}
+
+Task<Status> ReadRequests::take_guests(const msg::Get& request) const {
+  if (!request.shard) co_return Status();
+  ShardKeeper* const shards = caller_.parts.shards;
+  if (shards == nullptr) {
+    co_return Status::unsupported("this node shares no storage with others: get it at the owner");
+  }
+  std::vector<SegmentId> missing;
+  for (const msg::GetLink& link : request.links) {
+    const auto row = caller_.parts.catalog.served_segment(caller_.tenant.name, link.segment);
+    const SegmentLeases::Version asked{link.segment, link.created_unix_ms, link.stored_entries};
+    const bool is_it = row.ok() && SegmentLeases::Version::of(**row) == asked;
+    if (!is_it) missing.push_back(link.segment);
+  }
+  if (missing.empty()) co_return Status();
+  const std::uint32_t shard = *request.shard;
+  co_return co_await run_on(caller_.parts.reads, caller_.parts.loop, caller_.owner(), [&] {
+    return shards->take_guests(caller_.tenant.name, shard, missing);
+  });
+}
+
 Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
   if (gets_.size() >= limits::kGetsPerConnectionMax) {
     co_return Status::rejected("this connection has " + std::to_string(gets_.size()) +
@@ -95,9 +131,15 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
   const auto trace = caller_.parts.tracer.begin(request.traceparent);
   get->traced = trace != nullptr;
   const std::uint64_t tokens = request.links.empty() ? 0 : request.links.back().matched_end;
+  const SegmentId tip = request.links.empty() ? SegmentId() : request.links.back().segment;
   const Clock::Time began = caller_.parts.clock.now();
   bool first = true;
   std::optional<Clock::Time> first_served;
+  if (const Status taken = co_await take_guests(request); !taken.ok()) {
+    gets_.erase(id);
+    ++caller_.parts.metrics.gets_failed;
+    co_return taken;
+  }
   auto done = co_await caller_.parts.get_path.run(
       get, caller_.tenant, std::move(request), caller_.connection, [&](msg::LayerServed layer) {
         const bool is_first = std::exchange(first, false);
@@ -114,6 +156,7 @@ Task<Answer> ReadRequests::on(std::uint64_t id, msg::Get request) {
     caller_.observe(caller_.parts.metrics.get_seconds, labels, began);
     caller_.parts.metrics.served_bytes.at(labels) += static_cast<std::int64_t>(done->bytes);
   }
+  if (done.ok() && caller_.parts.hot != nullptr) caller_.parts.hot->served(tip, done->bytes);
   if (!done.ok()) ++caller_.parts.metrics.gets_failed;
   if (trace) end_trace(*trace, *get, first_served, tokens, done);
   co_return answer(std::move(done));

@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "cachesvc/cluster/membership.h"
 #include "cachesvc/server/background.h"
 #include "cachesvc/server/device.h"
 #include "cachesvc/server/disk_mark.h"
 #include "cachesvc/server/disk_watch.h"
 #include "cachesvc/server/greeter.h"
+#include "cachesvc/server/joined_cluster.h"
 #include "cachesvc/server/lease_sweeper.h"
 #include "cachesvc/server/log_limiter.h"
 #include "cachesvc/server/openness.h"
@@ -85,6 +85,7 @@ struct Service::Impl {
   std::unique_ptr<LeaseSweeper> sweeper;  // the next one runs its work
   FairExecutor storage{runtime.make_executor("storage", kStorageThreads)};
   FairExecutor reads{runtime.make_executor("reads", kReadThreads)};
+  FairExecutor changes{runtime.make_executor("changes", 1)};  // of settings
   std::unique_ptr<Projections> projections;
   std::unique_ptr<ColdReads> cold_reads;
   std::unique_ptr<PutPath> put_path;
@@ -98,8 +99,7 @@ struct Service::Impl {
   Peers peers{loop};
   std::unique_ptr<OperatorAccess> operators;
   std::string address;
-  std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
-  std::unique_ptr<ShardKeeper> keeper;              // null as `shared`
+  JoinedCluster cluster;
   std::uint64_t dropped_told = 0;
   bool stopping = false;
   std::unique_ptr<EventLoop::Timer> stop_timer, pressure_timer;
@@ -219,10 +219,12 @@ void Service::Impl::wire_requests() {
       *background.capacity, *background.consolidator, audit, *transport});
   report = std::make_unique<ServiceReport>(ServiceReport::Parts{
       config, clock, metrics, admission, *arena, *hot_tier, *memory, *put_room, *disk_quota,
-      *disk_watch, loss, *catalog, *backend, paths, *transport, membership, shared});
+      *disk_watch, loss, *catalog, *backend, paths, *transport, cluster.membership, shared});
   parts = std::make_unique<HandlerParts>(
       HandlerParts{loop,
                    storage,
+                   reads,
+                   changes,
                    *catalog,
                    *hot_tier,
                    *projections,
@@ -279,11 +281,7 @@ Status Service::Impl::listen() {
   report->log_serving(log, address, descriptors);
   warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
-  PRECIS_ASSIGN(membership, cluster::join(config, address, kVersion, runtime, log));
-  parts->membership = membership.get();
-  if (shared) {
-    PRECIS_ASSIGN(keeper, shared->keep_shards(config, *store, runtime, *parts));
-  }
+  PRECIS_ASSIGN(cluster, join_cluster(config, address, runtime, *parts, shared.get(), *store));
   return {};
 }
 
@@ -333,6 +331,7 @@ void Service::Impl::begin_stop() {
   put_room->stop();
   disk_quota->stop();
   if (shared) shared->uploads->stop_waiting();
+  if (cluster.membership) cluster.membership->agreed().stop();
   background.stop();
   peers.close_all("the service is stopping");
   finish_stop();

@@ -15,9 +15,16 @@ void SessionRequests::trim(const msg::SessionRow& row) const {
   if (row.total) caller_.parts.totals.changed(caller_.tenant.owner(nullptr), row.name);
 }
 
+// It may wait for etcd, so no thread that stores waits for it.
+Task<Status> SessionRequests::end_former_budget(std::string name) const {
+  if (!catalog_.has_former_budget(tenant_, name)) co_return Status();
+  co_return co_await caller_.changed([&] { return catalog_.end_former_budget(tenant_, name); });
+}
+
 Task<Answer> SessionRequests::on(msg::OpenSession request) {
   PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   const auto before = catalog_.session(tenant_, request.name);
+  PRECIS_CO_TRY(co_await end_former_budget(request.name));
   PRECIS_CO_ASSIGN(auto row, co_await caller_.stored([&] {
     return catalog_.open_session(tenant_, request, number_of(shard));
   }));
@@ -62,6 +69,7 @@ Task<Answer> SessionRequests::on(msg::PinSession request) {
 Task<Answer> SessionRequests::on(msg::ForkSession request) {
   PRECIS_CO_TRY(check_fork(caller_, request));
   PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
+  PRECIS_CO_TRY(co_await end_former_budget(request.new_name));
   PRECIS_CO_ASSIGN(auto row, found_or_moved(caller_, shard, co_await caller_.stored([&] {
                      return catalog_.fork_session(tenant_, request);
                    })));

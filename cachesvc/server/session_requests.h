@@ -22,6 +22,7 @@ class SessionRequests {
   // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
   void trim(const msg::SessionRow& row) const;
+  Task<Status> end_former_budget(std::string name) const;
 
   const Caller& caller_;
   Catalog& catalog_;

@@ -5,10 +5,16 @@
 #include <map>
 #include <utility>
 
+#include "cachesvc/catalog/catalog_keys.h"
 #include "cachesvc/shared/tiered_store.h"
 
 namespace precis {
 namespace {
+
+// A segment of another node is served so long; after that, its row is read again.
+constexpr std::uint64_t kGuestNs = 5'000'000'000;
+constexpr std::chrono::seconds kPrepareAgain{1};
+constexpr char kClusterKey[] = "cluster";  // of the common row with the cluster's name
 
 // How often it looks at the table of owners, and for how long it waits after a failure.
 constexpr std::chrono::milliseconds kBeat{20}, kPause{200};
@@ -50,6 +56,22 @@ Status ShardKeeper::check(std::uint32_t shard) const {
   return Status::moved("the shard " + std::to_string(shard) + " is being loaded");
 }
 
+Status ShardKeeper::take_guests(const std::string& tenant, std::uint32_t shard,
+                                std::span<const SegmentId> segments) {
+  const std::uint64_t until_ns = clock_.monotonic_ns() + kGuestNs;
+  std::vector<std::string> keys;
+  for (const SegmentId& id : segments)
+    keys.push_back(shared_key(Table::kSegments, segment_key(id)));
+  PRECIS_ASSIGN(auto found, parts_.tier.rows(shard, keys));
+  std::vector<Catalog::StoredRow> rows;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i])
+      rows.push_back({Table::kSegments, segment_key(segments[i]), *std::move(found[i])});
+  }
+  parts_.catalog.keep_guests(tenant, std::move(rows), until_ns);
+  return {};
+}
+
 ShardKeeper::State ShardKeeper::state() const {
   const Owned owned = parts_.membership.owned();
   State state;
@@ -80,6 +102,7 @@ void ShardKeeper::run() {
 }
 
 void ShardKeeper::step() {
+  if (auto ended = parts_.catalog.end_guests(); !ended.empty()) parts_.forget(std::move(ended));
   const Shards taken = parts_.uploads.take_lost();
   if (!taken.empty()) {
     drop(taken);
@@ -172,7 +195,7 @@ Status ShardKeeper::release_late(const Owned& owned) {
 }
 
 void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
-  Status status = load_models();
+  Status status = prepare(owned);
   if (status.ok()) {
     status = for_groups(wanted, [&](const Shards& group) { return take_group(owned, group); });
   }
@@ -185,30 +208,48 @@ void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
   }
   const bool is_told = !is_behind || clock_.now() - *behind_since_ > parts_.lease;
   note(is_told ? status : Status());
+  // Otherwise etcd was restored from a backup, and a new table ends that.
+  if (!is_behind || !is_told) return;
+  const std::lock_guard lock(mutex_);
+  parts_.membership.raise_epoch(newest_epoch_ + 1);
 }
 
-// All nodes have all models, because segments without theirs are out of service.
-Status ShardKeeper::load_models() {
-  if (parts_.is_new_disk && !models_shared_) {
-    SharedBatch own;
-    PRECIS_TRY(parts_.store.scan(Table::kModels, [&](std::string_view key, Bytes value) -> Status {
-      own.puts.emplace_back(shared_key(Table::kModels, key),
-                            std::vector<std::byte>(value.begin(), value.end()));
-      return {};
-    }));
-    if (!own.puts.empty()) PRECIS_TRY(parts_.tier.write_common(own));
-    models_shared_ = true;
-  }
-  std::vector<StoredModel> models;
+// Once for each table of owners, and again after a while: shards of live nodes may take long.
+Status ShardKeeper::prepare(const Owned& owned) {
+  const Prepared now{owned.epoch, owned.instance, clock_.now()};
+  const bool same = prepared_ && prepared_->epoch == now.epoch &&
+                    prepared_->instance == now.instance && now.at - prepared_->at < kPrepareAgain;
+  if (same) return {};
+  // Segments whose model is not known are out of service.
+  PRECIS_TRY(parts_.membership.agreed().catch_up());
+  PRECIS_TRY(check_pool());
+  prepared_ = now;
+  return {};
+}
+
+// Two clusters of one name must not use one pool: each would take the other's shards.
+Status ShardKeeper::check_pool() {
+  const std::string id = parts_.catalog.cluster_id();
+  if (id.empty()) return Status::unavailable("the cluster has no name of its own yet");
+  std::string found;
   PRECIS_TRY(parts_.tier.scan_common([&](std::string_view key, Bytes value) -> Status {
-    const auto name = from_shared_key(key);
-    if (!name || name->first != Table::kModels) return {};
-    if (auto model = decode_stored_model(value); model.ok()) models.push_back(std::move(*model));
+    if (key == kClusterKey) {
+      found.assign(reinterpret_cast<const char*>(value.data()), value.size());
+    }
     return {};
   }));
-  // A model that does not fit leaves only its own segments out of service.
-  for (const StoredModel& model : models) (void)parts_.catalog.add_model(model);
-  return {};
+  if (found == id) return {};
+  if (!found.empty()) {
+    return Status::version(
+        "the pool has the data of another cluster of this name: use another cluster_name or pool. "
+        "If it is this cluster before etcd and all nodes lost their data, remove the object "
+        "'common' of the pool's name space, and it goes on with what the pool has");
+  }
+  SharedBatch mine;
+  const Bytes bytes = std::as_bytes(std::span(id));
+  mine.puts.emplace_back(kClusterKey, std::vector<std::byte>(bytes.begin(), bytes.end()));
+  // If another cluster does the same at this moment, one of them finds the other's name next time.
+  return parts_.tier.write_common(mine);
 }
 
 // Shards that a live node still holds are left for later.
@@ -219,11 +260,15 @@ Status ShardKeeper::take_group(const Owned& owned, const Shards& shards) {
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto& mark = marks[i];
     if (mark && mark->epoch > owned.epoch) {
-      newer = Status::conflict("shard " + std::to_string(shards[i]) + " was taken at revision " +
-                               std::to_string(mark->epoch) + " of etcd, which is now at " +
-                               std::to_string(owned.epoch) +
-                               ": etcd was restored from an older backup, or another cluster of "
-                               "this name uses the pool");
+      {
+        const std::lock_guard lock(mutex_);
+        newest_epoch_ = std::max(newest_epoch_, mark->epoch);
+      }
+      newer =
+          Status::conflict("shard " + std::to_string(shards[i]) + " was taken by table " +
+                           std::to_string(mark->epoch) + " of owners, and etcd has table " +
+                           std::to_string(owned.epoch) +
+                           ": it was restored from an older backup. The nodes make a new table");
       continue;
     }
     const bool is_free = !mark || mark->released || mark->instance == owned.instance ||

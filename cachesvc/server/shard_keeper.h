@@ -31,13 +31,11 @@ namespace precis {
 class ShardKeeper {
  public:
   struct Parts {
-    const cluster::Membership& membership;
+    cluster::Membership& membership;
     SharedTier& tier;
     Uploads& uploads;
     Catalog& catalog;
-    Store& store;
-    std::string disk;          // names the local store, for always
-    bool is_new_disk = false;  // it had no name before
+    std::string disk;  // names the local store, for always
     Runtime& runtime;
     Log& log;
     // Called on any thread with segments that are not stored here any more.
@@ -50,6 +48,10 @@ class ShardKeeper {
 
   // Any thread. kMoved if the shard is not loaded.
   Status check(std::uint32_t shard) const;
+  // [blocking] Any thread. Serves these segments of another node's shard for some seconds, as far
+  // as the shared storage has them.
+  Status take_guests(const std::string& tenant, std::uint32_t shard,
+                     std::span<const SegmentId> segments);
   struct State {
     std::uint32_t loading = 0;  // shards that the node owns, and that are not loaded
     Status problem;
@@ -68,7 +70,8 @@ class ShardKeeper {
   Status release_late(const Owned& owned);
   void note_released(const Shards& shards);
   void take(const Owned& owned, const Shards& wanted);
-  Status load_models();
+  Status prepare(const Owned& owned);
+  Status check_pool();
   Status take_group(const Owned& owned, const Shards& shards);
   Status load(std::span<const SharedTier::Change> changes);
   // Runs `fn` for the shards of each group, several at once. Returns the first error.
@@ -86,11 +89,17 @@ class ShardKeeper {
   // Guarded by mutex_.
   std::string instance_;  // with which the shards are held
   Status problem_;
+  std::uint64_t newest_epoch_ = 0;      // of a mark that this node could not take
   std::set<std::uint32_t> unreleased_;  // not held any more, and the marks still say so
   bool stopping_ = false;
   std::atomic<bool> is_closing_ = false;  // the destructor gives up the shards
   // Used by run() alone.
-  bool models_shared_ = false;
+  struct Prepared {
+    std::uint64_t epoch = 0;
+    std::string instance;
+    Clock::Time at;
+  };
+  std::optional<Prepared> prepared_;
   std::optional<Clock::Time> behind_since_;  // the table of owners is older than marks
 
   std::unique_ptr<Executor> workers_, thread_;  // the last: they end first

@@ -16,11 +16,10 @@ constexpr unsigned kCopiers = 8;  // they wait for the shared storage
 constexpr const char* kDiskKey = "store.disk";  // no backup has it (is_stores_own())
 
 // The name of the local store, which is made at its first use.
-Result<std::string> name_disk(Store& store, Runtime& runtime, bool& is_new) {
+Result<std::string> name_disk(Store& store, Runtime& runtime) {
   const auto known = store.get(Table::kMeta, kDiskKey);
   if (known.ok()) return std::string(reinterpret_cast<const char*>(known->data()), known->size());
   if (known.status().code() != StatusCode::kNotFound) return known.status();
-  is_new = true;
   std::string name =
       std::to_string(runtime.random()) + "-" + std::to_string(runtime.clock().unix_ms());
   PRECIS_TRY(store.write({{{Table::kMeta, kDiskKey, std::as_bytes(std::span(name))}}, {}},
@@ -59,16 +58,15 @@ std::unique_ptr<Store> SharedStorage::behind(std::unique_ptr<Store> local) const
 Result<std::unique_ptr<ShardKeeper>> SharedStorage::keep_shards(const Config& config, Store& store,
                                                                 Runtime& runtime,
                                                                 HandlerParts& parts) const {
-  bool is_new_disk = false;
-  PRECIS_ASSIGN(std::string disk, name_disk(store, runtime, is_new_disk));
+  PRECIS_ASSIGN(std::string disk, name_disk(store, runtime));
   const auto forget = [&parts](std::vector<SegmentId> gone) {
     parts.loop.post([&parts, gone = std::move(gone)] {
       for (const SegmentId& id : gone) parts.hot_tier.erase(id);
     });
   };
-  auto keeper = std::make_unique<ShardKeeper>(ShardKeeper::Parts{
-      *parts.membership, *tier, *uploads, parts.catalog, store, std::move(disk), is_new_disk,
-      runtime, parts.log, forget, std::chrono::seconds(config.cluster_lease_s)});
+  auto keeper = std::make_unique<ShardKeeper>(
+      ShardKeeper::Parts{*parts.membership, *tier, *uploads, parts.catalog, std::move(disk),
+                         runtime, parts.log, forget, std::chrono::seconds(config.cluster_lease_s)});
   parts.uploads = uploads.get();
   parts.shards = keeper.get();
   return keeper;

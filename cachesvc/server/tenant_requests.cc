@@ -76,7 +76,7 @@ Result<msg::TenantRow> TenantRequests::row_of(const std::string& name) const {
 }
 
 Task<Status> TenantRequests::change(std::string name, Catalog::TenantChange change) {
-  PRECIS_CO_TRY(co_await caller_.stored([&] { return catalog_.change_tenant(name, change); }));
+  PRECIS_CO_TRY(co_await caller_.changed([&] { return catalog_.change_tenant(name, change); }));
   in_force_.stored_changed();
   co_return Status();
 }
@@ -188,7 +188,7 @@ Task<Result<msg::Removed>> TenantRequests::purge(std::string tenant) {
     if (caller_.gone) co_return Status::canceled("the client has left");
     Purged some;
     const Status status =
-        co_await caller_.stored([&] { return purge_some(catalog_, tenant, some); });
+        co_await caller_.changed([&] { return purge_some(catalog_, tenant, some); });
     for (const SegmentId& id : some.payload) caller_.parts.hot_tier.erase(id);
     caller_.parts.memory.retry();
     removed.segments += some.removed.segments;
@@ -212,16 +212,27 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
     caller_.parts.applications.forget(request.name);
     PRECIS_CO_ASSIGN(removed, co_await purge(request.name));
   }
+  const auto check_no_segments = [&]() -> Status {
+    const Catalog::Totals totals = catalog_.totals(request.name);
+    if (totals.segments == 0 || only_row) return {};
+    return Status::conflict(
+        "tenant '" + request.name + "' has " + counted(totals.segments, "segment") + " of " +
+        std::to_string(totals.stored_bytes) + " B; remove them first, or with it (--purge)");
+  };
+  if (request.here_only) {
+    PRECIS_CO_TRY(check_no_segments());
+    if (removed.segments > 0) {
+      caller_.note({"RemoveTenant", "tenant purged at this node", request.name,
+                    counted(removed.segments, "segment") + " purged"});
+    }
+    co_return msg::ReplyBody(removed);
+  }
+  const Status configured = check_not_configured(request.name);
   std::string was;
   PRECIS_CO_TRY(co_await change(request.name, [&](std::optional<StoredTenant>& row) -> Status {
-    if (!row && only_row) return check_not_configured(request.name);
+    if (!row && only_row) return configured;
     if (!row) return unknown(request.name);
-    const Catalog::Totals totals = catalog_.totals(request.name);
-    if (totals.segments > 0 && !only_row) {
-      return Status::conflict(
-          "tenant '" + request.name + "' has " + counted(totals.segments, "segment") + " of " +
-          std::to_string(totals.stored_bytes) + " B; remove them first, or with it (--purge)");
-    }
+    PRECIS_TRY(check_no_segments());
     was = text_of(*row);
     row.reset();
     return {};
@@ -229,7 +240,7 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
   if (!only_row) caller_.parts.applications.forget(request.name);
   if (request.purge && !only_row) {  // what it set until it was out of force
     PRECIS_CO_TRY(
-        co_await caller_.stored([&] { return catalog_.remove_budgets(request.name).status(); }));
+        co_await caller_.changed([&] { return catalog_.remove_budgets(request.name).status(); }));
   }
   caller_.note({"RemoveTenant", "tenant removed", request.name,
                 counted(removed.segments, "segment") + " purged", was});

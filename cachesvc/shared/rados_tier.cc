@@ -46,6 +46,8 @@ class RadosTier final : public SharedTier {
   Status write_object(const std::string& name, Bytes value) override;
   Status read_object(const std::string& name, MutableBytes into) override;
   Status remove_object(const std::string& name, std::uint64_t size_bytes) override;
+  Result<std::vector<std::optional<std::vector<std::byte>>>> rows(
+      std::uint32_t shard, std::span<const std::string> keys) override;
   Status write_common(const SharedBatch& batch) override;
   Status scan_common(const std::function<Status(std::string_view, Bytes)>& row) override;
 
@@ -200,6 +202,28 @@ Status RadosTier::read_page(const std::string& object, std::vector<Listing>& lis
   }
   listings = std::move(unfinished);
   return {};
+}
+
+Result<std::vector<std::optional<std::vector<std::byte>>>> RadosTier::rows(
+    std::uint32_t shard, std::span<const std::string> keys) {
+  std::vector<std::optional<std::vector<std::byte>>> values(keys.size());
+  if (keys.empty()) return values;
+  const std::string object = rows_object(group_of(shard));
+  std::vector<std::string> wanted;
+  for (const std::string& key : keys) wanted.push_back(row_prefix(shard) + without_zeros(key));
+  Rows found;
+  ReadOp op(*connection_);
+  op.rows_of(wanted, found);
+  const int error = op.operate(object);
+  if (error == -ENOENT) return values;  // nothing was written yet
+  if (error < 0) return failure(error, "read rows of", object);
+  std::string_view key;
+  Bytes value;
+  while (found.next(key, value)) {
+    const auto at = std::ranges::find(wanted, key);
+    if (at != wanted.end()) values[at - wanted.begin()].emplace(value.begin(), value.end());
+  }
+  return values;
 }
 
 Status RadosTier::write_object(const std::string& name, Bytes value) {

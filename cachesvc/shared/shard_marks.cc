@@ -8,6 +8,8 @@ namespace precis {
 namespace {
 
 constexpr std::uint8_t kFormat = 1;
+// Epochs grow by one, so that this is never reached.
+constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
 void put_text(std::vector<std::byte>& out, std::string_view text) {
   put_le(out, static_cast<std::uint32_t>(text.size()));
@@ -46,7 +48,7 @@ Result<ShardMark> decode_mark(Bytes bytes) {
   mark.released = released == 1;
   mark.node = get_text(reader);
   mark.instance = get_text(reader);
-  if (!reader.ok() || !reader.rest().empty() || released > 1) {
+  if (!reader.ok() || !reader.rest().empty() || released > 1 || mark.epoch > kEpochMax) {
     return Status::corruption("read a shard's mark: its " + std::to_string(bytes.size()) +
                               " bytes are not those of a mark");
   }

@@ -61,6 +61,9 @@ class SharedTier {
   // Visits all rows of shards of one group.
   using Visit = std::function<Status(std::uint32_t shard, std::string_view key, Bytes value)>;
   virtual Status scan(std::span<const std::uint32_t> shards, const Visit& row) = 0;
+  // The rows of a shard with these keys, in their order; none: there is no such row.
+  virtual Result<std::vector<std::optional<std::vector<std::byte>>>> rows(
+      std::uint32_t shard, std::span<const std::string> keys) = 0;
   // Applies all of the batch or nothing, and replaces `from` by the mark with the next sequence.
   // kMoved if the mark is neither.
   virtual Status write(std::uint32_t shard, const ShardMark& from, const SharedBatch& batch) = 0;

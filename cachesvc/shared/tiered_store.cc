@@ -57,9 +57,8 @@ class TieredStore final : public Store {
  private:
   void copy_rows(const StoreBatch& batch) {
     std::map<std::uint32_t, Upload> uploads;
-    SharedBatch models;
     for (const StoreBatch::SharedRow& row : batch.shared_rows) {
-      SharedBatch& rows = row.table == Table::kModels ? models : uploads[row.shard].rows;
+      SharedBatch& rows = uploads[row.shard].rows;
       std::string key = shared_key(row.table, row.key);
       if (row.value) {
         rows.puts.emplace_back(std::move(key),
@@ -81,7 +80,6 @@ class TieredStore final : public Store {
       if (!upload.added.empty()) upload.values = local_->keep(keys[shard], /*may_wait=*/true);
       uploads_.add(shard, std::move(upload));
     }
-    if (!models.puts.empty() || !models.deletes.empty()) uploads_.add_common(std::move(models));
   }
 
   const std::unique_ptr<Store> local_;
@@ -90,8 +88,7 @@ class TieredStore final : public Store {
 };
 
 constexpr std::array kSharedTables{std::pair{Table::kSegments, 's'},
-                                   std::pair{Table::kSessions, 'n'},
-                                   std::pair{Table::kModels, 'm'}};
+                                   std::pair{Table::kSessions, 'n'}};
 
 }  // namespace
 

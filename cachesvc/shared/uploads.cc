@@ -296,27 +296,4 @@ void Uploads::work(std::uint32_t number) {
   }
 }
 
-void Uploads::add_common(SharedBatch batch) {
-  const std::lock_guard lock(mutex_);
-  common_.push_back(std::move(batch));
-  if (std::exchange(common_busy_, true)) return;
-  threads_->post([this] {
-    for (;;) {
-      std::unique_lock held(mutex_);
-      if (common_.empty() || stopping_) {
-        common_busy_ = false;
-        return;
-      }
-      const SharedBatch next = common_.front();
-      held.unlock();
-      if (!tier_.write_common(next).ok()) {
-        if (!pause()) return;
-        continue;
-      }
-      held.lock();
-      common_.pop_front();
-    }
-  });
-}
-
 }  // namespace precis

@@ -54,8 +54,6 @@ class Uploads {
 
   // Ignored if the shard is not held.
   void add(std::uint32_t shard, Upload upload);
-  // A change of what all nodes have in common.
-  void add_common(SharedBatch batch);
   // Calls `done` once all changes of the shard in this hold so far are copied, or can't be: kMoved
   // if that hold has ended, kCorruption if the local copy of the last one is damaged, kOutOfSpace
   // if the storage is full: then they are copied once it has space. `done` is called on any thread,
@@ -120,8 +118,7 @@ class Uploads {
   std::condition_variable changed_;
   // Guarded by mutex_.
   std::map<std::uint32_t, Shard> shards_;
-  std::deque<SharedBatch> common_;
-  bool common_busy_ = false, stopping_ = false, nobody_waits_ = false;
+  bool stopping_ = false, nobody_waits_ = false;
   std::uint64_t bytes_ = 0, changes_ = 0, holds_ = 0;
   std::vector<std::uint32_t> lost_;
   std::map<std::uint32_t, Status> failing_;  // why shards can't be copied now

@@ -36,7 +36,7 @@ struct StoreBatch {
   // The changes that go with it in the storage that the nodes of a cluster share (cachesvc/shared).
   // Stores without such storage ignore them.
   struct SharedRow {
-    std::uint32_t shard = 0;  // not used for a model, which all nodes have
+    std::uint32_t shard = 0;
     Table table;
     std::string key;
     std::optional<Bytes> value;  // as in `puts`; absent: it is deleted

@@ -151,7 +151,6 @@ Result<Nodes::Way> Nodes::find(const Retry& call, const Target& target) {
   if (does_not_answer(channel.status())) note_answer(address, false);
   PRECIS_TRY(channel.status());
   way.channel = std::move(*channel);
-  if (way.shard) tell_models(call, address, way.channel);
   return way;
 }
 
@@ -193,42 +192,6 @@ Status Nodes::noted(Retry& call, const Status& failed, const Way& way) {
   const bool clustered = way.channel && way.channel->clustered();
   if (failed.code() != StatusCode::kTimedOut || !clustered || is_late) return failed;
   return Status::unavailable(failed.message());
-}
-
-// ---- models -------------------------------------------------------------------------------------
-
-void Nodes::introduce(const ModelSpec& model) {
-  const Digest fingerprint = model_fingerprint(model);
-  const std::lock_guard lock(mutex_);
-  if (std::ranges::find(models_, fingerprint, &std::pair<Digest, ModelSpec>::first) !=
-      models_.end()) {
-    return;
-  }
-  models_.emplace_back(fingerprint, model);
-  ++models_version_;
-}
-
-void Nodes::forget(const Digest& fingerprint) {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(models_, [&](const auto& model) { return model.first == fingerprint; });
-}
-
-void Nodes::tell_models(const Retry& call, const std::string& address,
-                        const std::shared_ptr<Channel>& channel) {
-  std::vector<std::pair<Digest, ModelSpec>> models;
-  {
-    const std::lock_guard lock(mutex_);
-    Told& told = told_[address];
-    if (told.channel.lock() == channel && told.models == models_version_) return;
-    told = {channel, models_version_};
-    models = models_;
-  }
-  for (const auto& [fingerprint, model] : models) {
-    msg::Request request{0, msg::RegisterModel{model}};
-    // If this fails, for example for a reader, the call that needs the model says so.
-    static_cast<void>(channel->call<msg::ModelRow>(request, Patience::kOneTimeout, {},
-                                                   attempt_end(call, *channel)));
-  }
 }
 
 }  // namespace precis

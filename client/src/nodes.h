@@ -49,10 +49,6 @@ class Nodes {
   Result<Way> find(const Retry& call, const Target& target);
   // All live nodes; AnyNode alone for a service that is in no cluster.
   Result<std::vector<Target>> all(Retry& call);
-  // Nodes are told of this model before they are asked for what they own, because they may have
-  // joined since it was registered.
-  void introduce(const ModelSpec& model);
-  void forget(const Digest& fingerprint);
   // After the failure of an attempt on `way`, which is empty if none was found. Returns the failure
   // for Retry::again(): in a cluster, a call that timed out at one node may go on at another.
   Status noted(Retry& call, const Status& failed, const Way& way);
@@ -92,11 +88,6 @@ class Nodes {
 
  private:
   using Map = std::shared_ptr<const ClusterMap>;  // shared with the calls that use it
-  // The models that a channel's node was told of.
-  struct Told {
-    std::weak_ptr<const Channel> channel;
-    std::uint64_t models = 0;  // models_version_ at the time
-  };
 
   Nodes(Dial dial, std::vector<std::string> addresses)
       : dial_(std::move(dial)), given_(std::move(addresses)) {}
@@ -111,8 +102,6 @@ class Nodes {
   Result<Map> learn(const Retry& call);
   Result<ClusterMap> ask(const Retry& call, const std::string& address, std::size_t count);
   void note_answer(const std::string& address, bool answers);
-  void tell_models(const Retry& call, const std::string& address,
-                   const std::shared_ptr<Channel>& channel);
 
   const Dial dial_;
   const std::vector<std::string> given_;  // addresses
@@ -124,9 +113,6 @@ class Nodes {
   std::uint64_t failures_ = 0;
   Map map_;                // the latest; null: none was learned
   bool is_known_ = false;  // nothing hints that map_ is old
-  std::vector<std::pair<Digest, ModelSpec>> models_;
-  std::uint64_t models_version_ = 0;  // grows with each introduce()
-  std::map<std::string, Told> told_;  // by address
 };
 
 }  // namespace precis

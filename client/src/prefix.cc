@@ -2,6 +2,7 @@
 #include "client/src/prefix.h"
 
 #include <chrono>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -11,10 +12,20 @@
 namespace precis {
 namespace {
 
-// The node that serves a match.
+// The node that has a match.
 Target holder_of(const LookupMatch& match) {
   if (match.shard) return OwnerOfShard{*match.shard};
   return AnyNode{};
+}
+
+// One of the nodes that serve a match, at random: none is the owner.
+std::optional<std::string> other_of(const LookupMatch& match) {
+  if (match.also_at.empty() || !match.shard) return std::nullopt;
+  static thread_local std::minstd_rand random(std::random_device{}());
+  const std::size_t chosen =
+      std::uniform_int_distribution<std::size_t>(0, match.also_at.size())(random);
+  if (chosen == match.also_at.size()) return std::nullopt;
+  return match.also_at[chosen].address;
 }
 
 }  // namespace
@@ -30,6 +41,7 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
   }
   auto impl = std::make_shared<Impl>(nodes, call, holder_of(match), std::move(plan), options.out,
                                      std::move(pages));
+  impl->other_ = other_of(match);
   PRECIS_TRY(impl->start());
   return impl;
 }
@@ -52,7 +64,12 @@ Prefix::Impl::~Impl() {
 
 Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   auto attempt = std::make_shared<Attempt>();
-  PRECIS_ASSIGN(auto way, nodes_->find(retry_, target_));
+  std::optional<std::string> other;
+  {
+    const std::lock_guard lock(mutex_);
+    other = other_;
+  }
+  PRECIS_ASSIGN(auto way, nodes_->find(retry_, other ? Target(NodeAt{*other}) : target_));
   attempt->channel = std::move(way.channel);
   Channel& channel = *attempt->channel;
   PRECIS_ASSIGN(auto buffer, channel.buffers().allocate(plan.memory_bytes()));
@@ -63,7 +80,9 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   ExposedMemory exposed;
   PRECIS_ASSIGN(exposed.exposure,
                 channel.expose(buffer->registration(), buffer->bytes().first(plan.capacity_bytes)));
-  msg::Request body{0, get_request(plan, exposed.exposure->region())};
+  msg::Get get = get_request(plan, exposed.exposure->region());
+  if (other) get.shard = std::get<OwnerOfShard>(target_).shard;
+  msg::Request body{0, std::move(get)};
 
   attempt->state =
       std::make_shared<GetState>(plan, std::move(buffer), channel.verifier(), retry_.clock());
@@ -87,8 +106,15 @@ Status Prefix::Impl::start() {
       std::swap(newest_, *attempt);  // the old attempt is destroyed after the lock is released
       return {};
     }
+    if (gives_up_other()) continue;
     PRECIS_TRY(retry_.again(nodes_->noted(retry_, attempt.status(), {})));
   }
+}
+
+// What another node could not serve, the owner can.
+bool Prefix::Impl::gives_up_other() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(other_, std::nullopt).has_value();
 }
 
 Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
@@ -101,7 +127,8 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
     if (newest_->number != failed) return {};  // another thread has already retried
     retrying_ = true;
   }
-  Status status = retry_.again(nodes_->noted(retry_, why, {newest()->channel}));
+  Status status;
+  if (!gives_up_other()) status = retry_.again(nodes_->noted(retry_, why, {newest()->channel}));
   if (status.ok()) status = start();
   const std::lock_guard lock(mutex_);
   retrying_ = false;

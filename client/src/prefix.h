@@ -54,6 +54,7 @@ struct Prefix::Impl {
   using AttemptPtr = std::shared_ptr<const Attempt>;  // shared with the threads that wait for it
 
   Result<AttemptPtr> ask();  // sends the get once
+  bool gives_up_other();     // whether another node than the owner was to serve it
   Status start();            // sends it until it is in progress, or retrying is pointless
   // Retries after attempt number `failed` ended with `why`. OK once there is another attempt to
   // wait for.
@@ -85,7 +86,8 @@ struct Prefix::Impl {
   // buffer.
   AttemptPtr newest_;  // never null once started
   std::uint64_t attempts_ = 0;
-  std::vector<AttemptPtr> handed_;  // [layer], null until handed out
+  std::optional<std::string> other_;  // a node that serves it instead of the owner
+  std::vector<AttemptPtr> handed_;    // [layer], null until handed out
 };
 
 }  // namespace precis

@@ -117,7 +117,11 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
   Retry retry = begin("register_model");
-  PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
+  // All nodes of a cluster have all models. But each has only the projections that it is sent.
+  std::vector<Target> targets{AnyNode{}};
+  if (!o_proj.empty()) {
+    PRECIS_ASSIGN(targets, nodes_->all(retry));
+  }
   Result<Model> model = Status::unavailable("no node of the cluster answers");
   for (const Target& node : targets) {
     auto at_node = register_at(node, retry, spec, o_proj);
@@ -125,7 +129,6 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
     PRECIS_TRY(at_node.status());
     model = std::move(at_node);
   }
-  if (model.ok()) nodes_->introduce(spec);
   return model;
 }
 
@@ -170,10 +173,12 @@ Result<std::vector<msg::ModelRow>> RemoteClient::models() {
 }
 
 Status RemoteClient::remove_model(const Digest& fingerprint) {
-  nodes_->forget(fingerprint);
-  return call_holders<msg::Done>(msg::RemoveModel{fingerprint}, Patience::kOneTimeout,
-                                 Nodes::Repeat::kUnsafe)
-      .status();
+  msg::RemoveModel request{fingerprint, /*here_only=*/true};
+  Retry retry = begin(request);
+  PRECIS_TRY(ask_all_first(retry, [&](const Target& node) {
+    return nodes_->call<msg::Done>(retry, node, request).status();
+  }));
+  return call_once<msg::Done>(msg::RemoveModel{fingerprint}).status();
 }
 
 Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
@@ -181,7 +186,7 @@ Result<msg::ProfileRow> RemoteClient::add_profile(const std::string& json) {
     return Status::invalid("profile has " + std::to_string(json.size()) + " bytes, the limit is " +
                            std::to_string(limits::kProfileBytesMax));
   }
-  return call_holder<msg::ProfileRow>(msg::AddProfile{json});
+  return call<msg::ProfileRow>(msg::AddProfile{json});
 }
 
 Result<std::vector<msg::ProfileRow>> RemoteClient::profiles(std::optional<Digest> model) {
@@ -194,9 +199,7 @@ Result<msg::ProfileRow> RemoteClient::profile(const Digest& model, const std::st
 }
 
 Status RemoteClient::remove_profile(const Digest& model, const std::string& name) {
-  return call_holders<msg::Done>(msg::RemoveProfile{model, name}, Patience::kOneTimeout,
-                                 Nodes::Repeat::kUnsafe)
-      .status();
+  return call_once<msg::Done>(msg::RemoveProfile{model, name}).status();
 }
 
 Result<Put> RemoteClient::begin_put(const Model& model, std::span<const TokenId> tokens,

@@ -147,8 +147,37 @@ Result<msg::TenantRow> RemoteOperator::change_tenant(const msg::ChangeTenant& ch
 Result<msg::IssuedToken> RemoteOperator::rotate_token(const std::string& name, bool drop_old) {
   return call_once<msg::IssuedToken>(msg::RotateToken{name, drop_old});
 }
+// Nothing is asked of a service that is in no cluster.
+Status RemoteOperator::ask_all_first(Retry& retry,
+                                     const std::function<Status(const Target&)>& ask) {
+  PRECIS_ASSIGN(const auto targets, nodes_->all(retry));
+  for (const Target& node : targets) {
+    if (targets.size() == 1 && std::holds_alternative<AnyNode>(node)) break;
+    retry.went_well();
+    const Status status = ask(node);
+    if (status.code() != StatusCode::kNotFound) PRECIS_TRY(status);  // else the node has left
+  }
+  return {};
+}
+
+// In a cluster each node first removes what it stores of the tenant, or says that it stores some.
 Result<msg::Removed> RemoteOperator::remove_tenant(const std::string& name, bool purge) {
-  return call_once<msg::Removed>(msg::RemoveTenant{name, purge}, AnyNode{}, Patience::kWhileAlive);
+  msg::RemoveTenant request{name, purge, /*here_only=*/true};
+  Retry retry = begin(request);
+  msg::Removed removed;
+  const auto remove = [&](const Target& node) -> Status {
+    PRECIS_ASSIGN(const auto some,
+                  nodes_->call<msg::Removed>(retry, node, request, Patience::kWhileAlive,
+                                             Nodes::Repeat::kUnsafe));
+    removed.segments += some.segments;
+    removed.bytes += some.bytes;
+    return {};
+  };
+  PRECIS_TRY(ask_all_first(retry, remove));
+  retry.went_well();
+  request.here_only = false;
+  PRECIS_TRY(remove(AnyNode{}));
+  return removed;
 }
 Result<msg::BudgetApplication> RemoteOperator::application() {
   return call<msg::BudgetApplication>(msg::ShowApplication{});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -120,6 +121,10 @@ class RemoteOperator : public Client {
     PRECIS_ASSIGN(auto answers, call_holders<T>(body, patience));
     return std::move(answers.front());
   }
+
+  // In a cluster: asks every node before one of them makes a change for all. Returns the first
+  // error of a node that knows what is asked about.
+  Status ask_all_first(Retry& retry, const std::function<Status(const Target&)>& ask);
 
   const std::shared_ptr<Nodes> nodes_;  // shared with the puts and prefixes begun on them
   const CallOptions options_;

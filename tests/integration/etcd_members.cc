@@ -1,6 +1,7 @@
 #include "tests/integration/etcd_members.h"
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -86,6 +87,12 @@ std::string EtcdMembers::urls() const {
 }
 
 void EtcdMembers::kill(std::size_t member) { processes_[member].reset(); }
+
+void EtcdMembers::pause(std::size_t member, std::chrono::milliseconds time) const {
+  processes_[member]->signal(SIGSTOP);
+  std::this_thread::sleep_for(time);
+  processes_[member]->signal(SIGCONT);
+}
 
 std::size_t EtcdMembers::leader() const {
   HttpPost post;

@@ -1,6 +1,7 @@
 // A real etcd for a test, of one or several members on the loopback.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,8 @@ class EtcdMembers {
   // The process of a member ends at once, and its data stay.
   void kill(std::size_t member);
   void start(std::size_t member);
+  // Returns when the member, which stood still for so long, goes on.
+  void pause(std::size_t member, std::chrono::milliseconds time) const;
   // The member that leads the others.
   std::size_t leader() const;
 

@@ -38,8 +38,8 @@ std::string ceph_settings(const std::string& more = "") {
 }
 
 struct Cluster {
-  explicit Cluster(const std::string& name)
-      : more(ceph_settings("cluster_name = '" + name + "'\n")) {
+  explicit Cluster(const std::string& name, const std::string& settings = "")
+      : more(ceph_settings("cluster_name = '" + name + "'\n" + settings)) {
     await_all();
   }
   const std::string more;
@@ -317,18 +317,92 @@ TEST_CASE("puts at shared go on when an OSD of Ceph dies", "[integration][cluste
   }
 }
 
-TEST_CASE("a node whose etcd is older than the shared storage takes nothing and says why",
+std::uint64_t gets_at(const Node& node) {
+  const msg::Stats stats = node.connect_as("red")->stats().value();
+  const auto gets = std::ranges::find(stats.rows, "precis_gets_total", &msg::Stat::name);
+  return static_cast<std::uint64_t>(gets->value);
+}
+
+TEST_CASE("a prefix that is read often is served by further nodes too",
+          "[integration][cluster][ceph]") {
+  Cluster cluster("hot", "cluster_hot_bytes_per_s = 1\n");
+  const Prompt prompt = cluster.prompt();
+  const SegmentId id = cluster.put(prompt, Durability::kShared);
+  CHECK(cluster.client->lookup(cluster.model, prompt.tokens).value().also_at.empty());
+  REQUIRE(read_error(*cluster.client, cluster.model, prompt) == "");
+  const auto match = cluster.client->lookup(cluster.model, prompt.tokens).value();
+  CHECK(match.also_at.size() == 2);
+  for (int i = 0; i < 60; ++i) REQUIRE(read_error(*cluster.client, cluster.model, prompt) == "");
+  std::vector<std::uint64_t> gets;
+  Node* owner = nullptr;
+  for (Node* const node : {&cluster.a, &cluster.b, &cluster.c}) {
+    gets.push_back(gets_at(*node));
+    CHECK(gets.back() > 5);
+    if (stored_at(*node) > 0) owner = node;
+  }
+  REQUIRE(owner != nullptr);
+  CHECK(stored_at(cluster.a) + stored_at(cluster.b) + stored_at(cluster.c) == 1);
+
+  // Only its tenant gets it, wherever it asks.
+  for (int i = 0; i < 10; ++i) {
+    const auto stolen = cluster.a.client().get(match);
+    CHECK_FALSE((stolen.ok() && stolen->wait().ok()));
+  }
+  // A trimmed one is another version.
+  const auto trimmed =
+      cluster.client->trim_segment(id, Budget::ratio_ppm(300'000), Durability::kShared);
+  REQUIRE(trimmed.ok());
+  const auto smaller = cluster.client->lookup(cluster.model, prompt.tokens).value();
+  CHECK(smaller.plan.total() < match.plan.total());
+  for (int i = 0; i < 20; ++i) {
+    const auto got = cluster.client->get(smaller);
+    REQUIRE(got.ok());
+    REQUIRE(got->wait().ok());
+  }
+  // What another node does not serve any more, the owner does.
+  Node& other = owner == &cluster.a ? cluster.b : cluster.a;
+  const auto client = owner->connect_as("red");
+  other.kill();
+  for (int i = 0; i < 20; ++i) {
+    const auto got = client->get(smaller);
+    REQUIRE(got.ok());
+    REQUIRE(got->wait().ok());
+  }
+}
+
+// The node owns shards, and has loaded all.
+bool is_loaded(const msg::ClusterState& now) {
+  return now.loading == 0 && now.state == "member" && shards_of(now, now.node) > 0;
+}
+
+TEST_CASE("nodes whose etcd is older than the shared storage agree on a new table and go on",
           "[integration][cluster][ceph]") {
   const auto tier = connect_rados(ceph->settings("behind")).value();
   const ShardMark mark{1ull << 40, 0, true, "disk", "instance"};
   REQUIRE(tier->change_marks(std::array{SharedTier::Change{0, {}, mark}}).ok());
   EtcdMembers etcd;
   Node node(etcd, "a", ceph_settings("cluster_name = 'behind'\n"), 2);
-  const auto state = await(node, [](const msg::ClusterState& now) {
-    return now.loading == 1 && !now.shared_error.empty();
-  });
-  CHECK_THAT(state.shared_error, Contains("etcd was restored from an older backup"));
-  CHECK(tier->marks(std::array{0u}).value().front() == mark);
+  await(node, is_loaded);
+  CHECK(tier->marks(std::array{0u}).value().front()->epoch > mark.epoch);
+}
+
+TEST_CASE("a cluster does not use the pool of another one of its name",
+          "[integration][cluster][ceph]") {
+  const auto tier = connect_rados(ceph->settings("twice")).value();
+  EtcdMembers etcd, other_etcd;
+  Node node(etcd, "a", ceph_settings("cluster_name = 'twice'\n"), 2);
+  await(node, is_loaded);
+  const auto marks = tier->marks(std::array{0u}).value();
+  Node other(other_etcd, "a", ceph_settings("cluster_name = 'twice'\n"), 2);
+  const auto state =
+      await(other, [](const msg::ClusterState& now) { return !now.shared_error.empty(); });
+  CHECK_THAT(state.shared_error, Contains("the data of another cluster of this name"));
+  CHECK(state.loading == limits::kShards);
+  CHECK(tier->marks(std::array{0u}).value() == marks);
+  // A node that comes later to the first cluster is one of it.
+  node.stop();
+  Node later(etcd, "b", ceph_settings("cluster_name = 'twice'\n"), 2);
+  await(later, is_loaded);
 }
 
 TEST_CASE("shared needs storage that nodes share", "[integration][cluster][ceph]") {

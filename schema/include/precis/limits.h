@@ -132,6 +132,7 @@ inline constexpr std::uint32_t kTenantWeightMax = 1000;
 inline constexpr std::size_t kStoredTenantsMax = 1000;
 inline constexpr std::size_t kTokensPerTenantMax = 2;
 inline constexpr std::size_t kModelsPerTenantMax = 1024;
+inline constexpr std::size_t kCopiesMax = 8;  // further nodes that serve a match
 inline constexpr std::size_t kSessionsPerTenantMax = 100000;
 
 // The admin port. Bodies of all requests together take at most kAdminBodiesBytesMax.

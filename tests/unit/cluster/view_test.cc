@@ -48,6 +48,32 @@ TEST_CASE("the first node owns all shards, and the table is then left alone", "[
   CHECK_FALSE(better_owners("c", owning));
 }
 
+TEST_CASE("the epoch of the table grows with every table, and can be raised", "[cluster]") {
+  Etcd::Rows rows = settled({7, {node_row("a")}});
+  std::uint64_t epoch = read_view("c", rows).owners_epoch;
+  CHECK(epoch > 0);
+  for (const char* name : {"b", "c"}) {
+    rows = settled(with(rows, node_row(name)));
+    CHECK(read_view("c", rows).owners_epoch >
+          std::exchange(epoch, read_view("c", rows).owners_epoch));
+  }
+  const View view = read_view("c", rows);
+  CHECK_FALSE(better_owners("c", view, epoch));
+  const auto raised = better_owners("c", view, epoch + 1000);
+  REQUIRE(raised);
+  const View after = read_view("c", with(rows, *raised));
+  CHECK(after.owners_epoch == epoch + 1000);
+  CHECK(after.owners == view.owners);
+  // A table without an epoch is as old as its row.
+  Etcd::Row old = *raised;
+  const std::string field = "\"epoch\":" + std::to_string(epoch + 1000) + ",";
+  old.value.erase(old.value.find(field), field.size());
+  const View without_epoch = read_view("c", with(rows, old));
+  CHECK(without_epoch.owners_epoch == without_epoch.owners_revision);
+  old.value.insert(1, R"("epoch":"x",)");
+  CHECK_FALSE(read_view("c", with(rows, old)).owners_known);
+}
+
 TEST_CASE("without live nodes there is no better table", "[cluster]") {
   CHECK_FALSE(better_owners("c", read_view("c", {1, {}})));
   const Etcd::Rows rows = settled({1, {node_row("a")}});

@@ -144,7 +144,10 @@ struct Filler {
     x.matched_end = up_to(limits::kPathTokensMax);
     counts(x.counts);
   }
-  void narrow(msg::Get& x) { heads(x.head_begin, x.head_count); }
+  void narrow(msg::Get& x) {
+    heads(x.head_begin, x.head_count);
+    if (x.shard) x.shard = up_to(limits::kShards - 1);
+  }
   void narrow(msg::ListPrefixes& x) { x.limit = up_to(limits::kListPageRowsMax); }
   void narrow(msg::ListEvents& x) { x.limit = up_to(limits::kListPageRowsMax); }
   void narrow(msg::KvEvent& x) {
@@ -168,7 +171,10 @@ struct Filler {
   void narrow(msg::PassedMatch& x) {
     if (x.shard) x.shard = up_to(limits::kShards - 1);
   }
-  void narrow(msg::Match& x) { x.matched_tokens = up_to(limits::kPathTokensMax); }
+  void narrow(msg::Match& x) {
+    x.matched_tokens = up_to(limits::kPathTokensMax);
+    x.also_at.resize(std::min(x.also_at.size(), limits::kCopiesMax));
+  }
   void narrow(msg::SessionRow& x) {
     x.tip_end = up_to(limits::kPathTokensMax);
     if (x.shard) *x.shard = up_to(limits::kShards - 1);

@@ -42,6 +42,7 @@ const std::map<std::string, std::string> kOtherValues = {
     {"cluster_address", "'10.0.0.1:7470'"},
     {"cluster_weight", "50"},
     {"cluster_lease_s", "9"},
+    {"cluster_hot_bytes_per_s", "9"},
     {"cluster_ceph_conf", "'/etc/ceph/ceph.conf'"},
     {"cluster_ceph_user", "'client.other'"},
     {"cluster_ceph_pool", "'other'"},

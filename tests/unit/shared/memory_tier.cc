@@ -80,6 +80,19 @@ Status MemoryTier::scan(std::span<const std::uint32_t> shards, const Visit& row)
   return {};
 }
 
+Result<std::vector<std::optional<std::vector<std::byte>>>> MemoryTier::rows(
+    std::uint32_t shard, std::span<const std::string> keys) {
+  PRECIS_TRY(begin());
+  const std::lock_guard lock(mutex_);
+  std::vector<std::optional<std::vector<std::byte>>> values;
+  for (const std::string& key : keys) {
+    const Table& table = rows_[shard];
+    const auto row = table.find(key);
+    values.emplace_back(row == table.end() ? std::nullopt : std::optional(row->second));
+  }
+  return values;
+}
+
 Status MemoryTier::write(std::uint32_t shard, const ShardMark& from, const SharedBatch& batch) {
   PRECIS_TRY(begin());
   const std::lock_guard lock(mutex_);

@@ -30,6 +30,8 @@ class MemoryTier final : public SharedTier {
   Status write_object(const std::string& name, Bytes value) override;
   Status read_object(const std::string& name, MutableBytes into) override;
   Status remove_object(const std::string& name, std::uint64_t size_bytes) override;
+  Result<std::vector<std::optional<std::vector<std::byte>>>> rows(
+      std::uint32_t shard, std::span<const std::string> keys) override;
   Status write_common(const SharedBatch& batch) override;
   Status scan_common(const std::function<Status(std::string_view key, Bytes value)>& row) override;
 

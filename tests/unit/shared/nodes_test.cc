@@ -4,6 +4,7 @@
 #include <condition_variable>
 
 #include "cachesvc/base/thread_executor.h"
+#include "cachesvc/catalog/catalog_keys.h"
 #include "cachesvc/shared/tiered_store.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/shared/memory_tier.h"
@@ -64,7 +65,7 @@ class Node {
                 })
             .ok());
     uploads->begin(kShard, own, name_);
-    REQUIRE(catalog->add_model({made().tenant, made().model}).ok());
+    REQUIRE(catalog->register_model(made().tenant, made().model).ok());
     REQUIRE(catalog->load_shard(std::move(loaded)).ok());
   }
   std::vector<SegmentId> drop() {
@@ -150,11 +151,61 @@ TEST_CASE("a node that takes a shard has the segments and sessions of its former
   CHECK(b.has(segment));
 }
 
+TEST_CASE("a node serves a segment of another one until its time, and only to its tenant",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a"), b(tier, "b");
+  a.take();
+  const NewSegment segment = in_shard(tokens(8));
+  const SegmentId& id = segment.row.id;
+  REQUIRE(a.put(segment).ok());
+  REQUIRE(a.copied().ok());
+  REQUIRE(b.catalog->register_model(made().tenant, made().model).ok());
+  const auto keep = [&](std::uint64_t until_ns, const std::string& tenant = made().tenant) {
+    const std::vector<std::string> keys = {shared_key(Table::kSegments, segment_key(id))};
+    auto found = tier.rows(kShard, keys).value();
+    std::vector<Catalog::StoredRow> rows;
+    if (found[0]) rows.push_back({Table::kSegments, segment_key(id), *std::move(found[0])});
+    b.catalog->keep_guests(tenant, std::move(rows), until_ns);
+  };
+  const auto served = [&](const std::string& tenant) {
+    return b.catalog->served_segment(tenant, id);
+  };
+  const std::uint64_t late = ~0ull / 2;
+  CHECK_FALSE(served(made().tenant).ok());
+  keep(late, "other");  // which names a segment that is not its own
+  CHECK_FALSE(served("other").ok());
+  CHECK_FALSE(served(made().tenant).ok());
+  keep(late);
+  CHECK_FALSE(served("other").ok());
+  const auto row = served(made().tenant).value();
+  for (std::uint32_t l = 0; l < segment.layers.size(); ++l) {
+    std::vector<std::byte> read(segment.layers[l].size());
+    bool was_here = true;
+    REQUIRE(b.catalog->peek_layer(*row, l, read, &was_here).ok());
+    CHECK(read == segment.layers[l]);
+    CHECK_FALSE(was_here);
+    b.catalog->keep_layer(*row, l, read);  // keeps nothing
+  }
+  // It is neither found nor listed there, and can't be changed.
+  CHECK_FALSE(b.catalog->segment(made().tenant, id).ok());
+  CHECK(b.catalog->totals().segments == 0);
+  CHECK(b.catalog->remove(made().tenant, id, false, nullptr).status().code() ==
+        StatusCode::kNotFound);
+  keep(late);  // the same version stays the same row
+  CHECK(served(made().tenant).value() == row);
+  CHECK(b.catalog->end_guests().empty());
+  keep(1);
+  CHECK_FALSE(served(made().tenant).ok());
+  CHECK(b.catalog->end_guests() == std::vector{id});
+  CHECK(b.catalog->end_guests().empty());
+}
+
 TEST_CASE("a shard that is not loaded can't be changed, and has nothing", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a");
   const NewSegment segment = in_shard(tokens(8));
-  REQUIRE(a.catalog->add_model({made().tenant, made().model}).ok());
+  REQUIRE(a.catalog->register_model(made().tenant, made().model).ok());
   CHECK(a.put(segment).code() == StatusCode::kMoved);
   a.take();
   REQUIRE(a.put(segment).ok());

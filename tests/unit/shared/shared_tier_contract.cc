@@ -250,6 +250,16 @@ void objects_come_back(SharedTier& tier) {
   }
 }
 
+void rows_are_read_by_their_keys(SharedTier& tier) {
+  const std::vector<std::string> keys = {"k", std::string("\0\1", 2), "absent", "k"};
+  CHECK(tier.rows(kA, keys).value() == std::vector<std::optional<Value>>(4));
+  take(tier, kA, mark("a"));
+  REQUIRE(tier.write(kA, mark("a"), puts({{"k", "v"}, {keys[1], ""}, {"other", "x"}})).ok());
+  const auto found = tier.rows(kA, std::span(keys).first(3)).value();
+  CHECK(found == std::vector<std::optional<Value>>{bytes_of("v"), Value(), std::nullopt});
+  CHECK(tier.rows(kA, {}).value().empty());
+}
+
 void objects_have_names_of_their_own(SharedTier& tier) {
   const std::vector<std::string> names = {"a", "a.1", "a-1", "common", "rows.3", "A", "1"};
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -331,6 +341,7 @@ const std::vector<ContractCase>& shared_tier_contract() {
       {"a former holder cannot write", former_holder_cannot_write},
       {"a scan finds all rows of its shards, and no others", scan_finds_all_rows_of_its_shards},
       {"a visitor may call the tier", visitor_may_call_the_tier},
+      {"rows are read by their keys", rows_are_read_by_their_keys},
       {"keys and values have any bytes", keys_and_values_have_any_bytes},
       {"objects come back, and only with their own size", objects_come_back},
       {"objects have names of their own", objects_have_names_of_their_own},

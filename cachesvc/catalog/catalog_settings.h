@@ -1,0 +1,43 @@
+// Settings as rows. Private to this folder.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "cachesvc/catalog/catalog_state.h"
+
+namespace precis {
+
+class CatalogSettings : public virtual CatalogState {
+ public:
+  Result<std::vector<SettingRow>> settings() override;
+  Result<Taken> take_settings(std::vector<SettingRow> rows) override;
+  void agree_by(Agree agree) override { agree_ = std::move(agree); }
+  std::vector<SettingRow> own_changes() override;
+  std::string cluster_id() const override;
+
+ protected:
+  Status change_settings(const Plan& plan) override;
+
+ private:
+  struct Taking;
+  // Callers hold changes_ for the functions below.
+  Result<Taken> take(std::vector<SettingRow> rows);
+  Status take_model(const SettingRow& row, Taking& taking);
+  Status take_profile(const SettingRow& row, Taking& taking);
+  Status take_budget(const SettingRow& row, Taking& taking);
+  Status take_revision(const SettingRow& row, Taking& taking);
+  Status take_tenant(const SettingRow& row, Taking& taking);
+  Status take_cluster_id(const SettingRow& row, Taking& taking);
+  void erase_model(const ModelKey& key, Taking& taking);
+  bool must_keep(const SettingRow& row);
+  std::vector<SettingRow> rows_of_kept(const ModelKey& key);
+  bool has_segments(const ModelKey& key) const;
+
+  // Models that were removed while segments of them were stored. Guarded by changes_.
+  std::set<ModelKey> kept_models_;
+};
+
+}  // namespace precis

@@ -1,0 +1,56 @@
+#include "cachesvc/server/joined_cluster.h"
+
+#include <algorithm>
+
+#include "cachesvc/net/address.h"
+#include "cachesvc/server/tenants_in_force.h"
+#include "cachesvc/server/version.h"
+#include "precis/block_digest.h"
+
+namespace precis {
+namespace {
+
+void warn_if_plain(const Config& config, Log& log) {
+  const auto members = cluster::parse_etcd_urls(config.cluster_etcd);
+  const bool is_plain = members.ok() && std::ranges::any_of(*members, [](const auto& member) {
+                          return !member.encrypted && !is_loopback(member.authority);
+                        });
+  if (!is_plain) return;
+  log.warn("the tokens of stored tenants go to etcd unencrypted: use https in cluster_etcd",
+           {{"cluster_etcd", config.cluster_etcd}});
+}
+
+}  // namespace
+
+Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
+                                   Runtime& runtime, HandlerParts& parts,
+                                   const SharedStorage* shared, Store& store) {
+  JoinedCluster cluster;
+  if (config.cluster_etcd.empty()) return cluster;
+  const auto taken = [&parts](const SettingsCopy::Taken& what) {
+    parts.loop.post([&parts, what] {
+      if (what.tenants) parts.in_force.stored_changed();
+      for (const auto& [tenant, model] : what.models_erased) {
+        for (const bool is_gram : {false, true}) {
+          parts.hot_tier.erase(projection_id(tenant, model, is_gram));
+        }
+      }
+    });
+  };
+  cluster.settings =
+      std::make_unique<SettingsCopy>(parts.catalog, std::to_string(runtime.random()), taken);
+  cluster.settings->begin();
+  warn_if_plain(config, parts.log);
+  PRECIS_ASSIGN(cluster.membership,
+                cluster::join(config, listen, kVersion, runtime, parts.log, *cluster.settings));
+  cluster.settings->agree_through(cluster.membership->agreed());
+  parts.membership = cluster.membership.get();
+  if (shared != nullptr) {
+    PRECIS_ASSIGN(cluster.keeper, shared->keep_shards(config, store, runtime, parts));
+    cluster.hot = std::make_unique<HotSegments>(parts.clock, config.cluster_hot_bytes_per_s);
+    parts.hot = cluster.hot.get();
+  }
+  return cluster;
+}
+
+}  // namespace precis

@@ -1,0 +1,62 @@
+#include "cachesvc/server/know_settings.h"
+
+#include <concepts>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <variant>
+
+#include "cachesvc/cluster/membership.h"
+#include "precis/block_digest.h"
+#include "precis/recipe.h"
+
+namespace precis {
+namespace {
+
+struct Needs {
+  std::optional<Digest> model;
+  std::string recipe;  // empty: none, or the budget in force names it
+};
+
+struct NeedsOf {
+  template <typename Request>
+  Needs operator()(const Request& request) const {
+    if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
+      return {model_fingerprint(request.model), ""};
+    } else if constexpr (std::is_same_v<Request, msg::BeginPut>) {
+      return {request.model, request.recipe};
+    } else if constexpr (requires { request.scope.model; }) {
+      return {request.scope.model, ""};
+    } else if constexpr (requires { std::optional<Digest>(request.model); }) {
+      return {request.model, ""};
+    } else {
+      return {};
+    }
+  }
+};
+
+bool knows(const Caller& caller, const Needs& needs) {
+  const Catalog& catalog = caller.parts.catalog;
+  if (!needs.model) return true;
+  if (!catalog.model(caller.tenant.name, *needs.model).ok()) return false;
+  if (needs.recipe.empty()) return true;
+  const auto recipe = parse_recipe(needs.recipe);
+  return !recipe.ok() || !recipe->needs_profile() ||
+         catalog.find_profile(caller.tenant.name, *needs.model, *recipe).ok();
+}
+
+}  // namespace
+
+Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request) {
+  cluster::Membership* const membership = caller.parts.membership;
+  if (membership == nullptr) co_return Status();
+  if (knows(caller, std::visit(NeedsOf(), request))) co_return Status();
+  // Numbered now, so that the requests that wait together need one answer of etcd.
+  const std::uint64_t asked = membership->agreed().ask();
+  const Status known =
+      co_await caller.changed([=] { return membership->agreed().catch_up(asked); });
+  if (known.ok() || membership->owned().is_member) co_return known;
+  co_return Status::moved("this node is no member of its cluster now: " + known.message());
+}
+
+}  // namespace precis

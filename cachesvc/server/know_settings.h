@@ -1,0 +1,12 @@
+// The settings that a request needs, if other nodes of the cluster have just made them.
+#pragma once
+
+#include "cachesvc/server/caller.h"
+
+namespace precis {
+
+// In a cluster: if this node does not know the model that the request names, or no profile for its
+// recipe, it first takes what other nodes have changed. kRejected if it can't.
+Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request);
+
+}  // namespace precis
