@@ -134,12 +134,12 @@ Status CatalogCommits::store_segments(std::span<Commit* const> commits) {
     rows.push_back(stored);
     // Two versions can have the same millisecond, and the clock can step back.
     const SegmentNode* const before = tree_.find(row.id);
-    // The storage that nodes share has both versions for a moment.
-    const SegmentRow* const shared = before && row.shard ? before->row.get() : nullptr;
-    const auto is_known = [&](const SegmentLeases::Version& version) {
-      return leases_.knows(version) || (shared && SegmentLeases::Version::of(*shared) == version);
-    };
-    while (is_known(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
+    // The storage that nodes share has both versions for a moment, and a node that returns keeps
+    // the later one.
+    if (before && row.shard) {
+      row.created_unix_ms = std::max(row.created_unix_ms, before->row->created_unix_ms + 1);
+    }
+    while (leases_.knows(SegmentLeases::Version::of(row))) ++row.created_unix_ms;
     if (commit->makes_room) change.makes_room();
     if (before) change.remove_objects_of(*before->row);
     change.put_segment(row);

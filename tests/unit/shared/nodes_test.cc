@@ -253,6 +253,27 @@ TEST_CASE("segments that only a node's disk has are shared when it takes the sha
   CHECK(a.catalog->lost_segments() == 0);
 }
 
+TEST_CASE("a put of a trimmed segment makes a later version, also if the clock steps back",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  a.take();
+  const NewSegment whole = in_shard(tokens(8), 1000);
+  REQUIRE(a.put(whole).ok());
+  const auto row = a.catalog->segment(made().tenant, whole.row.id).value();
+  const NewSegment less = trimmed(whole);
+  CHECK(*a.catalog->trim(*row, less.row, less.payload(), Durability::kWal));
+  REQUIRE(a.copied().ok());
+  tier.fail(true);
+  const std::uint64_t now = GENERATE(1001, 1000, 1);
+  REQUIRE(a.put(in_shard(tokens(8), now)).ok());
+  a.close();
+  tier.fail(false);
+  a.open();
+  a.take();
+  CHECK(a.has(whole));
+}
+
 TEST_CASE("a node does not use copies of what others changed", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a"), b(tier, "b");
