@@ -36,6 +36,7 @@ class CephCluster {
   void start_osd(std::size_t osd);
   void signal_osd(std::size_t osd, int number);
   pid_t osd_pid(std::size_t osd) const { return osds_[osd]->pid(); }
+  const std::string& monitor_port() const { return port_; }
   pid_t monitor_pid() const { return monitor_->pid(); }
   std::size_t osds_up() const;
   // Waits until so many are up; a minute without them ends the test run.

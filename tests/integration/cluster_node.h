@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/integration/etcd_members.h"
@@ -15,24 +16,36 @@
 
 namespace precis::testing {
 
+struct NodeSetup {
+  std::string etcd_urls, name;
+  std::string more;  // settings, each with the end of its line
+  std::uint32_t lease_s = 5;
+  std::string memory = "32MiB";
+  std::string listen;               // empty: a free port
+  std::vector<std::string> before;  // as in ServiceProcess
+};
+
 // A node of the cluster "precis". It keeps its name, its address and its data when it is started
 // again.
 class Node {
  public:
-  Node(const EtcdMembers& etcd, std::string name, const std::string& more = "",
-       std::uint32_t lease_s = 5, std::string memory = "32MiB")
-      : name_(std::move(name)), memory_(std::move(memory)) {
+  explicit Node(const NodeSetup& setup)
+      : name_(setup.name), memory_(setup.memory), before_(setup.before), address_(setup.listen) {
     std::ofstream(dir_.path("precisd.toml"))
-        << "cluster_etcd = \"" << etcd.urls() << "\"\ncluster_node = \"" << name_
-        << "\"\ncluster_lease_s = " << lease_s << "\n"
-        << more << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n"
+        << "cluster_etcd = \"" << setup.etcd_urls << "\"\ncluster_node = \"" << name_
+        << "\"\ncluster_lease_s = " << setup.lease_s << "\n"
+        << setup.more << "[[tenant]]\nname = 'ops'\ntoken = 'boss'\nrole = 'admin'\n"
         << "[[tenant]]\nname = 'red'\n";
     start();
   }
+  Node(const EtcdMembers& etcd, std::string name, std::string more = "", std::uint32_t lease_s = 5,
+       std::string memory = "32MiB")
+      : Node(NodeSetup{
+            etcd.urls(), std::move(name), std::move(more), lease_s, std::move(memory), {}, {}}) {}
   void start() {
     std::vector<std::string> flags = {"--config", dir_.path("precisd.toml"), "--memory", memory_};
     if (!address_.empty()) flags.insert(flags.end(), {"--listen", address_});
-    service_.emplace(dir_, flags);
+    service_.emplace(dir_, flags, before_);
     address_ = service_->address();
     ConnectOptions ops;
     ops.tenant = "ops";
@@ -68,6 +81,7 @@ class Node {
 
  private:
   const std::string name_, memory_;
+  const std::vector<std::string> before_;
   const TempDir dir_;
   std::string address_;
   std::optional<ServiceProcess> service_;

@@ -23,6 +23,7 @@ class EtcdMembers {
   // As cluster_etcd: the URLs of all members.
   std::string urls() const;
   std::string url(std::size_t member) const;
+  std::size_t size() const { return ports_.size(); }
   // The process of a member ends at once, and its data stay.
   void kill(std::size_t member);
   void start(std::size_t member);

@@ -14,7 +14,8 @@
 namespace precis::testing {
 namespace {
 
-// Starts `command` with the write ends of `out` and, if given, `err` as its output.
+// Starts `command` with the write ends of `out` and, if given, `err` as its output. It gets no
+// other descriptors, because a socket that is closed here would stay open there.
 pid_t spawn(const std::vector<std::string>& command, int out, int err) {
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -23,6 +24,7 @@ pid_t spawn(const std::vector<std::string>& command, int out, int err) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
   if (err >= 0) posix_spawn_file_actions_adddup2(&actions, err, STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   pid_t pid = -1;
   const int error = posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

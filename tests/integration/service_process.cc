@@ -35,8 +35,9 @@ std::vector<std::string> precisd_command(const std::string& data_dir,
   return command;
 }
 
-ServiceProcess::ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags) {
-  const Status status = run(dir.path("data"), flags);
+ServiceProcess::ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags,
+                               const std::vector<std::string>& before) {
+  const Status status = run(dir.path("data"), flags, before);
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", status.message().c_str());
   PRECIS_CHECK(!"precisd did not become ready");
@@ -45,12 +46,15 @@ ServiceProcess::ServiceProcess(const TempDir& dir, const std::vector<std::string
 Result<std::unique_ptr<ServiceProcess>> ServiceProcess::start(
     const std::string& data_dir, const std::vector<std::string>& flags) {
   std::unique_ptr<ServiceProcess> service(new ServiceProcess());
-  PRECIS_TRY(service->run(data_dir, flags));
+  PRECIS_TRY(service->run(data_dir, flags, {}));
   return service;
 }
 
-Status ServiceProcess::run(const std::string& data_dir, const std::vector<std::string>& flags) {
-  process_ = std::make_unique<Process>(precisd_command(data_dir, flags));
+Status ServiceProcess::run(const std::string& data_dir, const std::vector<std::string>& flags,
+                           std::vector<std::string> before) {
+  const std::vector<std::string> command = precisd_command(data_dir, flags);
+  before.insert(before.end(), command.begin(), command.end());
+  process_ = std::make_unique<Process>(before);
   const std::string ready = "precisd ready address=";
   const auto line = process_->read_line();
   if (!line || !line->starts_with(ready)) {

@@ -36,8 +36,10 @@ class ServiceProcess {
   // Returns once it is ready; otherwise kUnavailable with its output.
   static Result<std::unique_ptr<ServiceProcess>> start(const std::string& data_dir,
                                                        const std::vector<std::string>& flags = {});
-  // Uses the folder's "data"; a service that does not become ready ends the test run.
-  explicit ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags = {});
+  // Uses the folder's "data"; a service that does not become ready ends the test run. `before`: the
+  // words of a command that runs the command after it, such as /usr/bin/env with variables.
+  explicit ServiceProcess(const TempDir& dir, const std::vector<std::string>& flags = {},
+                          const std::vector<std::string>& before = {});
 
   const std::string& address() const { return address_; }
   pid_t pid() const { return process_->pid(); }
@@ -50,7 +52,8 @@ class ServiceProcess {
 
  private:
   ServiceProcess() = default;
-  Status run(const std::string& data_dir, const std::vector<std::string>& flags);
+  Status run(const std::string& data_dir, const std::vector<std::string>& flags,
+             std::vector<std::string> before);
 
   std::unique_ptr<Process> process_;
   std::string address_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -12,21 +11,17 @@
 #include <utility>
 #include <vector>
 
-#include "tests/integration/ceph_cluster.h"
-#include "tests/integration/cluster_node.h"
-#include "tests/integration/etcd_members.h"
 #include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
+#include "tests/torture/cluster_faults.h"
 
 namespace precis::torture {
 namespace {
 
 using Steady = std::chrono::steady_clock;
-using testing::Node;
 
-constexpr std::uint32_t kNodes = 3, kOsds = 3, kWorkers = 4, kPaths = 8, kTokens = 192, kLeaseS = 2;
+constexpr std::uint32_t kWorkers = 4, kPaths = 8, kTokens = 192;
 constexpr std::uint32_t kTurnTokens = 64, kTalkTokensMax = 64 * kTurnTokens;
-constexpr auto kSettle = std::chrono::seconds(60);
 
 bool is_expected(const Status& status) {
   switch (status.code()) {
@@ -66,16 +61,11 @@ struct Worker {
 
 class Run {
  public:
-  explicit Run(const ClusterOptions& options) : options_(options), random_(options.seed) {
-    if (options.shared) ceph_.emplace();
-    const std::string settings = ceph_ ? "cluster_ceph_conf = '" + ceph_->conf() +
-                                             "'\ncluster_ceph_user = '" + ceph_->user() + "'\n"
-                                       : "";
-    for (const char* name : {"a", "b", "c"}) nodes_.emplace_back(etcd_, name, settings, kLeaseS);
-  }
+  explicit Run(const ClusterOptions& options)
+      : options_(options), random_(options.seed), faults_(options.shared, random_()) {}
 
   Status all() {
-    PRECIS_TRY(settle());
+    PRECIS_TRY(faults_.settle());
     for (std::uint32_t n = 0; n < kWorkers; ++n) PRECIS_TRY(add_worker());
     std::vector<std::thread> threads;
     for (Worker& worker : workers_) threads.emplace_back([this, &worker] { work(worker); });
@@ -88,7 +78,20 @@ class Run {
   }
 
   ClusterCounts counts() const {
-    ClusterCounts counts = counts_;
+    ClusterCounts counts;
+    const auto of = [this](Fault fault) { return faults_.count(fault); };
+    counts.faults = {{"kills", of(Fault::kKill)},
+                     {"restarts", of(Fault::kRestart)},
+                     {"nodes_that_stood_still", of(Fault::kStand)},
+                     {"drains", of(Fault::kDrain)},
+                     {"kills_of_etcd_leaders", of(Fault::kEtcdKill)},
+                     {"kills_of_osds", of(Fault::kOsdKill)},
+                     {"partitions", of(Fault::kPartition)},
+                     {"partitions_from_clients", faults_.partitions(Link::kClients)},
+                     {"partitions_from_etcd", faults_.partitions(Link::kEtcd)},
+                     {"partitions_from_ceph", faults_.partitions(Link::kCeph)},
+                     {"slow_links", of(Fault::kSlowLink)},
+                     {"clock_steps", of(Fault::kClockStep)}};
     counts.acknowledged = acknowledged_;
     counts.reads = reads_;
     counts.misses = misses_;
@@ -108,11 +111,9 @@ class Run {
   Status add_worker() {
     Worker& worker = workers_.emplace_back();
     worker.random.seed(random_());
-    std::string addresses;
-    for (const Node& node : nodes_) addresses += (addresses.empty() ? "" : ",") + node.address();
     ConnectOptions red;
     red.tenant = "red";
-    PRECIS_ASSIGN(worker.client, Client::connect("precis://" + addresses + "/", red));
+    PRECIS_ASSIGN(worker.client, Client::connect(faults_.addresses(), red));
     PRECIS_ASSIGN(worker.model, worker.client->register_model(testing::tiny_model()));
     for (std::uint32_t p = 0; p < kPaths; ++p) {
       worker.paths.push_back(new_path(worker));
@@ -259,87 +260,18 @@ class Run {
 
   // ---- the faults -------------------------------------------------------------------------------
 
-  // Waits until each node knows that all own shards.
-  Status settle() {
-    const auto until = Steady::now() + kSettle;
-    for (Node& node : nodes_) {
-      for (;;) {
-        const msg::ClusterState state = node.state();
-        const auto owns = [](const msg::ClusterNode& other) { return other.shards > 0; };
-        if (state.state == "member" && state.nodes.size() == kNodes && state.loading == 0 &&
-            std::ranges::all_of(state.nodes, owns)) {
-          break;
-        }
-        if (Steady::now() > until) {
-          return Status::timed_out("the node '" + node.name() + "' is not settled: " + state.state +
-                                   ", " + state.error);
-        }
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    }
-    return {};
-  }
-
-  void pause(double leases) const {
-    const auto until =
-        Steady::now() + std::chrono::milliseconds(static_cast<int>(1000 * kLeaseS * leases));
-    while (!over_ && Steady::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-  }
-
+  // Until the time is over, and each kind of fault has been made.
   Status disturb() {
     const auto began = Steady::now();
     const std::chrono::duration<double> all(60 * options_.minutes);
     while (!over_) {
       const std::chrono::duration<double> now = Steady::now() - began;
-      if (now >= all) break;
-      options_.progress(now / all, std::to_string(counts_.kills) + " kills");
-      PRECIS_TRY(disturb_once());
-    }
-    return {};
-  }
-
-  Status disturb_once() {
-    for (Worker& worker : workers_) worker.longest = Steady::duration{};
-    Node& node = nodes_[random_() % kNodes];
-    const std::uint32_t what = random_() % (ceph_ ? 7 : 6);
-    if (what < 2) {
-      node.kill();
-      ++counts_.kills;
-      pause(0.5 + static_cast<double>(random_() % 150) / 100);
-      node.start();
-    } else if (what == 2) {
-      if (node.stop() != 0) return Status::internal("a node did not stop in order");
-      node.start();
-      ++counts_.restarts;
-    } else if (what == 3) {
-      ::kill(node.pid(), SIGSTOP);
-      ++counts_.stands;
-      pause(0.2 + static_cast<double>(random_() % 200) / 100);
-      ::kill(node.pid(), SIGCONT);
-    } else if (what == 4) {
-      PRECIS_TRY(node.client().drain_node(node.name(), true).status().with_context("drain"));
-      ++counts_.drains;
-      pause(0.3);
-      PRECIS_TRY(node.client().drain_node(node.name(), false).status().with_context("undrain"));
-    } else if (what == 6) {
-      const std::size_t osd = random_() % kOsds;
-      ceph_->kill_osd(osd);
-      ++counts_.osd_kills;
-      pause(1);
-      ceph_->start_osd(osd);
-      ceph_->await_osds(kOsds);
-    } else {
-      const std::size_t member = etcd_.leader();
-      etcd_.kill(member);
-      ++counts_.etcd_kills;
-      pause(1);
-      etcd_.start(member);
-    }
-    PRECIS_TRY(settle());
-    pause(0.3);
-    if (what < 2) {
+      if (now >= all && faults_.had_all()) break;
+      options_.progress(std::min(now / all, 1.0),
+                        std::to_string(faults_.count(Fault::kKill)) + " kills");
+      for (Worker& worker : workers_) worker.longest = Steady::duration{};
+      PRECIS_ASSIGN(const Fault fault, faults_.next(over_));
+      if (fault != Fault::kKill) continue;
       for (const Worker& worker : workers_) {
         pauses_.push_back(std::chrono::duration<double>(worker.longest.load()).count());
       }
@@ -349,7 +281,7 @@ class Run {
 
   // Without faults, every client puts and reads all of its paths.
   Status check_all() {
-    PRECIS_TRY(settle());
+    PRECIS_TRY(faults_.settle());
     for (Worker& worker : workers_) {
       if (options_.shared) PRECIS_TRY(check_talk(worker).with_context("in the end"));
       for (Path& path : worker.paths) {
@@ -365,16 +297,13 @@ class Run {
 
   const ClusterOptions options_;
   std::mt19937 random_;
-  std::optional<testing::CephCluster> ceph_;
-  testing::EtcdMembers etcd_{3};
-  std::deque<Node> nodes_;
+  ClusterFaults faults_;
   std::deque<Worker> workers_;
   std::atomic<bool> over_{false};
   std::mutex mutex_;
   Status failure_;  // guarded by mutex_
   std::atomic<std::uint64_t> acknowledged_{0}, reads_{0}, misses_{0}, errors_{0}, undocumented_{0};
   std::atomic<std::uint64_t> removed_{0}, turns_{0}, talks_{0};
-  ClusterCounts counts_;  // of the faults
   std::vector<double> pauses_;
 };
 

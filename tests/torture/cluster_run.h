@@ -1,13 +1,14 @@
-// ./dev torture --cluster: clients of a cluster while its nodes, the members of its etcd and the
-// OSDs of its Ceph are killed, stopped and drained. A client must read the bytes that it put, and
-// may see no errors but those that a client of a cluster must expect. With a Ceph, all that was
-// acknowledged must be there: no put is lost, no session goes back, nothing that was removed comes
-// back.
+// ./dev torture --cluster: clients of a cluster with faults (cluster_faults.h). A client must read
+// the bytes that it put, and may see no errors but those that a client of a cluster must expect.
+// With a Ceph, all that was acknowledged must be there: no put is lost, no session goes back,
+// nothing that was removed comes back.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "precis/status.h"
 
@@ -21,8 +22,8 @@ struct ClusterOptions {
 };
 
 struct ClusterCounts {
-  std::uint64_t kills = 0, restarts = 0, stands = 0, drains = 0, etcd_kills = 0, osd_kills = 0;
-  std::uint64_t acknowledged = 0;  // puts
+  std::vector<std::pair<std::string, std::uint64_t>> faults;  // how many of each kind
+  std::uint64_t acknowledged = 0;                             // puts
   std::uint64_t reads = 0;
   std::uint64_t removed = 0, turns = 0;  // segments and turns of sessions, acknowledged
   std::uint64_t misses = 0;              // of what was acknowledged; with a Ceph there may be none

@@ -17,6 +17,7 @@
 #include "tests/integration/etcd_members.h"
 #include "tests/torture/chaos.h"
 #include "tests/torture/cluster_run.h"
+#include "tests/torture/disturbed_node.h"
 #include "tests/torture/run.h"
 
 namespace {
@@ -64,22 +65,19 @@ Summary summary_of(const torture::Chaos& chaos, bool failed, double seconds) {
 
 Summary summary_of(const torture::ClusterCounts& counts, bool failed, double seconds) {
   const auto ms = static_cast<std::uint64_t>(1000 * counts.pause_p99_seconds + 0.5);
-  return {{{"kills", counts.kills},
-           {"restarts", counts.restarts},
-           {"nodes_that_stood_still", counts.stands},
-           {"drains", counts.drains},
-           {"kills_of_etcd_leaders", counts.etcd_kills},
-           {"kills_of_osds", counts.osd_kills},
-           {"failures", failed ? 1u : 0u},
-           {"acknowledged", counts.acknowledged},
-           {"removed", counts.removed},
-           {"turns_of_sessions", counts.turns},
-           {"reads", counts.reads},
-           {"misses", counts.misses},
-           {"errors_expected", counts.errors},
-           {"errors_undocumented", counts.errors_undocumented},
-           {kPause, ms}},
-          seconds};
+  Summary summary{counts.faults, seconds};
+  const std::pair<std::string, std::uint64_t> others[] = {
+      {"failures", failed ? 1u : 0u},
+      {"acknowledged", counts.acknowledged},
+      {"removed", counts.removed},
+      {"turns_of_sessions", counts.turns},
+      {"reads", counts.reads},
+      {"misses", counts.misses},
+      {"errors_expected", counts.errors},
+      {"errors_undocumented", counts.errors_undocumented},
+      {kPause, ms}};
+  summary.numbers.insert(summary.numbers.end(), std::begin(others), std::end(others));
+  return summary;
 }
 
 void print_table(const Summary& summary) {
@@ -119,7 +117,7 @@ int main(int argc, char** argv) {
       "after\n"
       "every restart what was acknowledged must be there bit for bit, and nothing else. With\n"
       "--clients, client processes are killed instead: the others must not notice, and nothing\n"
-      "of the dead may be left. With --cluster, nodes and etcd are killed, stopped and drained.");
+      "of the dead may be left. With --cluster, nodes and etcd are killed and their links cut.");
   torture::RunOptions options;
   torture::ChaosOptions chaos_options;
   chaos_options.clients = 0;
@@ -159,6 +157,10 @@ int main(int argc, char** argv) {
   }
   if (cluster && !testing::EtcdMembers::installed()) {
     fmt::print("precis_torture: skipped, because the Debian package etcd-server is missing\n");
+    return 77;
+  }
+  if (cluster && !torture::DisturbedNode::available()) {
+    fmt::print("precis_torture: skipped, because the Debian package libfaketime is missing\n");
     return 77;
   }
   if (cluster_options.shared && !testing::CephCluster::available()) {

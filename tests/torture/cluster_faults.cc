@@ -1,0 +1,195 @@
+#include "tests/torture/cluster_faults.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+namespace precis::torture {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+
+constexpr std::uint32_t kNodes = 3, kOsds = 3, kLeaseS = 2;
+constexpr auto kSettle = std::chrono::seconds(60), kClockMax = std::chrono::seconds(12 * 3600);
+constexpr std::chrono::milliseconds kDelayMin{50}, kDelayMax{400};  // each way
+// After a lease has ended.
+constexpr auto kGrace = std::chrono::milliseconds(100);
+constexpr auto kLook = std::chrono::milliseconds(20);
+
+}  // namespace
+
+ClusterFaults::ClusterFaults(bool shared, std::uint32_t seed) : random_(seed) {
+  if (shared) ceph_.emplace(kOsds);
+  for (std::uint32_t n = 0; n < kNodes; ++n) {
+    nodes_.emplace_back(etcd_, ceph_ ? &*ceph_ : nullptr, n, kLeaseS);
+  }
+  for (std::uint32_t& way : ways_) way = random_();
+}
+
+std::string ClusterFaults::addresses() const {
+  std::string addresses;
+  for (const DisturbedNode& node : nodes_) {
+    addresses += (addresses.empty() ? "" : ",") + node.address();
+  }
+  return "precis://" + addresses + "/";
+}
+
+Status ClusterFaults::settle() {
+  const auto until = Steady::now() + kSettle;
+  for (DisturbedNode& disturbed : nodes_) {
+    for (;;) {
+      const msg::ClusterState state = disturbed.node().state();
+      const auto owns = [](const msg::ClusterNode& other) { return other.shards > 0; };
+      if (state.state == "member" && state.nodes.size() == kNodes && state.loading == 0 &&
+          std::ranges::all_of(state.nodes, owns)) {
+        break;
+      }
+      if (Steady::now() > until) {
+        return Status::timed_out("the node '" + disturbed.node().name() +
+                                 "' is not settled: " + state.state + ", " + state.error);
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+  }
+  return {};
+}
+
+void ClusterFaults::pause(double leases) const {
+  const auto until =
+      Steady::now() + std::chrono::milliseconds(static_cast<int>(1000 * kLeaseS * leases));
+  while (!*over_ && Steady::now() < until) std::this_thread::sleep_for(kLook);
+}
+
+// In each round, each fault comes once and kills twice, in another order.
+ClusterFaults::Card ClusterFaults::draw() {
+  if (deck_.empty()) {
+    deck_ = {{Fault::kKill},
+             {Fault::kKill},
+             {Fault::kRestart},
+             {Fault::kStand},
+             {Fault::kDrain},
+             {Fault::kEtcdKill},
+             {Fault::kPartition, Link::kClients},
+             {Fault::kSlowLink, Link::kClients},
+             {Fault::kPartition, Link::kEtcd},
+             {Fault::kSlowLink, Link::kEtcd}};
+    if (DisturbedNode::kLoads) deck_.push_back({Fault::kClockStep});
+    if (ceph_) deck_.push_back({Fault::kOsdKill});
+    if (ceph_ && DisturbedNode::kLoads) {
+      deck_.insert(deck_.end(),
+                   {{Fault::kPartition, Link::kCeph}, {Fault::kSlowLink, Link::kCeph}});
+    }
+    std::ranges::shuffle(deck_, random_);
+    ++rounds_;
+  }
+  const Card card = deck_.back();
+  deck_.pop_back();
+  return card;
+}
+
+Result<Fault> ClusterFaults::next(const std::atomic<bool>& over) {
+  over_ = &over;
+  const Card card = draw();
+  PRECIS_TRY(make(card, nodes_[random_() % kNodes]));
+  ++counts_[static_cast<std::size_t>(card.fault)];
+  PRECIS_TRY(settle());
+  pause(0.3);
+  return card.fault;
+}
+
+Status ClusterFaults::make(const Card& card, DisturbedNode& disturbed) {
+  testing::Node& node = disturbed.node();
+  switch (card.fault) {
+    case Fault::kKill:
+      node.kill();
+      pause(0.5 + 1.5 * fraction());
+      disturbed.start();
+      break;
+    case Fault::kRestart:
+      if (node.stop() != 0) return Status::internal("a node did not stop in order");
+      disturbed.start();
+      break;
+    case Fault::kStand:
+      ::kill(node.pid(), SIGSTOP);
+      pause(0.2 + 2 * fraction());
+      ::kill(node.pid(), SIGCONT);
+      break;
+    case Fault::kDrain: return drain(node);
+    case Fault::kEtcdKill: kill_etcd_leader(); break;
+    case Fault::kOsdKill: kill_osd(); break;
+    case Fault::kPartition: return partition(card.link, disturbed);
+    case Fault::kSlowLink: slow(card.link, disturbed); break;
+    case Fault::kClockStep: {
+      // The clock stays wrong, so that later faults meet nodes whose clocks differ.
+      const double from_minus_1_to_1 = 2 * fraction() - 1;
+      disturbed.set_clock(std::chrono::seconds(
+          static_cast<int>(from_minus_1_to_1 * static_cast<double>(kClockMax.count()))));
+      pause(0.5);
+      break;
+    }
+  }
+  return {};
+}
+
+Status ClusterFaults::drain(testing::Node& node) {
+  PRECIS_TRY(node.client().drain_node(node.name(), true).status().with_context("drain"));
+  pause(0.3);
+  return node.client().drain_node(node.name(), false).status().with_context("undrain");
+}
+
+void ClusterFaults::kill_etcd_leader() {
+  const std::size_t member = etcd_.leader();
+  etcd_.kill(member);
+  pause(1);
+  etcd_.start(member);
+}
+
+void ClusterFaults::kill_osd() {
+  const std::size_t osd = random_() % kOsds;
+  ceph_->kill_osd(osd);
+  pause(1);
+  ceph_->start_osd(osd);
+  ceph_->await_osds(kOsds);
+}
+
+// At times only the links to one member of etcd, which changes nothing for a node.
+std::vector<Relay*> ClusterFaults::relays(Link link, DisturbedNode& node) {
+  if (link == Link::kClients) return {&node.clients()};
+  if (link == Link::kCeph) return {&node.ceph()};
+  std::vector<Relay*> relays;
+  for (Relay& relay : node.etcd()) relays.push_back(&relay);
+  if (rounds_ > 1 && random_() % 3 == 0) relays = {relays[random_() % relays.size()]};
+  return relays;
+}
+
+Status ClusterFaults::partition(Link link, DisturbedNode& node) {
+  const auto which = static_cast<std::size_t>(link);
+  const auto way = static_cast<Relay::Way>(ways_[which]++ % 3);
+  const auto cut = relays(link, node);
+  const auto began = Steady::now();
+  for (Relay* relay : cut) relay->hold(way);
+  // A long one outlasts the clients' patience. The first round has none, so that it is short.
+  const bool is_long = rounds_ > 1 && random_() % 4 == 0;
+  pause(0.2 + (is_long ? 7 : 2) * fraction());
+  const bool is_cut_off = link == Link::kEtcd && cut.size() == etcd_.size() &&
+                          Steady::now() - began > std::chrono::seconds(kLeaseS) + kGrace;
+  const std::string state = node.node().state().state;
+  const bool broken = random_() % 2 == 0;
+  for (Relay* relay : cut) relay->heal(broken);
+  ++partitions_[which];
+  if (!is_cut_off || state == "cut_off") return {};
+  return Status::internal("a node that etcd has not answered for a lease is " + state);
+}
+
+void ClusterFaults::slow(Link link, DisturbedNode& node) {
+  const auto slowed = relays(link, node);
+  const auto more = (kDelayMax - kDelayMin).count() * fraction();
+  for (Relay* relay : slowed) {
+    relay->delay(kDelayMin + std::chrono::milliseconds(static_cast<int>(more)));
+  }
+  pause(0.2 + 0.6 * fraction());
+  for (Relay* relay : slowed) relay->heal(/*broken=*/false);
+}
+
+}  // namespace precis::torture

@@ -1,0 +1,82 @@
+// The cluster of ./dev torture --cluster, and its faults, one at a time. After each, the cluster is
+// left in order.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "precis/status.h"
+#include "tests/integration/ceph_cluster.h"
+#include "tests/integration/etcd_members.h"
+#include "tests/torture/disturbed_node.h"
+
+namespace precis::torture {
+
+enum class Fault : std::uint8_t {
+  kKill,
+  kRestart,
+  kStand,  // a node stands still
+  kDrain,
+  kEtcdKill,  // of the leader
+  kOsdKill,
+  kPartition,  // nothing passes one of the kinds of links of a node, one way or both
+  kSlowLink,
+  kClockStep,
+};
+inline constexpr std::size_t kFaults = 9;
+// The kinds of links of a node.
+enum class Link : std::uint8_t { kClients, kEtcd, kCeph };
+inline constexpr std::size_t kLinks = 3;
+
+class ClusterFaults {
+ public:
+  // Three nodes and three members of etcd; with `shared`, the nodes share a Ceph of three OSDs.
+  ClusterFaults(bool shared, std::uint32_t seed);
+
+  // Clients reach the nodes there, in the form of Client::connect().
+  std::string addresses() const;
+  // Waits until each node knows that all own shards. kTimedOut names one that does not.
+  Status settle();
+  // Makes the next fault, ends it, and settles. Its waits are short once `over` is true.
+  Result<Fault> next(const std::atomic<bool>& over);
+  // Each kind of fault has been made, partitions and slow links with each kind of link.
+  bool had_all() const { return rounds_ > 1 || (rounds_ == 1 && deck_.empty()); }
+  std::uint64_t count(Fault fault) const { return counts_[static_cast<std::size_t>(fault)]; }
+  std::uint64_t partitions(Link link) const { return partitions_[static_cast<std::size_t>(link)]; }
+
+ private:
+  struct Card {
+    Fault fault;
+    Link link = Link::kClients;  // of a partition or a slow link
+  };
+  Card draw();
+  Status make(const Card& card, DisturbedNode& node);
+  Status drain(testing::Node& node);
+  Status partition(Link link, DisturbedNode& node);
+  void slow(Link link, DisturbedNode& node);
+  std::vector<Relay*> relays(Link link, DisturbedNode& node);
+  void kill_osd();
+  void kill_etcd_leader();
+  void pause(double leases) const;
+  double fraction() { return static_cast<double>(random_() % 1000) / 1000; }
+
+  std::mt19937 random_;
+  std::optional<testing::CephCluster> ceph_;
+  testing::EtcdMembers etcd_{3};
+  std::deque<DisturbedNode> nodes_;
+  std::vector<Card> deck_;  // the faults of this round that are to come
+  std::uint64_t rounds_ = 0;
+  std::array<std::uint32_t, kLinks> ways_{};  // of the next partition
+  std::array<std::uint64_t, kFaults> counts_{};
+  std::array<std::uint64_t, kLinks> partitions_{};
+  const std::atomic<bool>* over_ = nullptr;
+};
+
+}  // namespace precis::torture

@@ -1,0 +1,53 @@
+// A node of ./dev torture --cluster. All that it says to others and that clients say to it passes
+// through relays, and it takes the time from a clock that can be set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/integration/ceph_cluster.h"
+#include "tests/integration/cluster_node.h"
+#include "tests/integration/etcd_members.h"
+#include "tests/torture/relay.h"
+
+namespace precis::torture {
+
+class DisturbedNode {
+ public:
+  // Nodes load libraries by which their clocks can be set and their links to Ceph disturbed.
+  static constexpr bool kLoads = PRECISD_LOADS;
+  // The libraries are installed, if nodes load any.
+  static bool available();
+  // `number`: of this node among those of this process. `ceph` may be null.
+  DisturbedNode(const testing::EtcdMembers& etcd, const testing::CephCluster* ceph,
+                std::uint32_t number, std::uint32_t lease_s);
+
+  // Its own client does not pass through a relay.
+  testing::Node& node() { return *node_; }
+  void start();  // again
+  // Clients reach it there.
+  const std::string& address() const { return address_; }
+  // The links of clients to it, from it to each member of etcd, and from it to all of Ceph.
+  Relay& clients() { return clients_; }
+  std::deque<Relay>& etcd() { return etcd_; }
+  Relay& ceph() { return ceph_; }
+  // From now on, its wall clock is so much ahead of the true time. Its monotonic clock goes on.
+  void set_clock(std::chrono::seconds ahead) const;
+
+ private:
+  // The beginning of a command that loads libraries before its own.
+  std::vector<std::string> environment(const testing::CephCluster* ceph, std::uint32_t number);
+  void forget_clock() const;
+
+  const testing::TempDir dir_;
+  Relay clients_, ceph_;
+  std::deque<Relay> etcd_;
+  std::string address_;
+  std::optional<testing::Node> node_;
+};
+
+}  // namespace precis::torture
