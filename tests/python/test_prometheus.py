@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import socket
@@ -27,16 +28,16 @@ DASHBOARD = DEPLOY / "grafana/precis.json"
 
 
 class Prometheus:
-    """A server of its own that scrapes one precisd several times a second."""
+    """A server of its own that scrapes some precisd several times a second."""
 
-    def __init__(self, program: str, folder: Path, target: str) -> None:
+    def __init__(self, program: str, folder: Path, targets: list[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         config = {
             "global": {"scrape_interval": "200ms", "evaluation_interval": "200ms"},
             "rule_files": [str(ALERTS)],
             "scrape_configs": [
-                {"job_name": "precis", "static_configs": [{"targets": [target]}]},
+                {"job_name": "precis", "static_configs": [{"targets": targets}]},
             ],
         }
         (folder / "prometheus.yaml").write_text(json.dumps(config))  # JSON is YAML
@@ -92,19 +93,28 @@ def service(tmp_path: Path) -> Iterator[Precisd]:
         yield running
 
 
-@pytest.fixture
-def prometheus(tmp_path: Path, service: Precisd) -> Iterator[Prometheus]:
+@contextlib.contextmanager
+def scraping(folder: Path, *targets: str) -> Iterator[Prometheus]:
+    """A running Prometheus."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian package prometheus)")
-    server = Prometheus(program, tmp_path, Operator(service, tmp_path / "data.log").address)
-    yield server
-    server.stop()
+    server = Prometheus(program, folder, list(targets))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, service: Precisd) -> Iterator[Prometheus]:
+    with scraping(tmp_path, Operator(service, tmp_path / "data.log").address) as server:
+        yield server
 
 
 def up(data: Any) -> bool:
-    """Whether the target was scraped."""
-    return [target["health"] for target in data["activeTargets"]] == ["up"]
+    """Whether all targets were scraped."""
+    return {target["health"] for target in data["activeTargets"]} == {"up"}
 
 
 def use(service: Precisd) -> None:
@@ -129,14 +139,113 @@ def test_the_rules_are_evaluated_and_fire(service, prometheus):
     assert [alert["labels"]["alertname"] for alert in down] == ["PrecisDown"]
 
 
+JOB = 'job="precis"'
+OF_B = f'instance="b:7471", {JOB}'
+WORKING = {  # of each node, the metrics of a cluster in which all is well
+    "precis_cluster_member": "1x120",
+    "precis_cluster_nodes": "2x120",
+    "precis_cluster_shards": "8192x120",
+    "precis_cluster_unshared_bytes": "1000000x120",
+    "precis_cluster_shared_failing": "0x120",
+    "precis_cluster_lost_segments": "0x120",
+}
+
+
+# Troubles of the node b: the metric, its values by minute, the alert, and its labels.
+TROUBLES = [
+    ("precis_cluster_member", "0x120", "PrecisNoMember", OF_B),
+    ("precis_cluster_shards", "0x120", "PrecisShardsUnowned", JOB),  # nobody owns what it owned
+    ("precis_cluster_shards", "_x120", "PrecisShardsUnowned", JOB),  # it is not scraped
+    ("precis_cluster_shards", "8192x5 9000x5 " * 12, "PrecisShardsMove", OF_B),
+    ("precis_cluster_shared_failing", "1x120", "PrecisSharedFailing", OF_B),
+    ("precis_cluster_unshared_bytes", "0+60000000x120", "PrecisUnshared", OF_B),  # 1 MB/s more
+    ("precis_cluster_lost_segments", "3x120", "PrecisLostSegments", OF_B),
+]
+
+
+@pytest.mark.parametrize(("metric", "values", "alert", "labels"), [("", "", "", ""), *TROUBLES])
+def test_the_rules_of_a_cluster_fire_if_a_node_is_in_trouble_and_only_then(
+    tmp_path: Path, metric: str, values: str, alert: str, labels: str
+) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    series = [
+        {
+            "series": f'{name}{{instance="{node}:7471", {JOB}}}',
+            "values": values if (node, name) == ("b", metric) else well,
+        }
+        for node in ("a", "b")
+        for name, well in WORKING.items()
+    ]
+    # A service without a cluster, whose job is another, is never the cause of an alert.
+    series += [
+        {"series": f'{name}{{instance="c:7471", job="alone"}}', "values": values}
+        for name, values in (
+            ("precis_cluster_member", "1x120"),
+            ("precis_cluster_nodes", "0x120"),
+            ("precis_cluster_shards", "0x120"),
+        )
+    ]
+    fired = [{"labels": f'{{alertname="{alert}", {labels}}}', "value": 1}] if alert else []
+    expected = {
+        "expr": 'sum by (alertname, instance, job) (ALERTS{alertstate="firing"})',
+        "eval_time": "100m",
+        "exp_samples": fired,
+    }
+    test = {
+        "rule_files": [str(ALERTS)],
+        "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [expected]}],
+    }
+    (tmp_path / "test.yaml").write_text(json.dumps(test))  # JSON is YAML
+    done = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "test.yaml"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_panel_of_the_dashboard_has_data(service, prometheus):
     prometheus.wait("targets", up)
     use(service)
-    filled = {"$__rate_interval": "20s", "$job": "precis", "$instance": ".*"}
     for panel in json.loads(DASHBOARD.read_text())["panels"]:
         for target in panel["targets"]:
-            asked = target["expr"]
-            for name, value in filled.items():
-                asked = asked.replace(name, value)
+            asked = filled(target["expr"])
             found = prometheus.wait("query", lambda data: data["result"], query=asked)["result"]
             assert all(name in found[0] for name in ("metric", "value")), panel["title"]
+
+
+def filled(expression: str, node: str = ".*") -> str:
+    """What Grafana asks if a node, or by default all, is chosen."""
+    for name, value in (("$__rate_interval", "20s"), ("$job", "precis"), ("$instance", node)):
+        expression = expression.replace(name, value)
+    return expression
+
+
+def test_panels_by_node_show_each_node_and_all_together(tmp_path):
+    with contextlib.ExitStack() as stack:
+        addresses = []
+        for name in ("a", "b"):
+            node = Precisd(find_precisd(), tmp_path / name, "--admin", "127.0.0.1:0")
+            use(stack.enter_context(node))
+            addresses.append(Operator(node, tmp_path / f"{name}.log").address)
+        server = stack.enter_context(scraping(tmp_path, *addresses))
+        server.wait("targets", up)
+        panels = json.loads(DASHBOARD.read_text())["panels"]
+        by_node = [panel for panel in panels if panel["title"].endswith(", by node")]
+        assert len(by_node) >= 5
+        for panel in by_node:
+            together, each = (target["expr"] for target in panel["targets"])
+            both = server.wait("query", lambda data: len(data["result"]) == 2, query=filled(each))[
+                "result"
+            ]
+            assert {found["metric"]["instance"] for found in both} == set(addresses)
+            assert len(server.ask("query", query=filled(together))["result"]) == 1
+            (one,) = server.ask("query", query=filled(each, addresses[0]))["result"]
+            assert one["metric"]["instance"] == addresses[0]
+        # No node stores anything more, so the sum is exact.
+        stored = {panel["title"]: panel for panel in by_node}["Stored, by node"]["targets"]
+        values = [
+            [float(found["value"][1]) for found in server.ask("query", query=asked)["result"]]
+            for asked in (filled(target["expr"]) for target in stored)
+        ]
+        assert sum(values[0]) == sum(values[1]) > 0
