@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from precis.demo.service import find_precisd
+from containers import Folders
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/precis"
@@ -40,6 +40,23 @@ EVERYTHING = {
     "tolerations": [{"key": "gpu", "operator": "Exists"}],
     "podAnnotations": {"team": "search"},
 }
+CLUSTER = {
+    "replicas": 3,
+    "tls": {"secretName": "cert"},
+    "cluster": {
+        "enabled": True,
+        "etcd": {
+            "endpoints": ["https://etcd-0.etcd:2379", "https://etcd-1.etcd:2379"],
+            "tls": {"secretName": "etcd-client"},
+        },
+        "leaseSeconds": 10,
+        "weight": 200,
+        "ceph": {"secretName": "ceph", "user": "client.cache", "pool": "cache"},
+        "antiAffinity": "preferred",
+    },
+}
+VALUES = [{}, EVERYTHING, CLUSTER]
+VALUES_IDS = ["defaults", "everything", "cluster"]
 
 
 def run_render(tmp_path: Path, values: dict, kubernetes: str) -> subprocess.CompletedProcess[str]:
@@ -65,44 +82,101 @@ def container(objects: dict[str, Any]) -> dict[str, Any]:
 
 @needs_tools
 @pytest.mark.parametrize("kubernetes", KUBERNETES)
-@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", VALUES, ids=VALUES_IDS)
 def test_the_chart_renders_objects_that_kubernetes_takes(
     tmp_path: Path, values: dict, kubernetes: str
 ) -> None:
     objects = render(tmp_path, values, kubernetes)
-    assert set(objects) == {"ConfigMap", "Secret", "Service", "StatefulSet"}
+    more = {"PodDisruptionBudget"} if "cluster" in values else set()
+    assert set(objects) == {"ConfigMap", "Secret", "Service", "StatefulSet"} | more
+
+
+def check_configuration(tmp_path: Path, objects: dict[str, Any], pod_name: str) -> Folders:
+    """Runs the pod's command, with the files that its volumes give, and a precisd that checks."""
+    volumes = {v["name"]: v for v in objects["StatefulSet"]["spec"]["template"]["spec"]["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
+    folders = Folders(tmp_path / pod_name, *mounts.values())
+    assert set(mounts) == {"data", *volumes}
+    folders.write(f"{mounts['config']}/precisd.toml", objects["ConfigMap"]["data"]["precisd.toml"])
+    for source in volumes["config"]["projected"]["sources"]:
+        for item in source.get("secret", {}).get("items", ()):
+            if item["path"].startswith("tokens/"):
+                assert item["key"] in objects["Secret"]["data"]
+            folders.write(f"{mounts['config']}/{item['path']}", "a token of enough characters")
+    for name in ("tls", "etcd"):
+        make_certificate(Path(folders.here(mounts["config"])) / name)
+    folders.check(container(objects)["command"], tmp_path, POD_NAME=pod_name)
+    return folders
 
 
 @needs_tools
-@pytest.mark.parametrize("values", [{}, EVERYTHING], ids=["defaults", "everything"])
+@pytest.mark.parametrize("values", VALUES, ids=VALUES_IDS)
 def test_precisd_takes_the_configuration_that_the_chart_renders(
     tmp_path: Path, values: dict
 ) -> None:
     objects = render(tmp_path, values)
-    text = objects["ConfigMap"]["data"]["precisd.toml"]
-    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
-    # The folders of the container, in this test's.
-    for name, path in mounts.items():
-        (tmp_path / name).mkdir()
-        text = text.replace(f'"{path}', f'"{tmp_path}/{name}')
-    (config,) = [
-        volume["projected"]["sources"]
-        for volume in objects["StatefulSet"]["spec"]["template"]["spec"]["volumes"]
-        if volume["name"] == "config"
-    ]
-    for secret in [source["secret"] for source in config if "secret" in source]:
-        for item in secret["items"]:
-            file = tmp_path / "config" / item["path"]
-            file.parent.mkdir(exist_ok=True)
-            if file.parent.name == "tokens":
-                assert item["key"] in objects["Secret"]["data"]
-                file.write_text("a token of enough characters")
-                file.chmod(0o440)
-    make_certificate(tmp_path / "config/tls")
-    (tmp_path / "precisd.toml").write_text(text)
-    command = [find_precisd(), "--check", "--config", tmp_path / "precisd.toml"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_configuration(tmp_path, objects, "kv-precis-0")
+
+
+@needs_tools
+def test_each_pod_of_a_cluster_is_a_node_with_its_own_name_and_address(tmp_path: Path) -> None:
+    objects = render(tmp_path, CLUSTER)
+    service = objects["Service"]
+    assert objects["StatefulSet"]["spec"]["serviceName"] == service["metadata"]["name"]
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["publishNotReadyAddresses"] is True
+    for name in ("kv-precis-0", "kv-precis-2"):
+        folders = check_configuration(tmp_path, objects, name)
+        settings = tomllib.loads(folders.read("/run/precis/precisd.toml"))
+        assert {key: value for key, value in settings.items() if key.startswith("cluster_")} == {
+            "cluster_node": name,
+            "cluster_address": f"{name}.kv-precis.llm.svc:7470",
+            "cluster_name": "llm.kv-precis",
+            "cluster_etcd": "https://etcd-0.etcd:2379,https://etcd-1.etcd:2379",
+            "cluster_tls_ca": folders.here("/etc/precis/etcd/ca.crt"),
+            "cluster_tls_cert": folders.here("/etc/precis/etcd/tls.crt"),
+            "cluster_tls_key": folders.here("/etc/precis/etcd/tls.key"),
+            "cluster_weight": 200,
+            "cluster_lease_s": 10,
+            "cluster_ceph_conf": folders.here("/etc/ceph/ceph.conf"),
+            "cluster_ceph_user": "client.cache",
+            "cluster_ceph_pool": "cache",
+        }
+
+
+@needs_tools
+def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: Path) -> None:
+    values = {"replicas": 3, "cluster": {"enabled": True, "etcd": {"endpoints": ["http://e:2379"]}}}
+    objects = render(tmp_path, values)
+    stateful = objects["StatefulSet"]["spec"]
+    pod = stateful["template"]["spec"]
+    labels = stateful["template"]["metadata"]["labels"]
+    (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (spread,) = pod["topologySpreadConstraints"]
+    budget = objects["PodDisruptionBudget"]["spec"]
+    for selector in (apart["labelSelector"], spread["labelSelector"], budget["selector"]):
+        assert selector["matchLabels"] and selector["matchLabels"].items() <= labels.items()
+    assert budget["maxUnavailable"] == 1
+    # A node that is stopped copies what waits for the shared storage, for at most a lease.
+    lease = tomllib.loads(objects["ConfigMap"]["data"]["precisd.toml"])["cluster_lease_s"]
+    assert pod["terminationGracePeriodSeconds"] >= 60 + lease
+    assert stateful["minReadySeconds"] >= lease
+    # The affinity of the values holds too.
+    with_disk = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    only = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [with_disk]}}
+    given = {"nodeAffinity": only}
+    merged = render(tmp_path, {**values, "affinity": given})["StatefulSet"]["spec"]["template"]
+    assert merged["spec"]["affinity"] == {**pod["affinity"], **given}
+
+
+@needs_tools
+def test_a_chart_without_a_cluster_renders_nothing_of_it(tmp_path: Path) -> None:
+    for values in ({}, EVERYTHING):
+        assert "cluster_" not in json.dumps(render(tmp_path, values))
+    without = {**CLUSTER["cluster"], "enabled": False}
+    objects = render(tmp_path, {"cluster": without})
+    for part in ("ConfigMap", "Service", "StatefulSet"):
+        assert objects[part] == render(tmp_path, {})[part]
 
 
 def make_certificate(folder: Path) -> None:
@@ -152,6 +226,10 @@ def test_a_gpu_is_asked_for_beside_the_other_resources(tmp_path: Path) -> None:
         ({"tennants": []}, "tennants"),
         ({"config": {"listen": "1.2.3.4:1"}}, "listen"),
         ({"tenants": []}, "tenants"),
+        ({"config": {"cluster_etcd": "http://e:2379"}}, "cluster_etcd"),
+        ({"cluster": {"enabled": True}}, "endpoints"),
+        ({"cluster": {"enabled": True, "etcd": {"endpoints": ["e:2379"]}}}, "endpoints"),
+        ({"cluster": {"leaseSeconds": 1}}, "leaseSeconds"),
     ],
 )
 def test_values_that_the_chart_does_not_know_or_sets_itself_are_refused(
