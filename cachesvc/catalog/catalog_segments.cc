@@ -131,7 +131,7 @@ Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer
                            std::to_string(into.size()) + " B");
   }
   was_here = !is_guest(row);
-  // What the local store has of a guest may be another version of it.
+  // The local store may have another version of a guest.
   if (!was_here) return store_.read_shared(object_name(row, layer), into);
   const Status here = store_.read_into(payload_key(row.id, layer), into);
   was_here = here.ok() || !in_shards() || !row.shard;

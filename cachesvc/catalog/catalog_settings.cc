@@ -294,7 +294,7 @@ SettingRow SettingsCatalog::cluster_id_row(const std::string& id) {
           std::vector<std::byte>(bytes.begin(), bytes.end())};
 }
 
-// What belongs to one kept model, or some budgets of ended sessions.
+// The rows that belong to one kept model, or some budgets of ended sessions.
 std::vector<SettingRow> CatalogSettings::own_changes() {
   std::lock_guard changing(changes_);
   if (!kept_models_.empty()) return rows_of_kept(*kept_models_.begin());

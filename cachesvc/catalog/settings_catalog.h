@@ -23,7 +23,7 @@ struct SettingRow {
   Table table;
   std::string key;
   std::optional<std::vector<std::byte>> value;  // none: there is no such row
-  // Of a profile's row, if it has been parsed already, which takes long for a large one.
+  // The profile of its row, if that was parsed already, which takes long for a large one.
   std::shared_ptr<const Profile> profile = nullptr;
 };
 // A change in a cluster has at most so many.
@@ -63,7 +63,7 @@ class SettingsCatalog {
   // new one.
   virtual Status end_former_budget(std::string_view tenant, const std::string& session) = 0;
   virtual bool has_former_budget(std::string_view tenant, const std::string& session) const = 0;
-  // What the cluster is called by itself, which is a setting too; empty: it was not agreed yet.
+  // The random id of the cluster, which is a setting too; empty: it was not agreed yet.
   // cluster_id_row() makes its row.
   virtual std::string cluster_id() const = 0;
   static SettingRow cluster_id_row(const std::string& id);

@@ -6,7 +6,7 @@
 namespace precis::cluster {
 namespace {
 
-// Of several nodes that make a change at the same time, one succeeds each time.
+// If several nodes make a change at the same time, one succeeds each time.
 constexpr int kTries = 32;
 constexpr std::chrono::milliseconds kWaitForOthers{1000};
 constexpr std::uint32_t kRetryAfterMs = 500;

@@ -29,7 +29,7 @@ class AgreedCopy {
   // Replaces these rows, or on an error none of them. `left_out` gets what it does not understand
   // and therefore leaves as it is.
   virtual Status take(std::vector<AgreedRow> rows, LeftOut& left_out) = 0;
-  // What this node changes by itself. Most of the time nothing.
+  // The changes that this node makes by itself. Most of the time there are none.
   virtual std::vector<AgreedRow> own_changes() = 0;
   // The key of the row that tells this cluster from others.
   virtual std::string identity() const = 0;

@@ -15,7 +15,7 @@ constexpr std::uint32_t kFormat = 1;
 // etcd takes at most 1.5 MiB in a request, and an answer to us has at most 8 MiB.
 constexpr std::size_t kInlineBytesMax = 8 << 10, kPartBytes = 512 << 10;
 constexpr std::uint32_t kKeysPerPage = 4000, kRowsPerPage = 200;
-// Of a value. The largest is a profile.
+// The most parts of a value. The largest value is a profile.
 constexpr std::size_t kPartsMax = (limits::kProfileBytesMax + (64 << 10)) / kPartBytes + 1;
 
 constexpr char kInline = '=', kInParts = '/';
@@ -192,7 +192,7 @@ Result<AgreedStore::Version> AgreedStore::write(std::uint64_t over,
       index.erase(row.key);
     }
     if (old.parts.empty() || old.parts == now.parts) continue;
-    // Who reads them now reads them as they were.
+    // A node that reads them now reads them as they were.
     static_cast<void>(etcd_.remove_below(parts_prefix_ + old.parts + "/"));
   }
   return made;

@@ -28,7 +28,6 @@ constexpr std::chrono::seconds kLearnAgain{60};
 std::chrono::milliseconds beat_of(const Membership::Settings& settings) {
   return std::chrono::milliseconds(settings.lease) / 3;
 }
-
 // How long a member of etcd may take to answer.
 std::chrono::milliseconds call_time(const Membership::Settings& settings) {
   return std::min(std::chrono::milliseconds(1000), std::chrono::milliseconds(settings.lease) / 6);
@@ -76,8 +75,7 @@ struct Membership::Impl {
     const std::lock_guard lock(mutex);
     return stopping;
   }
-  // Without the forks it would take others' paths for its own, and without the agreed rows it would
-  // have other budgets.
+  // Without forks it would take others' paths for its own, without agreed rows have other budgets.
   bool is_member() const {
     return joined && clock.now() < lease_end && view.forks_known && agreed.known();
   }
@@ -219,7 +217,7 @@ void Membership::Impl::write_forks() {
   }
   if (forks.size() == view.forks->size()) return;
   const Status written = etcd.write(forks_row(settings.cluster, forks, view.forks_revision));
-  log.debug("forks written", {{"count", forks.size()}, {"status", written.to_string()}});
+  log.debug("forks", {{"count", forks.size()}, {"status", written.to_string()}});
 }
 
 // A node that reaches etcd renews its lease first, whatever else fails.

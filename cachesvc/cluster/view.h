@@ -83,7 +83,7 @@ Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_
 std::vector<std::string> others_for(const View& view, const std::string& node,
                                     const std::string& key, std::size_t count);
 
-// Of each shard, whether the node owns it; empty without a table.
+// Says of each shard whether the node owns it; empty without a table.
 std::vector<bool> owned_shards(const View& view, const std::string& node);
 // kMoved if the node does not own the shard; the message names who does.
 Status check_owned(const View& view, std::uint32_t shard, const std::string& node);

@@ -24,7 +24,7 @@ struct JoinedCluster {
 };
 
 // Joins the cluster of the configuration, if it has one, and lets the requests know. `listen`: the
-// address in use. `shared`: null without shared storage. What is given outlives the result.
+// address in use. `shared`: null without shared storage. All arguments outlive the result.
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
                                    Runtime& runtime, HandlerParts& parts,
                                    const SharedStorage* shared, Store& store);

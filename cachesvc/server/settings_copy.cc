@@ -38,7 +38,7 @@ std::vector<AgreedRow> to_agreed(const std::vector<SettingRow>& rows) {
   return agreed;
 }
 
-// Who can write to etcd can write a tenant that no configuration could have.
+// A program that writes to etcd can write a tenant that no configuration could have.
 Status check_stored_tenant(const SettingRow& row) {
   if (row.table != Table::kMeta || !row.value) return {};
   const auto tenant = decode_stored_tenant(*row.value);

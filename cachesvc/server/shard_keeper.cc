@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/server/claim_pool.h"
 #include "cachesvc/shared/tiered_store.h"
 
 namespace precis {
@@ -14,7 +15,6 @@ namespace {
 // A segment of another node is served so long; after that, its row is read again.
 constexpr std::uint64_t kGuestNs = 5'000'000'000;
 constexpr std::chrono::seconds kPrepareAgain{1};
-constexpr char kClusterKey[] = "cluster";  // of the common row with the cluster's name
 
 // How often it looks at the table of owners, and for how long it waits after a failure.
 constexpr std::chrono::milliseconds kBeat{20}, kPause{200};
@@ -222,34 +222,9 @@ Status ShardKeeper::prepare(const Owned& owned) {
   if (same) return {};
   // Segments whose model is not known are out of service.
   PRECIS_TRY(parts_.membership.agreed().catch_up());
-  PRECIS_TRY(check_pool());
+  PRECIS_TRY(claim_pool(parts_.tier, parts_.catalog.cluster_id()));
   prepared_ = now;
   return {};
-}
-
-// Two clusters of one name must not use one pool: each would take the other's shards.
-Status ShardKeeper::check_pool() {
-  const std::string id = parts_.catalog.cluster_id();
-  if (id.empty()) return Status::unavailable("the cluster has no name of its own yet");
-  std::string found;
-  PRECIS_TRY(parts_.tier.scan_common([&](std::string_view key, Bytes value) -> Status {
-    if (key == kClusterKey) {
-      found.assign(reinterpret_cast<const char*>(value.data()), value.size());
-    }
-    return {};
-  }));
-  if (found == id) return {};
-  if (!found.empty()) {
-    return Status::version(
-        "the pool has the data of another cluster of this name: use another cluster_name or pool. "
-        "If it is this cluster before etcd and all nodes lost their data, remove the object "
-        "'common' of the pool's name space, and it goes on with what the pool has");
-  }
-  SharedBatch mine;
-  const Bytes bytes = std::as_bytes(std::span(id));
-  mine.puts.emplace_back(kClusterKey, std::vector<std::byte>(bytes.begin(), bytes.end()));
-  // If another cluster does the same at this moment, one of them finds the other's name next time.
-  return parts_.tier.write_common(mine);
 }
 
 // Shards that a live node still holds are left for later.

@@ -71,7 +71,6 @@ class ShardKeeper {
   void note_released(const Shards& shards);
   void take(const Owned& owned, const Shards& wanted);
   Status prepare(const Owned& owned);
-  Status check_pool();
   Status take_group(const Owned& owned, const Shards& shards);
   Status load(std::span<const SharedTier::Change> changes);
   // Runs `fn` for the shards of each group, several at once. Returns the first error.

@@ -2,7 +2,6 @@
 #include "client/src/prefix.h"
 
 #include <chrono>
-#include <random>
 #include <string>
 #include <utility>
 
@@ -19,11 +18,9 @@ Target holder_of(const LookupMatch& match) {
 }
 
 // One of the nodes that serve a match, at random: none is the owner.
-std::optional<std::string> other_of(const LookupMatch& match) {
+std::optional<std::string> other_of(const LookupMatch& match, Runtime& runtime) {
   if (match.also_at.empty() || !match.shard) return std::nullopt;
-  static thread_local std::minstd_rand random(std::random_device{}());
-  const std::size_t chosen =
-      std::uniform_int_distribution<std::size_t>(0, match.also_at.size())(random);
+  const std::size_t chosen = runtime.random() % (match.also_at.size() + 1);
   if (chosen == match.also_at.size()) return std::nullopt;
   return match.also_at[chosen].address;
 }
@@ -41,7 +38,7 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
   }
   auto impl = std::make_shared<Impl>(nodes, call, holder_of(match), std::move(plan), options.out,
                                      std::move(pages));
-  impl->other_ = other_of(match);
+  impl->other_ = other_of(match, *call.runtime);
   PRECIS_TRY(impl->start());
   return impl;
 }
@@ -111,7 +108,7 @@ Status Prefix::Impl::start() {
   }
 }
 
-// What another node could not serve, the owner can.
+// The owner can serve it if another node could not.
 bool Prefix::Impl::gives_up_other() {
   const std::lock_guard lock(mutex_);
   return std::exchange(other_, std::nullopt).has_value();

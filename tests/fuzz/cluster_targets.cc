@@ -99,7 +99,7 @@ Inputs mark_seeds(std::uint64_t) {
 }
 Inputs shared_key_seeds(std::uint64_t) {
   return {bytes_of(shared_key(Table::kSegments, "0123456789abcdef")),
-          bytes_of(shared_key(Table::kSessions, "chat")), bytes_of(shared_key(Table::kModels, ""))};
+          bytes_of(shared_key(Table::kSessions, "chat"))};
 }
 Inputs node_seeds(std::uint64_t) {
   return {bytes_of(to_json(cluster::NodeRow{"10.0.0.1:7470", "0.1.0", 300, "00c0ffee"}))};

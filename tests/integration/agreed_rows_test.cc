@@ -151,7 +151,7 @@ TEST_CASE("the first node brings its rows, and a later one takes the cluster's",
   CHECK(later.rows.known());
   CHECK(later.copy.has == many);
   CHECK(later.copy.taken == 250);  // all but the equal one, and the removed one
-  // What did not change is not taken again.
+  // Rows that did not change are not taken again.
   later.copy.taken = 0;
   REQUIRE(first.put("row 3", "changed").ok());
   REQUIRE(later.rows.catch_up().ok());

@@ -359,7 +359,7 @@ TEST_CASE("a prefix that is read often is served by further nodes too",
     REQUIRE(got.ok());
     REQUIRE(got->wait().ok());
   }
-  // What another node does not serve any more, the owner does.
+  // The owner serves it if another node does not any more.
   Node& other = owner == &cluster.a ? cluster.b : cluster.a;
   const auto client = owner->connect_as("red");
   other.kill();

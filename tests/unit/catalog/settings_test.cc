@@ -126,7 +126,7 @@ TEST_CASE("a change is planned over what the others have changed before", "[unit
   CHECK(keep_of(b, {}) == 500'000);
   REQUIRE(a.catalog->change_tenant("blue", adds("blue")).ok());
   CHECK(c.catalog->change_tenant("blue", adds("blue")).code() == StatusCode::kConflict);
-  // What is there already changes nothing, whatever the others do.
+  // A model that is there already changes nothing, whatever the others do.
   const std::size_t changes = fleet.changes.size();
   REQUIRE(c.catalog->register_model(c.tenant, c.model).ok());
   CHECK(fleet.changes.size() == changes);
