@@ -19,6 +19,9 @@ void Acts::put(Client& client, const Model& model, Path& path) {
   if (segment.state == State::kAbsent) segment.state = State::kMaybe;
   segment.entries_max.reset();
   const auto durability = static_cast<Durability>(machine_.random(3));
+  // If the service has made room by removing the stored one, a crash can lose this one.
+  const bool may_be_lost = limited() && durability == Durability::kMemory;
+  if (may_be_lost && segment.state == State::kStored) segment.state = State::kMaybe;
   const auto stored = [&]() -> Result<msg::SegmentInfo> {
     PRECIS_ASSIGN(Put put, client.begin_put(model, tokens_of(path, n + 1), options_of(path, n)));
     if (segment.id && segment.id != put.begun().segment) breaks("a segment has two ids");
