@@ -62,7 +62,7 @@ void marks_are_absent_then_as_written(SharedTier& tier) {
   CHECK(tier.change_marks({}).ok());
   const std::uint32_t shards[] = {kB, kA, kC};
   CHECK(tier.marks(shards).value() == std::vector<std::optional<ShardMark>>(3));
-  ShardMark odd = mark(std::string("\0\xff", 2), ~0ull);
+  ShardMark odd = mark(std::string("\0\xff", 2), 1ull << 62);
   odd.released = true;
   odd.instance = "";
   REQUIRE(tier.change_marks({{{kA, {}, mark("a")}, {kC, {}, odd}}}).ok());

@@ -40,9 +40,10 @@ TEST_CASE("the shared tier in memory fails as it is told", "[unit][shared]") {
 }
 
 TEST_CASE("a mark comes back from its bytes", "[unit][shared]") {
-  const ShardMark marks[] = {{},
-                             {1, 2, true, "node", "instance"},
-                             {~0ull, ~0ull, false, std::string(300, 'n'), std::string("\0", 1)}};
+  const ShardMark marks[] = {
+      {},
+      {1, 2, true, "node", "instance"},
+      {1ull << 62, ~0ull, false, std::string(300, 'n'), std::string("\0", 1)}};
   for (const ShardMark& mark : marks) {
     const auto bytes = encode(mark);
     CHECK_FALSE(bytes.empty());
@@ -57,6 +58,9 @@ TEST_CASE("a mark comes back from its bytes", "[unit][shared]") {
 }
 
 TEST_CASE("bytes that are no mark are kCorruption", "[unit][shared]") {
+  // The epoch after this one could not be told from the first.
+  CHECK(decode_mark(encode(ShardMark{~0ull, 1, false, "", ""})).status().code() ==
+        StatusCode::kCorruption);
   std::mt19937_64 random(7);
   const auto valid = encode({3, 4, true, "a-node", "an-instance"});
   for (int i = 0; i < 20'000; ++i) {
