@@ -49,7 +49,9 @@ Handlers::Handlers(Caller caller, ReadRequests::Served served)
 
 Task<Answer> Handlers::handle(std::uint64_t id, msg::RequestBody body) {
   PRECIS_CO_TRY(check_role(caller_.tenant, msg::kind_of(body)));
-  PRECIS_CO_TRY(co_await know_settings(caller_, body));
+  if (caller_.parts.membership != nullptr) {
+    PRECIS_CO_TRY(co_await know_settings(caller_, body));
+  }
   co_return co_await std::visit(
       [&](auto& request) {
         return dispatch(id, request, puts_, reads_, models_, sessions_, prefixes_, budgets_,

@@ -1,6 +1,5 @@
 #include "cachesvc/server/know_settings.h"
 
-#include <concepts>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -49,7 +48,6 @@ bool knows(const Caller& caller, const Needs& needs) {
 
 Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request) {
   cluster::Membership* const membership = caller.parts.membership;
-  if (membership == nullptr) co_return Status();
   if (knows(caller, std::visit(NeedsOf(), request))) co_return Status();
   // Numbered now, so that the requests that wait together need one answer of etcd.
   const std::uint64_t asked = membership->agreed().ask();

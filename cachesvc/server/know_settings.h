@@ -5,8 +5,8 @@
 
 namespace precis {
 
-// In a cluster: if this node does not know the model that the request names, or no profile for its
-// recipe, it first takes what other nodes have changed. kRejected if it can't.
+// Only in a cluster. If this node does not know the model that the request names, or no profile for
+// its recipe, it first takes what other nodes have changed. kRejected if it can't.
 Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request);
 
 }  // namespace precis

@@ -336,17 +336,34 @@ TEST_CASE("a node of another cluster keeps its rows and does not join", "[integr
 
 TEST_CASE("rows that etcd has from a backup are taken, also under revisions that were read before",
           "[integration][cluster]") {
-  const EtcdMembers etcd;
-  Peer a(etcd), b(etcd);
-  REQUIRE(a.put("a", "1").ok());
-  REQUIRE(b.rows.catch_up().ok());
-  // As if the last change had been another one.
+  EtcdMembers etcd;
   Etcd direct(parse_etcd_urls(etcd.urls()).value());
-  REQUIRE(direct.put("precis-agreed/agreed/rows/a", "=other").ok());
-  REQUIRE(direct.put("precis-agreed/agreed/rows/c", "=3").ok());
-  REQUIRE(direct.put(agreed_key("agreed"), R"({"format":1,"complete":true,"by":"x"})").ok());
+  Peer a(etcd), b(etcd);
+  const auto start = [&] {
+    etcd.start(0);
+    while (!direct.read("any/").ok()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  };
+  REQUIRE(a.put("a", "before").ok());
+  etcd.kill(0);
+  etcd.save(0);
+  start();
+  REQUIRE(a.put("a", "undone").ok());
   REQUIRE(b.rows.catch_up().ok());
-  CHECK(b.copy.has == std::map<std::string, std::string>{{"a", "other"}, {"c", "3"}});
+  const auto changed = [&] {
+    return direct.read_one(agreed_key("agreed")).value().rows.front().revision;
+  };
+  const std::uint64_t undone = changed();
+  etcd.kill(0);
+  etcd.restore(0);
+  start();
+  // After the restore another change has the revision of the one that was undone, or a later one.
+  const int more = GENERATE(1, 3);
+  Peer c(etcd);
+  for (int i = 0; i < more; ++i) REQUIRE(c.put("c", std::to_string(i)).ok());
+  CHECK((changed() == undone) == (more == 1));
+  REQUIRE(b.rows.catch_up().ok());
+  CHECK(b.copy.has ==
+        std::map<std::string, std::string>{{"a", "before"}, {"c", std::to_string(more - 1)}});
 }
 
 TEST_CASE("rows in etcd that are none of Precis, or of another format, are refused",

@@ -88,6 +88,17 @@ std::string EtcdMembers::urls() const {
 
 void EtcdMembers::kill(std::size_t member) { processes_[member].reset(); }
 
+void EtcdMembers::save(std::size_t member) const {
+  const std::string data = dir_.path("m" + std::to_string(member));
+  std::filesystem::copy(data, data + ".saved", std::filesystem::copy_options::recursive);
+}
+
+void EtcdMembers::restore(std::size_t member) const {
+  const std::string data = dir_.path("m" + std::to_string(member));
+  std::filesystem::remove_all(data);
+  std::filesystem::copy(data + ".saved", data, std::filesystem::copy_options::recursive);
+}
+
 void EtcdMembers::pause(std::size_t member, std::chrono::milliseconds time) const {
   processes_[member]->signal(SIGSTOP);
   std::this_thread::sleep_for(time);

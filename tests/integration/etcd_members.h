@@ -29,6 +29,9 @@ class EtcdMembers {
   void start(std::size_t member);
   // Returns when the member, which stood still for so long, goes on.
   void pause(std::size_t member, std::chrono::milliseconds time) const;
+  // Copies the data of a member that does not run, and gives them back to it.
+  void save(std::size_t member) const;
+  void restore(std::size_t member) const;
   // The member that leads the others.
   std::size_t leader() const;
 
