@@ -33,7 +33,7 @@ std::uint32_t layer_of(std::string_view key) {
 
 Result<ValueCheck> ValueCheck::open(RowSnapshot& rows) {
   ValueCheck checks(rows);
-  PRECIS_TRY(rows.scan(Table::kProjections, [&](std::string_view, Bytes value) -> Status {
+  const auto add = [&](Bytes value) -> Status {
     const auto row = decode_stored_projection(value);
     if (!row.ok()) return {};  // then its values have no row
     for (const bool is_gram : {false, true}) {
@@ -41,6 +41,11 @@ Result<ValueCheck> ValueCheck::open(RowSnapshot& rows) {
       checks.projections_[payload_key(id, row->layer)] = is_gram ? row->grams : row->weights;
     }
     return {};
+  };
+  PRECIS_TRY(rows.scan(Table::kProjections,
+                       [&](std::string_view, Bytes value) -> Status { return add(value); }));
+  PRECIS_TRY(rows.scan(Table::kMeta, [&](std::string_view key, Bytes value) -> Status {
+    return is_shared_projection_key(key) ? add(value) : Status();
   }));
   return checks;
 }

@@ -59,6 +59,11 @@ struct Config {
   std::uint64_t cluster_hot_bytes_per_s = std::uint64_t{1} << 28;
   // Storage that the nodes share (cachesvc/shared): Ceph's configuration file, or empty for none.
   std::string cluster_ceph_conf, cluster_ceph_user = "client.precis", cluster_ceph_pool = "precis";
+  // The bucket that all nodes share instead: its URL, and a file with the keys of its user.
+  std::string cluster_s3, cluster_s3_keys;
+  std::string cluster_s3_region = "us-east-1", cluster_s3_ca = "system";
+  // The most of the stored records that a node's disk keeps if nodes share a storage; 0: all.
+  std::uint64_t warm_disk_bytes = 0;
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
   std::uint32_t memory_wait_ms = 30'000;  // puts and reads wait this long for memory

@@ -54,6 +54,11 @@ void each_setting(Visit visit) {
   visit("cluster_ceph_conf", &Config::cluster_ceph_conf, kRestart);
   visit("cluster_ceph_user", &Config::cluster_ceph_user, kRestart);
   visit("cluster_ceph_pool", &Config::cluster_ceph_pool, kRestart);
+  visit("cluster_s3", &Config::cluster_s3, kRestart);
+  visit("cluster_s3_keys", &Config::cluster_s3_keys, kRestart);
+  visit("cluster_s3_region", &Config::cluster_s3_region, kRestart);
+  visit("cluster_s3_ca", &Config::cluster_s3_ca, kRestart);
+  visit("warm_disk_bytes", &Config::warm_disk_bytes, kReload);
   visit("rdma", &Config::rdma, kRestart);
   visit("tidy_after_ms", &Config::tidy_after_ms, kRestart);    // the store was opened with it
   visit("min_free_bytes", &Config::min_free_bytes, kRestart);  // as tidy_after_ms

@@ -104,8 +104,9 @@ Status CatalogImpl::load_projections() {
   return load_rows<StoredProjection>(
       Table::kProjections, decode_stored_projection, key_of, [this](StoredProjection row) {
         const auto model = models_.find({row.tenant, row.model});
-        // If the model's row is bad, a client can push the weights again.
-        if (model == models_.end()) return;
+        // If the model's row is bad, a client can push the weights again. In shards, the rows are
+        // settings, and these are of before the node shared a storage.
+        if (model == models_.end() || in_shards()) return;
         const std::uint32_t layer = row.layer;
         model->second.projections[layer] = std::make_shared<const StoredProjection>(std::move(row));
       });
@@ -186,6 +187,17 @@ Status CatalogImpl::load_marks() {
         bad_rows_.emplace(Table::kMeta, key);
       } else {
         tenants_[row->name] = std::move(*row);
+      }
+    }
+    if (is_shared_projection_key(key) && in_shards()) {
+      auto row = decode_stored_projection(value);
+      if (row.status().code() == StatusCode::kVersionMismatch) return row.status();
+      const auto model = row.ok() ? models_.find({row->tenant, row->model}) : models_.end();
+      if (!row.ok() || shared_projection_key(row->tenant, row->model, row->layer) != key) {
+        bad_rows_.emplace(Table::kMeta, key);
+      } else if (model != models_.end()) {
+        const std::uint32_t layer = row->layer;
+        model->second.projections[layer] = std::make_shared<const StoredProjection>(*row);
       }
     }
     if (const auto id = quarantined_segment(key)) {

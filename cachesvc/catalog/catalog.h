@@ -69,6 +69,8 @@ class Catalog : public ModelCatalog,
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   // As segment(), and finds those that this node serves for another one (shard_catalog.h).
   virtual Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const = 0;
+  // What a get in progress serves in place of `row`: such a segment stays, also after its time.
+  virtual Result<Row> served_now(const Row& row) const = 0;
   struct AnySegment {
     Row row;
     bool quarantined = false;  // its own bytes failed a check
@@ -77,8 +79,7 @@ class Catalog : public ModelCatalog,
   virtual Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const = 0;
   // Returns the segment and its ancestors, from the root on.
   virtual Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const = 0;
-  // A layer's records. `staged` is set if the put staged them: then the store is already writing
-  // them.
+  // A layer's records. `staged` is set if the put staged them: the store already writes them then.
   struct Layer {
     Bytes records;
     std::shared_ptr<StagedValue> staged = nullptr;

@@ -63,6 +63,8 @@ class CatalogSegments : public virtual CatalogState {
                            std::uint32_t faithful_ppm) const override;
   Result<Row> segment(std::string_view tenant, const SegmentId& id) const override;
   Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const override;
+  Result<Row> served_now(const Row& row) const override;
+  bool is_guest(const SegmentRow& row) const override;
   Result<AnySegment> stored_segment(std::string_view tenant, const SegmentId& id) const override;
   Result<std::vector<Row>> chain(std::string_view tenant, const SegmentId& id) const override;
   Status peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
@@ -82,7 +84,6 @@ class CatalogSegments : public virtual CatalogState {
   std::vector<StoredUse> stored_uses(std::string_view tenant) const override;
 
  private:
-  bool is_guest(const SegmentRow& row) const;
   // From the local store, else from the shared storage.
   Status read_anywhere(const SegmentRow& row, std::uint32_t layer, MutableBytes into,
                        bool& was_here);

@@ -8,6 +8,7 @@ namespace {
 constexpr std::string_view kQuarantinePrefix = "quarantine/";
 constexpr std::string_view kRevisionPrefix = "budget revision/";
 constexpr std::string_view kTenantPrefix = "tenant/";
+constexpr std::string_view kProjectionPrefix = "projection/";
 
 template <typename Name>  // SegmentId or Digest
 std::string_view raw(const Name& name) {
@@ -71,6 +72,15 @@ std::string projection_key(std::string_view tenant, const Digest& fingerprint,
   return model_key(tenant, fingerprint) + big_endian(layer);
 }
 
+std::string shared_projection_key(std::string_view tenant, const Digest& fingerprint,
+                                  std::uint32_t layer) {
+  return std::string(kProjectionPrefix) + projection_key(tenant, fingerprint, layer);
+}
+
+bool is_shared_projection_key(std::string_view meta_key) {
+  return meta_key.starts_with(kProjectionPrefix);
+}
+
 std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name) {
   return model_key(tenant, fingerprint).append(name);
 }
@@ -106,6 +116,14 @@ std::optional<ModelName> model_in(std::string_view key) {
   if (!fingerprint) return std::nullopt;
   return ModelName{std::string(parts->tenant), *fingerprint,
                    std::string(parts->rest.substr(fingerprint->bytes.size()))};
+}
+
+std::optional<ProjectionName> shared_projection_in(std::string_view meta_key) {
+  if (!is_shared_projection_key(meta_key)) return std::nullopt;
+  auto name = model_in(meta_key.substr(kProjectionPrefix.size()));
+  if (!name || name->rest.size() != 4) return std::nullopt;
+  return ProjectionName{std::move(name->tenant), name->fingerprint,
+                        static_cast<std::uint32_t>(from_big_endian(name->rest))};
 }
 
 std::optional<BudgetName> budget_in(std::string_view key) {

@@ -12,8 +12,10 @@
 //                 "quarantine/" | segment id (16 B): this segment's bytes failed a check; no value
 //                 "budget revision/" | tenant | number (u64 big endian)
 //                 "tenant/" | tenant
-//                 "cluster.id": names the cluster that the node is in, in all nodes alike
-//                 "restoring": a backup is being restored, or that was interrupted
+//                 "projection/" | as in kProjections: the row of a projection whose bytes are in
+//                 the storage that nodes share "cluster.id": names the cluster that the node is in,
+//                 in all nodes alike "restoring": a backup is being restored, or that was
+//                 interrupted
 //
 // A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
 // tenant and the rest never have the same key.
@@ -41,6 +43,9 @@ std::string payload_key(const SegmentId& id, std::uint32_t layer);
 std::string object_name(const SegmentRow& row, std::uint32_t layer);
 std::string model_key(std::string_view tenant, const Digest& fingerprint);
 std::string projection_key(std::string_view tenant, const Digest& fingerprint, std::uint32_t layer);
+std::string shared_projection_key(std::string_view tenant, const Digest& fingerprint,
+                                  std::uint32_t layer);
+bool is_shared_projection_key(std::string_view meta_key);
 std::string profile_key(std::string_view tenant, const Digest& fingerprint, std::string_view name);
 std::string session_key(std::string_view tenant, std::string_view name);
 std::string budget_key(std::string_view tenant, const std::optional<Digest>& model,
@@ -56,6 +61,12 @@ struct ModelName {
   std::string rest;  // after the fingerprint
 };
 std::optional<ModelName> model_in(std::string_view key);  // of kModels and kProfiles
+struct ProjectionName {
+  std::string tenant;
+  Digest model;
+  std::uint32_t layer = 0;
+};
+std::optional<ProjectionName> shared_projection_in(std::string_view meta_key);
 struct BudgetName {
   std::string tenant;
   msg::BudgetScope scope;

@@ -77,80 +77,55 @@ msg::ModelRow CatalogModels::describe(const ModelKey& key, const Model& model) c
           totals.stored_bytes, totals.original_bytes};
 }
 
+// kConflict if segments of it are stored.
+Result<const CatalogModels::Model*> CatalogModels::unused_model(const ModelKey& key) const {
+  PRECIS_ASSIGN(const Model* const model, known_model(key.first, key.second));
+  const auto stored = describe(key, *model).segments;
+  if (stored == 0) return model;
+  return Status::conflict("model '" + model->spec.name + "' (" + key.second.hex() + ") has " +
+                          counted(stored, "segment") +
+                          "; remove them first, or with it (precisctl model rm --recursive, which "
+                          "leaves those of pinned sessions)");
+}
+
 Status CatalogModels::remove_model(std::string_view tenant, const Digest& fingerprint,
                                    bool only_check) {
   const ModelKey key{std::string(tenant), fingerprint};
-  return change_settings([&]() -> Result<std::vector<SettingRow>> {
-    PRECIS_ASSIGN(const Model* const model, known_model(tenant, fingerprint));
-    if (const auto stored = describe(key, *model).segments; stored > 0) {
-      return Status::conflict(
-          "model '" + model->spec.name + "' (" + fingerprint.hex() + ") has " +
-          counted(stored, "segment") +
-          "; remove them first, or with it (precisctl model rm --recursive, which "
-          "leaves those of pinned sessions)");
-    }
-    std::vector<SettingRow> rows;
-    if (only_check) return rows;
-    rows.push_back({Table::kModels, model_key(tenant, fingerprint), std::nullopt});
-    for (const auto& [name, profile] : model->profiles) {
-      rows.push_back({Table::kProfiles, profile_key(tenant, fingerprint, name), std::nullopt});
-    }
-    rows.push_back({Table::kBudgets, budget_key(tenant, fingerprint), std::nullopt});
-    return rows;
-  });
-}
-
-Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
-  std::lock_guard changing(changes_);
-  PRECIS_ASSIGN(const Model* const model, known_model(row.tenant, row.model));
-  const auto known = model->projections.find(row.layer);
-  // Ignores the Gram matrices: their last bits depend on the machine that computed them.
-  const auto same = [&](const StoredProjection& other) {
-    return other.weights == row.weights && other.width == row.width && other.dtype == row.dtype;
-  };
-  if (known != model->projections.end() && !same(*known->second)) {
-    return Status::invalid(
-        "layer " + std::to_string(row.layer) + " of model '" + model->spec.name +
-        "' has another output projection (SHA-256 " + known->second->weights.hex() + ", not " +
-        row.weights.hex() +
-        "): other weights make another model, so register it with another revision");
+  std::vector<Projection> removed;
+  bool is_last = false;
+  while (!is_last) {
+    PRECIS_TRY(change_settings([&]() -> Result<std::vector<SettingRow>> {
+      removed.clear();
+      is_last = true;
+      PRECIS_ASSIGN(const Model* const model, unused_model(key));
+      if (only_check) return std::vector<SettingRow>();
+      std::vector<SettingRow> rows = rows_of(key, *model);
+      if (!in_shards()) return rows;
+      // If they are too many for one change, projections go first. If that is interrupted, the
+      // model remains without some of them.
+      is_last = model->projections.empty() ||
+                rows.size() + model->projections.size() <= kSettingsPerChange;
+      if (!is_last) rows.clear();
+      for (const auto& [layer, projection] : model->projections) {
+        if (rows.size() == kSettingsPerChange) break;
+        rows.push_back({Table::kMeta, shared_projection_key(tenant, fingerprint, layer), {}});
+        removed.push_back(projection);
+      }
+      return rows;
+    }));
+    remove_shared_bytes(removed);
   }
-  Change change;
-  const auto put_part = [&](bool is_gram, Bytes bytes) {
-    const SegmentId id = projection_id(row.tenant, row.model, is_gram);
-    change.put_borrowed(Table::kPayload, payload_key(id, row.layer), bytes);
-  };
-  put_part(false, weights);
-  put_part(true, grams);
-  change.put(Table::kProjections, projection_key(row.tenant, row.model, row.layer), encode(row));
-  PRECIS_TRY(write(std::move(change), Durability::kWal));
-  std::unique_lock lock(state_);
-  models_.at({row.tenant, row.model}).projections[row.layer] =
-      std::make_shared<const StoredProjection>(row);
   return {};
 }
 
-Result<Catalog::Projection> CatalogModels::projection(std::string_view tenant, const Digest& model,
-                                                      std::uint32_t layer) const {
-  std::shared_lock lock(state_);
-  PRECIS_ASSIGN(const Model* const known, known_model(tenant, model));
-  const auto found = known->projections.find(layer);
-  if (found != known->projections.end()) return found->second;
-  return Status::not_found("layer " + std::to_string(layer) + " of model '" + known->spec.name +
-                           "' has no output projection; register the model with its o_proj");
-}
-
-Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPart part,
-                                      MutableBytes into) {
-  const bool is_gram = part == ProjectionPart::kGrams;
-  const SegmentId id = projection_id(row.tenant, row.model, is_gram);
-  const Status status = store_.read_into(payload_key(id, row.layer), into);
-  if (status.ok() && sha256(into) == (is_gram ? row.grams : row.weights)) return {};
-  const bool damaged = status.ok() || status.code() == StatusCode::kNotFound ||
-                       status.code() == StatusCode::kCorruption;
-  if (!damaged) return status;
-  return Status::corruption("the stored output projection of layer " + std::to_string(row.layer) +
-                            " failed its check; push it again");
+std::vector<SettingRow> CatalogModels::rows_of(const ModelKey& key, const Model& model) {
+  std::vector<SettingRow> rows;
+  rows.push_back({Table::kModels, model_key(key.first, key.second), std::nullopt});
+  for (const auto& [name, profile] : model.profiles) {
+    rows.push_back({Table::kProfiles, profile_key(key.first, key.second, name), std::nullopt});
+  }
+  rows.push_back({Table::kBudgets, budget_key(key.first, key.second), std::nullopt});
+  return rows;
 }
 
 }  // namespace precis

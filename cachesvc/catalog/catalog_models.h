@@ -16,6 +16,7 @@ class CatalogModels : public virtual CatalogState {
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant, const msg::ListModels&) const override;
   Status remove_model(std::string_view tenant, const Digest& fingerprint, bool only_check) override;
+  Status share_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
   Result<Projection> projection(std::string_view tenant, const Digest& model,
                                 std::uint32_t layer) const override;
@@ -24,6 +25,13 @@ class CatalogModels : public virtual CatalogState {
 
  private:
   msg::ModelRow describe(const ModelKey& key, const Model& model) const;
+  Result<const Model*> unused_model(const ModelKey& key) const;
+  static std::vector<SettingRow> rows_of(const ModelKey& key, const Model& model);
+  Status check_projection(const StoredProjection& row) const;
+  Status check_projection_room(const StoredProjection& row) const;
+  Status name_projection(const StoredProjection& row);
+  void remove_shared_bytes(const std::vector<Projection>& rows);
+  void keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes);
 };
 
 // Profiles: storing them with their model, and finding the one for a recipe.

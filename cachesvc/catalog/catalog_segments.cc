@@ -101,18 +101,16 @@ Result<Catalog::Row> CatalogSegments::served_segment(std::string_view tenant,
                                                      const SegmentId& id) const {
   auto stored = segment(tenant, id);
   if (stored.status().code() != StatusCode::kNotFound || !in_shards()) return stored;
-  std::lock_guard lock(guests_mutex_);
-  const auto guest = guests_.find(id);
-  const bool is_served = guest != guests_.end() && guest->second.row->tenant == tenant &&
-                         clock_.monotonic_ns() < guest->second.until_ns;
-  return is_served ? guest->second.row : stored;
+  Row guest = guests_.find(tenant, id, clock_.monotonic_ns());
+  return guest ? std::move(guest) : std::move(stored);
+}
+
+Result<Catalog::Row> CatalogSegments::served_now(const Row& row) const {
+  return is_guest(*row) ? row : served_segment(row->tenant, row->id);
 }
 
 bool CatalogSegments::is_guest(const SegmentRow& row) const {
-  if (!in_shards()) return false;
-  std::lock_guard lock(guests_mutex_);
-  const auto guest = guests_.find(row.id);
-  return guest != guests_.end() && guest->second.row.get() == &row;
+  return in_shards() && guests_.knows(row);
 }
 
 Status CatalogSegments::peek_layer(const SegmentRow& row, std::uint32_t layer, MutableBytes into,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/projection_row.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/profile.h"
@@ -17,7 +18,8 @@ constexpr std::size_t kClusterIdBytesMax = 64;
 
 bool is_setting(Table table, std::string_view key) {
   if (table != Table::kMeta) return std::ranges::find(kTables, table) != std::end(kTables);
-  return is_revision_key(key) || is_stored_tenant_key(key) || key == kClusterIdKey;
+  return is_revision_key(key) || is_stored_tenant_key(key) || is_shared_projection_key(key) ||
+         key == kClusterIdKey;
 }
 
 Status wrong_key(const char* of) {
@@ -33,6 +35,7 @@ struct CatalogSettings::Taking {
   Change change;
   std::vector<std::function<void()>> apply;
   Taken taken;
+  std::unique_lock<std::mutex> bytes;  // held while bytes of projections go
 };
 
 Result<std::vector<SettingRow>> CatalogSettings::settings() {
@@ -88,6 +91,7 @@ Result<SettingsCatalog::Taken> CatalogSettings::take(std::vector<SettingRow> row
         case Table::kMeta:
           if (is_revision_key(row.key)) return take_revision(row, taking);
           if (is_stored_tenant_key(row.key)) return take_tenant(row, taking);
+          if (is_shared_projection_key(row.key)) return take_projection(row, taking);
           if (row.key == kClusterIdKey) return take_cluster_id(row, taking);
           [[fallthrough]];
         default: return Status::corruption("a row of a setting is in no table of settings");
@@ -133,49 +137,64 @@ Status CatalogSettings::take_model(const SettingRow& row, Taking& taking) {
   return {};
 }
 
-// The removal of a model of which this node has segments, which no other node has seen, and of what
-// belongs to it.
-bool CatalogSettings::must_keep(const SettingRow& row) {
-  if (row.value || row.table == Table::kMeta) return false;
-  ModelKey key;
-  if (row.table == Table::kBudgets) {
-    const auto name = budget_in(row.key);
-    if (name && name->scope.model) key = {name->tenant, *name->scope.model};
-    return kept_models_.contains(key);
-  }
-  if (const auto name = model_in(row.key)) key = {name->tenant, name->fingerprint};
-  if (row.table == Table::kProfiles) return kept_models_.contains(key);
-  const bool keeps = models_.contains(key) && has_segments(key);
-  if (keeps) {
-    kept_models_.insert(key);
-  } else {
-    kept_models_.erase(key);
-  }
-  return keeps;
-}
-
-// Also segments of shards that are not loaded.
-bool CatalogSettings::has_segments(const ModelKey& key) const {
-  const TenantSegments* const segments = tree_.of_tenant(key.first);
-  if (segments != nullptr && segments->totals_of(key.second).segments > 0) return true;
-  return std::ranges::any_of(kept_here_, [&](const auto& kept) {
-    return kept.second->tenant == key.first && kept.second->model == key.second;
-  });
-}
-
 void CatalogSettings::erase_model(const ModelKey& key, Taking& taking) {
   const auto model = models_.find(key);
   if (model == models_.end()) return;
   for (const auto& [layer, projection] : model->second.projections) {
     taking.change.erase(Table::kProjections, projection_key(key.first, key.second, layer));
-    for (const bool is_gram : {false, true}) {
-      const SegmentId id = projection_id(key.first, key.second, is_gram);
-      taking.change.erase(Table::kPayload, payload_key(id, layer));
-    }
+    taking.change.erase(Table::kMeta, shared_projection_key(key.first, key.second, layer));
+    erase_projection(key, layer, taking);
   }
   taking.taken.models_erased.push_back(key);
   taking.apply.emplace_back([this, key] { models_.erase(key); });
   kept_models_.erase(key);
+}
+
+// Its bytes here.
+void CatalogSettings::erase_projection(const ModelKey& key, std::uint32_t layer, Taking& taking) {
+  if (!taking.bytes.owns_lock()) taking.bytes = std::unique_lock(projection_bytes_);
+  for (const bool is_gram : {false, true}) {
+    const SegmentId id = projection_id(key.first, key.second, is_gram);
+    taking.change.erase(Table::kPayload, payload_key(id, layer));
+  }
+}
+
+const ModelSpec* CatalogSettings::taken_model(const ModelKey& key, const Taking& taking) const {
+  const auto added = taking.models.find(key);
+  return added != taking.models.end() ? &added->second : find_model(key.first, key.second);
+}
+
+Status CatalogSettings::take_projection(const SettingRow& row, Taking& taking) {
+  const auto name = shared_projection_in(row.key);
+  if (!name) return wrong_key("projection");
+  const ModelKey of{name->tenant, name->model};
+  Projection projection;
+  if (row.value) {
+    if (!in_shards()) {
+      return Status::unsupported(
+          "the nodes that have output projections share a storage, and this "
+          "one does not: give all nodes the same configuration");
+    }
+    PRECIS_ASSIGN(StoredProjection stored, decode_stored_projection(*row.value));
+    if (shared_projection_key(stored.tenant, stored.model, stored.layer) != row.key) {
+      return wrong_key("projection");
+    }
+    const ModelSpec* const spec = taken_model(of, taking);
+    if (spec == nullptr) return Status::corruption("a projection's model is not registered");
+    PRECIS_TRY(check_projection_row(stored, *spec));
+    projection = std::make_shared<const StoredProjection>(std::move(stored));
+  }
+  erase_projection(of, name->layer, taking);  // bytes of another one
+  taking.apply.emplace_back([this, of, layer = name->layer, projection] {
+    const auto model = models_.find(of);
+    if (model == models_.end()) return;
+    if (projection) {
+      model->second.projections[layer] = projection;
+    } else {
+      model->second.projections.erase(layer);
+    }
+  });
+  return {};
 }
 
 Status CatalogSettings::take_profile(const SettingRow& row, Taking& taking) {
@@ -193,9 +212,7 @@ Status CatalogSettings::take_profile(const SettingRow& row, Taking& taking) {
     if (profile_key(stored.tenant, known.profile->model, known.profile->name) != row.key) {
       return wrong_key("profile");
     }
-    const auto added = taking.models.find(of);
-    const ModelSpec* const spec =
-        added != taking.models.end() ? &added->second : find_model(of.first, of.second);
+    const ModelSpec* const spec = taken_model(of, taking);
     if (spec == nullptr) return Status::corruption("a profile's model is not registered");
     PRECIS_TRY(check_profile_shape(*known.profile, *spec));
     known.digest = profile_digest(*known.profile);
@@ -292,40 +309,6 @@ SettingRow SettingsCatalog::cluster_id_row(const std::string& id) {
   const Bytes bytes = std::as_bytes(std::span(id));
   return {Table::kMeta, std::string(kClusterIdKey),
           std::vector<std::byte>(bytes.begin(), bytes.end())};
-}
-
-// The rows that belong to one kept model, or some budgets of ended sessions.
-std::vector<SettingRow> CatalogSettings::own_changes() {
-  std::lock_guard changing(changes_);
-  if (!kept_models_.empty()) return rows_of_kept(*kept_models_.begin());
-  std::erase_if(ended_budgets_, [&](const auto& ended) {
-    return !budgets_.has(ended.first, {{}, ended.second}) ||
-           find_session(ended.first, ended.second).ok();
-  });
-  std::vector<SettingRow> rows;
-  for (const auto& [tenant, session] : ended_budgets_) {
-    if (rows.size() == kSettingsPerChange) break;
-    rows.push_back({Table::kBudgets, budget_key(tenant, {}, session), std::nullopt});
-  }
-  return rows;
-}
-
-std::vector<SettingRow> CatalogSettings::rows_of_kept(const ModelKey& key) {
-  const auto model = models_.find(key);
-  const bool stays = model != models_.end() && has_segments(key);
-  std::vector<SettingRow> rows;
-  const auto add = [&](Table table, std::string name) {
-    SettingRow& row = rows.emplace_back(SettingRow{table, std::move(name), std::nullopt});
-    auto stored = store_.get(table, row.key);
-    if (stays && stored.ok()) row.value = std::move(*stored);
-  };
-  add(Table::kModels, model_key(key.first, key.second));
-  add(Table::kBudgets, budget_key(key.first, key.second));
-  if (model == models_.end()) return rows;
-  for (const auto& [name, profile] : model->second.profiles) {
-    add(Table::kProfiles, profile_key(key.first, key.second, name));
-  }
-  return rows;
 }
 
 }  // namespace precis

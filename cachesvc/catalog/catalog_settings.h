@@ -26,12 +26,15 @@ class CatalogSettings : public virtual CatalogState {
   // Callers hold changes_ for the functions below.
   Result<Taken> take(std::vector<SettingRow> rows);
   Status take_model(const SettingRow& row, Taking& taking);
+  Status take_projection(const SettingRow& row, Taking& taking);
   Status take_profile(const SettingRow& row, Taking& taking);
   Status take_budget(const SettingRow& row, Taking& taking);
   Status take_revision(const SettingRow& row, Taking& taking);
   Status take_tenant(const SettingRow& row, Taking& taking);
   Status take_cluster_id(const SettingRow& row, Taking& taking);
   void erase_model(const ModelKey& key, Taking& taking);
+  void erase_projection(const ModelKey& key, std::uint32_t layer, Taking& taking);
+  const ModelSpec* taken_model(const ModelKey& key, const Taking& taking) const;
   bool must_keep(const SettingRow& row);
   std::vector<SettingRow> rows_of_kept(const ModelKey& key);
   bool has_segments(const ModelKey& key) const;

@@ -12,9 +12,6 @@ namespace {
 constexpr std::size_t kLayersOfRemoval = 4096;
 // The most blocks that leave the index while lookups wait, or one segment with more.
 constexpr std::size_t kBlocksOfDrop = 65'536;
-// Segments of other nodes, and how long one stays that is not kept again.
-constexpr std::size_t kGuestsMax = 4096;
-constexpr std::uint64_t kGuestStaysNs = 60'000'000'000;
 
 // Everybody's limits count the stored bytes, also those of a row that fits no model.
 bool has_its_bytes(const SegmentRow& row) {
@@ -188,38 +185,17 @@ void CatalogShards::remove_here(const std::vector<bool>& shards) {
 
 // A guest that is still the same version stays the same row, so that its layers in memory are
 // found.
+// Decoding takes long, so it needs no lock.
 void CatalogShards::keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
                                 std::uint64_t until_ns) {
-  std::lock_guard lock(guests_mutex_);
   for (const StoredRow& stored : rows) {
     auto row = decode_segment_row(stored.value);
-    if (!row.ok() || segment_key(row->id) != stored.key || row->tenant != tenant || !row->shard ||
-        !has_its_bytes(*row)) {
-      continue;
-    }
-    const auto known = guests_.find(row->id);
-    if (known == guests_.end() && guests_.size() >= kGuestsMax) return;
-    Guest& guest = guests_[row->id];
-    const bool same =
-        guest.row && SegmentLeases::Version::of(*guest.row) == SegmentLeases::Version::of(*row);
-    if (!same) {
-      row->blocks = {};  // only lookups need the path
-      row->tail = {};
-      guest.row = std::make_shared<const SegmentRow>(std::move(*row));
-    }
-    guest.until_ns = until_ns;
+    const bool is_its = row.ok() && segment_key(row->id) == stored.key && row->tenant == tenant;
+    if (!is_its || !row->shard || !has_its_bytes(*row)) continue;
+    guests_.keep(std::move(*row), until_ns, clock_.monotonic_ns());
   }
 }
 
-std::vector<SegmentId> CatalogShards::end_guests() {
-  std::vector<SegmentId> ended;
-  std::lock_guard lock(guests_mutex_);
-  std::erase_if(guests_, [&](const auto& guest) {
-    if (clock_.monotonic_ns() < guest.second.until_ns + kGuestStaysNs) return false;
-    ended.push_back(guest.first);
-    return true;
-  });
-  return ended;
-}
+std::vector<SegmentId> CatalogShards::end_guests() { return guests_.end(clock_.monotonic_ns()); }
 
 }  // namespace precis

@@ -23,6 +23,7 @@
 
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/catalog/change.h"
+#include "cachesvc/catalog/guest_segments.h"
 #include "cachesvc/catalog/segment_tree.h"
 #include "cachesvc/catalog/sessions.h"
 
@@ -93,17 +94,14 @@ class CatalogState : public Catalog {
   // Segments in the local store whose shard is not held. Guarded by changes_.
   std::map<std::pair<std::uint32_t, SegmentId>, Row> kept_here_;
 
-  // A segment of another node. It is served until then, and forgotten some time later.
-  struct Guest {
-    Row row;
-    std::uint64_t until_ns = 0;
-  };
-  mutable std::mutex guests_mutex_;
-  std::map<SegmentId, Guest> guests_;  // guarded by guests_mutex_
+  GuestSegments guests_;  // of other nodes
 
   Store& store_;
   const Clock& clock_;
   const std::uint64_t kept_bytes_max_;  // memory for all segments (kept_bytes())
+
+  // Taken before the local copies of projections' bytes change, so that no commit waits for them.
+  std::mutex projection_bytes_;
 
   SegmentLeases leases_;  // its lock is taken after the others
   std::mutex changes_;

@@ -40,9 +40,13 @@ class ModelCatalog {
   // ---- output projections, one per layer of a model, immutable
   using Projection = std::shared_ptr<const StoredProjection>;
   enum class ProjectionPart { kWeights, kGrams };
+  // [blocking] If nodes share a storage, writes the bytes to it. Call it before add_projection(),
+  // whose errors it has.
+  virtual Status share_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
   // [blocking] Stores a layer's weights and their Gram matrices. Storing the same weights again is
   // OK and replaces damaged bytes. kInvalidArgument if other weights are stored; kNotFound if the
-  // model is not registered.
+  // model is not registered. If nodes share a storage, the row is a setting, and kRejected means
+  // that the tenant has too many.
   virtual Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) = 0;
   // kNotFound if the layer has none.
   virtual Result<Projection> projection(std::string_view tenant, const Digest& model,

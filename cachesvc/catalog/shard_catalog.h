@@ -41,6 +41,7 @@ class ShardCatalog {
   // tenant are ignored.
   virtual void keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
                            std::uint64_t until_ns) = 0;
+  virtual bool is_guest(const SegmentRow& row) const = 0;  // whether the row is one of these
   // Forgets those that have not been kept again for a while, and returns them.
   virtual std::vector<SegmentId> end_guests() = 0;
   // Segments that only the local store had and that were removed, since opening.

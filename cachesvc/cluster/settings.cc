@@ -69,6 +69,11 @@ Status check_unused(const Config& config) {
   PRECIS_TRY(check("cluster_ceph_conf", config.cluster_ceph_conf.empty()));
   PRECIS_TRY(check("cluster_ceph_user", config.cluster_ceph_user == defaults.cluster_ceph_user));
   PRECIS_TRY(check("cluster_ceph_pool", config.cluster_ceph_pool == defaults.cluster_ceph_pool));
+  PRECIS_TRY(check("cluster_s3", config.cluster_s3.empty()));
+  PRECIS_TRY(check("cluster_s3_keys", config.cluster_s3_keys.empty()));
+  PRECIS_TRY(check("cluster_s3_region", config.cluster_s3_region == defaults.cluster_s3_region));
+  PRECIS_TRY(check("cluster_s3_ca", config.cluster_s3_ca == defaults.cluster_s3_ca));
+  PRECIS_TRY(check("warm_disk_bytes", config.warm_disk_bytes == 0));
   return check("cluster_tls_key", config.cluster_tls_key.empty());
 }
 

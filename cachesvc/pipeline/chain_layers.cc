@@ -121,7 +121,7 @@ Task<Status> ChainLayers::read(std::uint32_t layer, std::size_t link,
     piece->shrink(row->layer_bytes[layer]);  // if the segment was trimmed meanwhile
     const Status status = co_await parts_.cold.read_into(row, layer, piece->bytes(), owner_);
     if (status.ok()) {
-      const auto present = parts_.catalog.served_segment(row->tenant, row->id);
+      const auto present = parts_.catalog.served_now(row);
       lease = present.ok() && *present == row
                   ? parts_.hot_tier.insert(row->tenant, row->id, layer, row, std::move(piece))
                   : parts_.hot_tier.lend(std::move(piece));  // no longer stored
@@ -135,7 +135,7 @@ Task<Status> ChainLayers::read(std::uint32_t layer, std::size_t link,
 // what the caller reads.
 bool ChainLayers::follow(std::size_t link) {
   Catalog::Row& row = links_[link];
-  auto present = parts_.catalog.served_segment(row->tenant, row->id);
+  auto present = parts_.catalog.served_now(row);
   if (!present.ok() || *present == row || !same_put(**present, *row)) return false;
   if (!follows_ || !follows_(link, **present)) return false;
   // The new row's layers must also fit into the memory acquired for the old ones.

@@ -12,7 +12,7 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
 
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner) {
-  const auto present = stored(*row, Scope::kServed);
+  const auto present = stored(row, Scope::kServed);
   if (!present.ok() || *present != row) {
     if (auto leased = co_await read_leased(row, layer, into, owner)) co_return std::move(*leased);
   }
@@ -48,9 +48,9 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
   co_return std::move(pieces.front());
 }
 
-Result<Catalog::Row> ColdReads::stored(const SegmentRow& row, Scope scope) const {
-  if (scope == Scope::kServed) return parts_.catalog.served_segment(row.tenant, row.id);
-  PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row.tenant, row.id));
+Result<Catalog::Row> ColdReads::stored(const Catalog::Row& row, Scope scope) const {
+  if (scope == Scope::kServed) return parts_.catalog.served_now(row);
+  PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row->tenant, row->id));
   return std::move(any.row);
 }
 
@@ -79,10 +79,11 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   ++parts_.metrics.layers_cold;
   // If the segment was removed, trimmed or put again, these bytes say nothing about the stored
   // ones.
-  const auto present = stored(*row, scope);
+  const auto present = stored(row, scope);
   PRECIS_CO_TRY(present.status());
   bool same = *present == row;
-  if (same && status.code() == StatusCode::kCorruption) {
+  // A guest's owner finds the damage too, and takes the segment out of service.
+  if (same && status.code() == StatusCode::kCorruption && !parts_.catalog.is_guest(*row)) {
     // Doubt is a miss: the segment is out of service before a reader gets an answer.
     same = co_await run_on(parts_.storage, parts_.loop, owner,
                            [&] { return parts_.catalog.quarantine(*row); });

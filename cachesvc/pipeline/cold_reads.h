@@ -66,7 +66,7 @@ class ColdReads {
   Task<std::optional<Status>> read_leased(const Catalog::Row& row, std::uint32_t layer,
                                           MutableBytes into, Owner owner);
   // The stored row with the id of `row`.
-  Result<Catalog::Row> stored(const SegmentRow& row, Scope scope) const;
+  Result<Catalog::Row> stored(const Catalog::Row& row, Scope scope) const;
   void report(std::string_view event, const SegmentRow& row, std::uint32_t layer,
               const Status& why);
 

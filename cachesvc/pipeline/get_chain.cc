@@ -114,8 +114,13 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
   auto present = catalog_.served_segment(tenant.name, link.segment);
+  // The owner may have a newer version that is not in the shared storage yet, or leases the older.
+  const bool is_it = present.ok() && SegmentLeases::Version::of(**present) == matched(link);
+  if (!is_it && present.ok() && catalog_.is_guest(**present)) {
+    return Status::not_found("segment " + link.segment.hex() + " is there in another version");
+  }
   const auto held = catalog_.leases().find(tenant.name, matched(link));
-  if (!held || (present.ok() && SegmentLeases::Version::of(**present) == matched(link))) {
+  if (!held || is_it) {
     return present;
   }
   leased = true;

@@ -4,37 +4,13 @@
 #include <cstring>
 #include <utility>
 
+#include "cachesvc/catalog/projection_row.h"
 #include "precis/block_digest.h"
-#include "precis/limits.h"
 
 namespace precis {
 namespace {
 
 bool is_gram(Catalog::ProjectionPart part) { return part == Catalog::ProjectionPart::kGrams; }
-
-std::size_t grams_bytes(const ModelSpec& model) {
-  return sizeof(float) * model.num_q_heads * model.head_dim * model.head_dim;
-}
-
-Status check(const ModelSpec& model, const msg::PushProjection& request) {
-  if (request.layer >= model.num_layers) {
-    return Status::invalid("layer is " + std::to_string(request.layer) + ", the model has " +
-                           std::to_string(model.num_layers));
-  }
-  if (grams_bytes(model) > limits::kGramsBytesMax) {
-    return Status::invalid("the Gram matrices of a layer take " +
-                           std::to_string(grams_bytes(model)) + " B, maximum " +
-                           std::to_string(limits::kGramsBytesMax));
-  }
-  const std::uint64_t wanted = std::uint64_t{model.num_q_heads} * model.head_dim * request.width *
-                               dtype_size_bytes(request.dtype);
-  if (request.weights.size_bytes == wanted) return {};
-  return Status::invalid(
-      "the output projection of layer " + std::to_string(request.layer) + " has " +
-      std::to_string(request.weights.size_bytes) + " B, [" + std::to_string(model.num_q_heads) +
-      ", " + std::to_string(model.head_dim) + ", " + std::to_string(request.width) + "] of " +
-      std::string(dtype_name(request.dtype)) + " takes " + std::to_string(wanted));
-}
 
 }  // namespace
 
@@ -69,7 +45,6 @@ Task<Status> Projections::add(const Tenant& tenant, msg::PushProjection request,
 Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection request,
                                   Connection& from) {
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.catalog.model(tenant.name, request.model));
-  PRECIS_CO_TRY(check(model, request));
   StoredProjection row{tenant.name,
                        request.model,
                        request.layer,
@@ -79,6 +54,7 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
                        grams_bytes(model),
                        {},
                        {}};
+  PRECIS_CO_TRY(check_projection_row(row, model));
 
   std::vector<PayloadMemory::Want> wants(1,
                                          PayloadMemory::Want{row.weights_bytes, Arena::End::kHigh});
@@ -106,7 +82,10 @@ Task<Status> Projections::take_in(const Tenant& tenant, msg::PushProjection requ
     row.grams = sha256(std::as_bytes(std::span(grams)));
     return Status();
   }));
-  const Status stored = co_await run_on(parts_.storage, parts_.loop, tenant.owner(&from), [&] {
+  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, tenant.owner(&from), [&] {
+    return parts_.catalog.share_projection(row, weights, std::as_bytes(std::span(grams)));
+  }));
+  const Status stored = co_await run_on(parts_.rows, parts_.loop, tenant.owner(&from), [&] {
     return parts_.catalog.add_projection(row, weights, std::as_bytes(std::span(grams)));
   });
   co_return stored;

@@ -25,6 +25,7 @@ class Projections {
     EventLoop& loop;
     Executor& compute;
     FairExecutor& storage;
+    FairExecutor& rows;  // for rows: that of settings if nodes share a storage, else `storage`
     FairExecutor& reads;
     PayloadMemory& memory;
     const Registration& registration;  // of the arena

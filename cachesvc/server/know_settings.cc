@@ -14,16 +14,21 @@ namespace {
 
 struct Needs {
   std::optional<Digest> model;
-  std::string recipe;  // empty: none, or the budget in force names it
+  std::string recipe;  // empty: none
 };
 
 struct NeedsOf {
+  const Caller& caller;
   template <typename Request>
   Needs operator()(const Request& request) const {
     if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
       return {model_fingerprint(request.model), ""};
     } else if constexpr (std::is_same_v<Request, msg::BeginPut>) {
-      return {request.model, request.recipe};
+      if (!request.recipe.empty()) return {request.model, request.recipe};
+      const msg::BudgetScope scope{request.model, request.session};
+      const HandlerParts& parts = caller.parts;
+      const auto budgets = parts.catalog.budgets(caller.tenant.name, scope, parts.configured);
+      return {request.model, budgets.effective.recipe};
     } else if constexpr (requires { request.scope.model; }) {
       return {request.scope.model, ""};
     } else if constexpr (requires { std::optional<Digest>(request.model); }) {
@@ -37,10 +42,17 @@ struct NeedsOf {
 bool knows(const Caller& caller, const Needs& needs) {
   const Catalog& catalog = caller.parts.catalog;
   if (!needs.model) return true;
-  if (!catalog.model(caller.tenant.name, *needs.model).ok()) return false;
+  const auto model = catalog.model(caller.tenant.name, *needs.model);
+  if (!model.ok()) return false;
   if (needs.recipe.empty()) return true;
   const auto recipe = parse_recipe(needs.recipe);
-  return !recipe.ok() || !recipe->needs_profile() ||
+  if (!recipe.ok()) return true;
+  // Without shared storage, other nodes' projections are of no use here.
+  if (recipe->needs_o_proj() && caller.parts.shards != nullptr) {
+    const std::uint32_t last = model->num_layers - 1;  // it is added last
+    if (!catalog.projection(caller.tenant.name, *needs.model, last).ok()) return false;
+  }
+  return !recipe->needs_profile() ||
          catalog.find_profile(caller.tenant.name, *needs.model, *recipe).ok();
 }
 
@@ -48,7 +60,7 @@ bool knows(const Caller& caller, const Needs& needs) {
 
 Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request) {
   cluster::Membership* const membership = caller.parts.membership;
-  if (knows(caller, std::visit(NeedsOf(), request))) co_return Status();
+  if (knows(caller, std::visit(NeedsOf{caller}, request))) co_return Status();
   // Numbered now, so that the requests that wait together need one answer of etcd.
   const std::uint64_t asked = membership->agreed().ask();
   const Status known =

@@ -177,8 +177,9 @@ void Service::Impl::wire_paths() {
         return (tenant.empty() ? catalog->totals() : catalog->totals(tenant)).stored_bytes;
       },
       disk_limits(config), std::chrono::milliseconds(config.memory_wait_ms));
-  projections = std::make_unique<Projections>(Projections::Parts{
-      loop, *compute, storage, reads, *memory, *registration, *catalog, *hot_tier, log});
+  projections = std::make_unique<Projections>(
+      Projections::Parts{loop, *compute, storage, shared ? changes : storage, reads, *memory,
+                         *registration, *catalog, *hot_tier, log});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   put_path = std::make_unique<PutPath>(

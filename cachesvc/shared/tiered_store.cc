@@ -28,6 +28,12 @@ class TieredStore final : public Store {
   Status read_shared(const std::string& name, MutableBytes into) override {
     return tier_.read_object(name, into);
   }
+  Status write_shared(const std::string& name, Bytes value) override {
+    return tier_.write_object(name, value);
+  }
+  Status remove_shared(const std::string& name, std::uint64_t size_bytes) override {
+    return tier_.remove_object(name, size_bytes);
+  }
 
   std::shared_ptr<StagedValue> stage(SharedBytes value) override {
     return local_->stage(std::move(value));

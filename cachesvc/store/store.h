@@ -101,6 +101,11 @@ class Store {
   virtual Status read_shared(const std::string& name, MutableBytes) {
     return Status::not_found("no storage is shared, so '" + name + "' is not there");
   }
+  // [blocking] Writes an object of that storage, and removes one: OK if it is absent.
+  virtual Status write_shared(const std::string& name, Bytes) {
+    return Status::internal("no storage is shared, so '" + name + "' cannot be written");
+  }
+  virtual Status remove_shared(const std::string&, std::uint64_t /*size_bytes*/) { return {}; }
   // [blocking if `may_wait`] Keeps the present values of these payload keys, in their order. If
   // `may_wait`, values that wait for the disk are written first. Null if one of the values is
   // absent or not yet written.

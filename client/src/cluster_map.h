@@ -49,6 +49,7 @@ class ClusterMap {
   Result<std::string> owner(std::uint32_t shard) const;
   // The addresses of the live nodes.
   std::vector<std::string> addresses() const;
+  bool shares_storage() const { return state_.shared; }
 
  private:
   msg::ClusterState state_;

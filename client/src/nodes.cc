@@ -57,6 +57,11 @@ void Nodes::note_answer(const std::string& address, bool answers) {
   }
 }
 
+bool Nodes::is_silent(const std::string& address) const {
+  const std::lock_guard lock(mutex_);
+  return silent_.contains(address);
+}
+
 Result<std::shared_ptr<Channel>> Nodes::at(const Retry& call, const std::string& address,
                                            std::size_t count) {
   ReconnectingChannel* link = nullptr;
@@ -154,7 +159,13 @@ Result<Nodes::Way> Nodes::find(const Retry& call, const Target& target) {
   return way;
 }
 
-Result<std::vector<Target>> Nodes::all(Retry& call) {
+Result<std::vector<Target>> Nodes::all(Retry& call) { return targets(call, /*may_share=*/false); }
+
+Result<std::vector<Target>> Nodes::all_storages(Retry& call) {
+  return targets(call, /*may_share=*/true);
+}
+
+Result<std::vector<Target>> Nodes::targets(Retry& call, bool may_share) {
   for (;;) {
     const auto targets = [&]() -> Result<std::vector<Target>> {
       PRECIS_ASSIGN(const auto channel, any(call));
@@ -164,6 +175,10 @@ Result<std::vector<Target>> Nodes::all(Retry& call) {
         return nodes;
       }
       PRECIS_ASSIGN(const auto map, learn(call));
+      if (may_share && map->shares_storage()) {
+        nodes.emplace_back(std::in_place_type<AnyNode>);
+        return nodes;
+      }
       for (std::string& address : map->addresses()) {
         nodes.emplace_back(std::in_place_type<NodeAt>, std::move(address));
       }

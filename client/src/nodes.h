@@ -49,6 +49,10 @@ class Nodes {
   Result<Way> find(const Retry& call, const Target& target);
   // All live nodes; AnyNode alone for a service that is in no cluster.
   Result<std::vector<Target>> all(Retry& call);
+  // Nodes that reach all storages of the cluster: AnyNode alone if the nodes share one, else all().
+  Result<std::vector<Target>> all_storages(Retry& call);
+  // Whether a node at this address did not answer last.
+  bool is_silent(const std::string& address) const;
   // After the failure of an attempt on `way`, which is empty if none was found. Returns the failure
   // for Retry::again(): in a cluster, a call that timed out at one node may go on at another.
   Status noted(Retry& call, const Status& failed, const Way& way);
@@ -97,6 +101,7 @@ class Nodes {
   // Addresses where a node may answer, the best first.
   std::vector<std::string> candidates() const;
   Result<std::shared_ptr<Channel>> any(const Retry& call);
+  Result<std::vector<Target>> targets(Retry& call, bool may_share);
   // Null if the owners are not known, or may have changed.
   Map known() const;
   Result<Map> learn(const Retry& call);

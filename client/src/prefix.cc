@@ -17,12 +17,14 @@ Target holder_of(const LookupMatch& match) {
   return AnyNode{};
 }
 
-// One of the nodes that serve a match, at random: none is the owner.
-std::optional<std::string> other_of(const LookupMatch& match, Runtime& runtime) {
+// One of the nodes that serve a match and answer, at random: none is the owner.
+std::optional<std::string> other_of(const LookupMatch& match, const Nodes& nodes,
+                                    Runtime& runtime) {
   if (match.also_at.empty() || !match.shard) return std::nullopt;
   const std::size_t chosen = runtime.random() % (match.also_at.size() + 1);
   if (chosen == match.also_at.size()) return std::nullopt;
-  return match.also_at[chosen].address;
+  const std::string& address = match.also_at[chosen].address;
+  return nodes.is_silent(address) ? std::nullopt : std::optional(address);
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ Result<std::shared_ptr<Prefix::Impl>> Prefix::Impl::begin(
   }
   auto impl = std::make_shared<Impl>(nodes, call, holder_of(match), std::move(plan), options.out,
                                      std::move(pages));
-  impl->other_ = other_of(match, *call.runtime);
+  impl->other_ = other_of(match, *nodes, *call.runtime);
   PRECIS_TRY(impl->start());
   return impl;
 }
@@ -88,7 +90,8 @@ Result<Prefix::Impl::AttemptPtr> Prefix::Impl::ask() {
   pending.patience = Patience::kWhileAlive;
   pending.memory.push_back(std::move(exposed));
   pending.held = attempt->state;
-  pending.deadline = retry_.deadline();
+  // If another node does not answer, the owner still has time to.
+  pending.deadline = other ? Nodes::attempt_end(retry_, channel) : retry_.deadline();
   attempt->request = channel.start(body, std::move(pending), attempt->state->small());
   const std::lock_guard lock(mutex_);
   attempt->number = ++attempts_;

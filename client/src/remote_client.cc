@@ -117,15 +117,17 @@ Result<Model> RemoteClient::register_model(const ModelSpec& spec,
   PRECIS_TRY(spec.validate());
   PRECIS_TRY(check_projections(spec, o_proj));
   Retry retry = begin("register_model");
-  // All nodes of a cluster have all models. But each has only the projections that it is sent.
+  // All nodes of a cluster have all models. But without shared storage, each has only the
+  // projections that it is sent.
   std::vector<Target> targets{AnyNode{}};
   if (!o_proj.empty()) {
-    PRECIS_ASSIGN(targets, nodes_->all(retry));
+    PRECIS_ASSIGN(targets, nodes_->all_storages(retry));
   }
   Result<Model> model = Status::unavailable("no node of the cluster answers");
   for (const Target& node : targets) {
     auto at_node = register_at(node, retry, spec, o_proj);
-    if (at_node.status().code() == StatusCode::kNotFound) continue;  // the node has left
+    const bool has_left = at_node.status().code() == StatusCode::kNotFound;
+    if (has_left && std::holds_alternative<NodeAt>(node)) continue;
     PRECIS_TRY(at_node.status());
     model = std::move(at_node);
   }

@@ -26,6 +26,11 @@ std::size_t MemoryTier::objects() const {
   return objects_.size();
 }
 
+void MemoryTier::lose_objects() {
+  const std::lock_guard lock(mutex_);
+  objects_.clear();
+}
+
 std::optional<ShardMark> MemoryTier::mark_of(std::uint32_t shard) const {
   const auto found = marks_.find(shard);
   return found == marks_.end() ? std::nullopt : std::optional(found->second);

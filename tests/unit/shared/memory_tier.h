@@ -21,6 +21,7 @@ class MemoryTier final : public SharedTier {
   // All calls since the construction.
   std::uint64_t calls() const { return calls_; }
   std::size_t objects() const;
+  void lose_objects();
 
   Result<std::vector<std::optional<ShardMark>>> marks(
       std::span<const std::uint32_t> shards) override;

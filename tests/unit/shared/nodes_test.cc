@@ -201,6 +201,36 @@ TEST_CASE("a node serves a segment of another one until its time, and only to it
   CHECK(b.catalog->end_guests().empty());
 }
 
+TEST_CASE("a tenant's many segments of other nodes leave room for another tenant's",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node node(tier, "a");
+  const auto row_of = [](const std::string& tenant, std::uint32_t number) {
+    SegmentRow row = in_shard(tokens(8)).row;
+    row.tenant = tenant;
+    std::memcpy(row.id.bytes.data(), &number, sizeof number);
+    return row;
+  };
+  const auto keep = [&](const SegmentRow& row, std::uint64_t until_ns) {
+    node.catalog->keep_guests(row.tenant, {{Table::kSegments, segment_key(row.id), encode(row)}},
+                              until_ns);
+  };
+  const std::uint64_t late = ~0ull / 2;
+  constexpr std::uint32_t kMany = 6000, kFew = 40;
+  for (std::uint32_t n = 0; n < kMany; ++n) keep(row_of("many", n), late);
+  for (std::uint32_t n = 0; n < kFew; ++n) keep(row_of("few", kMany + n), late);
+  std::size_t many = 0, few = 0;
+  for (std::uint32_t n = 0; n < kMany; ++n) {
+    many += node.catalog->served_segment("many", row_of("many", n).id).ok() ? 1 : 0;
+  }
+  for (std::uint32_t n = kMany; n < kMany + kFew; ++n) {
+    few += node.catalog->served_segment("few", row_of("few", n).id).ok() ? 1 : 0;
+  }
+  CHECK(few == kFew);
+  CHECK(many < kMany);
+  CHECK(many > kMany / 2);
+}
+
 TEST_CASE("a shard that is not loaded can't be changed, and has nothing", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a");
