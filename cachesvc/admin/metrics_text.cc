@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/server/version.h"
 #include "precis/printable.h"
 
 namespace precis::admin {
@@ -79,6 +80,8 @@ std::string metrics_text(const OperatorAccess::Monitored& process,
                          std::span<const OperatorAccess::Stored> tenants) {
   Families families;
   for (const msg::Stat& row : process.rows) families.add(row, {});
+  families.add({"precis_build_info", 1, "1, with the version of the service as a label"},
+               {{"version", kVersion}});
   for (const auto& family : process.labeled) {
     for (const auto& [labels, value] : family.rows) {
       families.add({family.name, static_cast<double>(value), family.help}, labels_of(labels));

@@ -10,8 +10,8 @@
 #include "cachesvc/cluster/drains.h"
 #include "cachesvc/cluster/found_forks.h"
 #include "cachesvc/cluster/node_changes.h"
-#include "cachesvc/cluster/placement.h"
 #include "cachesvc/cluster/view.h"
+#include "precis/placement.h"
 
 namespace precis::cluster {
 namespace {

@@ -8,10 +8,10 @@
 #include "cachesvc/cluster/base64.h"
 #include "cachesvc/cluster/fork_finder.h"
 #include "cachesvc/cluster/json.h"
-#include "cachesvc/cluster/placement.h"
 #include "cachesvc/net/address.h"
 #include "precis/block_digest.h"
 #include "precis/little_endian.h"
+#include "precis/placement.h"
 #include "precis/printable.h"
 #include "precis/shards.h"
 
@@ -145,12 +145,6 @@ Result<Forks> parse_forks(const Etcd::Row& row) {
   return forks;
 }
 
-// Member's key for place_shards().
-std::uint64_t key_of(const std::string& node) {
-  const Digest digest = sha256(std::as_bytes(std::span(node)));
-  return LeReader(std::as_bytes(std::span(digest.bytes))).get<std::uint64_t>();
-}
-
 }  // namespace
 
 bool is_name(std::string_view name) {
@@ -263,7 +257,7 @@ std::vector<std::string> others_for(const View& view, const std::string& node,
   std::vector<std::pair<std::uint64_t, const msg::ClusterNode*>> order;
   for (const msg::ClusterNode& other : view.nodes) {
     if (!other.live || other.draining || other.shards == 0 || other.name == node) continue;
-    order.emplace_back(key_of(key + "/" + other.name), &other);
+    order.emplace_back(member_key(key + "/" + other.name), &other);
   }
   std::ranges::sort(order, std::greater());
   std::vector<std::string> addresses;
@@ -310,7 +304,7 @@ std::optional<Etcd::Row> better_owners(const std::string& cluster, const View& v
     const msg::ClusterNode& node = view.nodes[n];
     if (!node.live) continue;
     place[n] = static_cast<std::uint32_t>(members.size());
-    members.push_back({key_of(node.name), node.draining ? 0 : node.weight});
+    members.push_back({member_key(node.name), node.draining ? 0 : node.weight});
     table.nodes.push_back(node.name);
   }
   if (members.empty() || !view.owners_known) return {};

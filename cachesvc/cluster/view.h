@@ -12,7 +12,7 @@
 //
 // Other nodes and other programs write these rows, so each is checked. A row that is not as
 // described is left out and named. All versions that share a format must place shards alike
-// (placement.h); otherwise they would overwrite each other's tables.
+// (precis/placement.h); otherwise they would overwrite each other's tables.
 #pragma once
 
 #include <cstdint>

@@ -93,6 +93,10 @@ Status ServiceReport::serves() const {
   const StoreHealth disk = parts_.disk_watch.health();
   if (!disk.files.ok()) return Status::unavailable("files of the store are missing");
   if (disk.low) return Status::unavailable("puts are refused: the disk is short of free space");
+  if (parts_.membership && parts_.membership->state().state != "member") {
+    return Status::unavailable(  // without the reason, which has addresses of etcd
+        "the service is no member of its cluster: see precisctl cluster status");
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "client/cli/json.h"
@@ -51,6 +52,23 @@ std::string shared_of(const msg::ClusterState& state) {
   return text;
 }
 
+// A warning if live nodes have different versions: "1.2.0 (a, b), 1.3.0 (c)".
+std::string versions_of(const msg::ClusterState& state) {
+  std::map<std::string, std::string> nodes;  // by version
+  for (const msg::ClusterNode& node : state.nodes) {
+    if (!node.live) continue;
+    std::string& names = nodes[node.version];
+    names += (names.empty() ? "" : ", ") + node.name;
+  }
+  if (nodes.size() < 2) return {};
+  std::string text;
+  for (const auto& [version, names] : nodes) {
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", version, names);
+  }
+  return "WARNING: the nodes have different versions: " + printable(text) +
+         ": upgrade all to the same one\n";
+}
+
 // "0-4, 9", and how many more ranges there are.
 std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
   std::string text;
@@ -71,6 +89,12 @@ std::string ranges_of(const msg::ClusterState& state, std::uint32_t node) {
 }
 
 }  // namespace
+
+Status check_member(const msg::ClusterState& state) {
+  if (state.name.empty() || state.state == "member") return {};
+  const std::string why = state.error.empty() ? state.state : state.error;
+  return Status::moved(state.node + " is no member of the cluster " + state.name + ": " + why);
+}
 
 std::string cluster_text(const msg::ClusterState& state, std::size_t columns) {
   if (state.name.empty()) return kAlone;
@@ -102,7 +126,7 @@ std::string cluster_text(const msg::ClusterState& state, std::size_t columns) {
                count_text(node.shards), percent_text(node.shards, state.owners.size()),
                node.version});
   }
-  return facts.text() + "\n" + table.text(columns);
+  return facts.text() + "\n" + table.text(columns) + versions_of(state);
 }
 
 std::string shards_text(const msg::ClusterState& state, std::size_t columns) {

@@ -17,6 +17,9 @@ Status show_cluster(Context context);
 Status show_shards(Context context);
 Status drain_node(Context context, const NodeDrain& drain);
 
+// kMoved if the service is configured for a cluster and no member of it now.
+Status check_member(const msg::ClusterState& state);
+
 // For people. `columns`: the terminal's width, 0 if unknown.
 std::string cluster_text(const msg::ClusterState& state, std::size_t columns);
 std::string shards_text(const msg::ClusterState& state, std::size_t columns);

@@ -11,6 +11,23 @@ void add_cluster_commands(CLI::App& app, Arguments& a) {
                                 [&a](Context c) { return drain_node(c, a.drain); });
   drain->add_option("node", a.drain.node, "The node's name")->required();
   drain->add_flag("--off", a.drain.off, "Let it own shards again");
+  CLI::App* moves = add_command(
+      group, "rebalance", "Show which shards would move if nodes left or came", a, [&a](Context c) {
+        const auto connect = [&a](const std::string& node) {
+          return Client::connect(node, a.options);
+        };
+        return show_moves(c, a.rebalancing, connect);
+      });
+  moves
+      ->add_flag("--dry-run", a.rebalancing.dry_run,
+                 "Needed: nodes move shards by themselves, so nothing else is left to do")
+      ->required();
+  moves->add_option("--without", a.rebalancing.without, "As if this node were drained; repeatable")
+      ->type_name("NODE");
+  moves
+      ->add_option("--with", a.rebalancing.with,
+                   "As if a node of this name and weight came, or had this weight; repeatable")
+      ->type_name("NODE=WEIGHT");
 }
 
 }  // namespace precis::cli

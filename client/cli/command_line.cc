@@ -202,9 +202,12 @@ void describe(CLI::App& app, Arguments& a) {
   app.require_subcommand(1);
   add_options(app, a);
   app.set_version_flag("--version", "precisctl " PRECIS_VERSION);
-  add_watch(add_command(app, "status", "Show whether the service is up, and what it stores", a,
-                        show_status),
-            a);
+  CLI::App* status =
+      add_command(app, "status", "Show whether the service is up, and what it stores", a,
+                  [&a](Context c) { return show_status(c, a.must_serve); });
+  status->add_flag("--ready", a.must_serve,
+                   "Fail if puts are refused, or the service is no member of its cluster");
+  add_watch(status, a);
   add_top(app, a);
   add_model_commands(app, a);
   add_prefix_commands(app, a);

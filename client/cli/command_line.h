@@ -12,6 +12,7 @@
 #include "client/cli/budget_commands.h"
 #include "client/cli/cluster_commands.h"
 #include "client/cli/commands.h"
+#include "client/cli/rebalance.h"
 #include "client/cli/tenant_commands.h"
 
 namespace precis::cli {
@@ -23,6 +24,7 @@ struct Arguments {
   bool json = false;
   std::string name, model, keep, file;
   bool repair = false;
+  bool must_serve = false;
   ListOptions list;
   ModelRemoval model_removal;
   PrefixRemoval removal;
@@ -32,6 +34,7 @@ struct Arguments {
   TenantChange tenant;
   BackupOptions backup;
   NodeDrain drain;
+  Rebalancing rebalancing;
   Restoration restoration;
   std::uint64_t revision = 0;
   // 0 is before the first revision, so it is no "not given".

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/cli/cluster_commands.h"
 #include "client/cli/find.h"
 #include "client/cli/json.h"
 #include "client/cli/recovery.h"
@@ -15,17 +16,43 @@
 #include "precis/printable.h"
 
 namespace precis::cli {
-Status show_status(Context context) {
-  PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
-  if (context.json) {
-    context.out += json_text(to_json(status));
-    return {};
+namespace {
+
+// Why the service refuses some gets or puts.
+Status check_serving(const msg::ServerStatus& status, const msg::ClusterState& cluster) {
+  if (!status.disk_fault.empty()) return Status::internal(status.disk_fault);
+  if (status.disk_low) {
+    return Status::out_of_space("puts are refused: the disk is short of free space");
   }
-  PRECIS_ASSIGN(const msg::Stats stats, context.client.stats());
-  context.out += status_text(status, disk_use(stats));
-  const Recovery recovery = recovery_of(status);
-  if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
-  return {};
+  return check_member(cluster);
+}
+
+}  // namespace
+
+Status show_status(Context context, bool must_serve) {
+  PRECIS_ASSIGN(const msg::ServerStatus status, context.client.status());
+  const auto asked = context.client.cluster();
+  if (must_serve) PRECIS_TRY(asked.status());
+  const msg::ClusterState cluster = asked.ok() ? *asked : msg::ClusterState();
+  if (context.json) {
+    Json json = to_json(status);
+    if (!cluster.name.empty()) {
+      json["cluster"] = {{"name", cluster.name},
+                         {"node", cluster.node},
+                         {"state", cluster.state},
+                         {"error", cluster.error}};
+    }
+    context.out += json_text(json);
+  } else {
+    PRECIS_ASSIGN(const msg::Stats stats, context.client.stats());
+    context.out += status_text(status, disk_use(stats));
+    const Recovery recovery = recovery_of(status);
+    if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
+    if (const Status member = check_member(cluster); !member.ok()) {
+      context.out += "WARNING: " + printable(member.message()) + "\n";
+    }
+  }
+  return must_serve ? check_serving(status, cluster) : Status();
 }
 
 Status list_models(Context context) {

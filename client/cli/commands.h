@@ -22,7 +22,8 @@ struct Context {
   std::size_t columns() const { return output_columns(wanted_columns); }
 };
 
-Status show_status(Context context);
+// `must_serve`: fails as the probe /readyz does.
+Status show_status(Context context, bool must_serve);
 Status list_models(Context context);
 
 struct ModelRemoval {

@@ -9,9 +9,10 @@ namespace precis::cli {
 
 inline constexpr char kExitCodes[] =
     "Exit codes: 0 done; 1 failed; 2 usage: the command line or a value in it is wrong; 3 not\n"
-    "found; 4 the service cannot be reached or does not answer; 5 the credentials do not suffice;\n"
-    "6 refused: stored objects prevent it, such as a segment's children or a pinned session;\n"
-    "7 the service is busy, try again; 130 stopped: by Ctrl-C, or by an answer other than yes.\n"
+    "found; 4 the service cannot be reached, does not answer, or is no member of its cluster;\n"
+    "5 the credentials do not suffice; 6 refused: stored objects prevent it, such as a segment's\n"
+    "children or a pinned session; 7 the service is busy, try again; 130 stopped: by Ctrl-C, or\n"
+    "by an answer other than yes.\n"
     "With --json, output and errors (on stderr) are JSON; its keys are stable.";
 
 // Writes to stdout at once. kOutOfSpace if that fails: stdio would silently ignore an error at the

@@ -4,16 +4,6 @@
 #include <utility>
 
 namespace precis {
-namespace {
-
-// A session's budget is where the session is.
-Target owner_of_scope(const msg::BudgetScope& scope) {
-  if (scope.session.empty()) return AnyNode{};
-  return OwnerOfSession{scope.session};
-}
-
-}  // namespace
-
 Result<std::vector<msg::SegmentInfo>> RemoteOperator::segments_of(Retry& retry, const Target& node,
                                                                   std::optional<Digest> model,
                                                                   std::uint32_t limit) {
@@ -109,26 +99,6 @@ Result<msg::Removed> RemoteOperator::remove_segment(const SegmentId& id, bool re
   }
   return removed;
 }
-Result<msg::Budgets> RemoteOperator::budgets(std::optional<Digest> model,
-                                             const std::string& session) {
-  return call<msg::Budgets>(msg::ShowBudget{{model, session}}, Patience::kOneTimeout,
-                            owner_of_scope({model, session}));
-}
-Result<msg::Budgets> RemoteOperator::set_budget(const msg::SetBudget& change) {
-  const Target owner = owner_of_scope(change.scope);
-  if (change.dry_run) return call<msg::Budgets>(change, Patience::kWhileAlive, owner);
-  return call_once<msg::Budgets>(change, owner);
-}
-Result<msg::BudgetRevisions> RemoteOperator::budget_revisions(
-    const msg::ListBudgetRevisions& which) {
-  return call<msg::BudgetRevisions>(which);
-}
-Result<msg::BudgetChanges> RemoteOperator::compare_budgets(const msg::CompareBudgets& which) {
-  return call<msg::BudgetChanges>(which);
-}
-Result<msg::BudgetRevision> RemoteOperator::roll_back_budget(const msg::RollBackBudget& change) {
-  return call_once<msg::BudgetRevision>(change);
-}
 Result<msg::Events> RemoteOperator::events(const msg::ListEvents& after) {
   return call<msg::Events>(after);
 }
@@ -178,12 +148,6 @@ Result<msg::Removed> RemoteOperator::remove_tenant(const std::string& name, bool
   request.here_only = false;
   PRECIS_TRY(remove(AnyNode{}));
   return removed;
-}
-Result<msg::BudgetApplication> RemoteOperator::application() {
-  return call<msg::BudgetApplication>(msg::ShowApplication{});
-}
-Result<msg::BudgetApplication> RemoteOperator::cancel_application(std::uint64_t number) {
-  return call<msg::BudgetApplication>(msg::CancelApplication{number});
 }
 Result<msg::BackupState> RemoteOperator::start_backup(const msg::StartBackup& request) {
   return call_once<msg::BackupState>(request);

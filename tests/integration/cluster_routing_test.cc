@@ -322,6 +322,18 @@ TEST_CASE("a block that many prompts begin with becomes a fork by itself",
   }
 }
 
+TEST_CASE("a program in C stores and reads through two nodes", "[integration][cluster]") {
+  const EtcdMembers etcd;
+  Node a(etcd, "a"), b(etcd, "b");
+  for (Node* const node : {&a, &b}) await(*node, shared_by({"a", "b"}));
+  const Ran ran = run({C_TEST_PATH, "precis://" + a.address() + "," + b.address() + "/", "red"});
+  INFO(ran.err);
+  CHECK(ran.exit_code == 0);
+  CHECK(stored_at(a) + stored_at(b) == 19);  // one was removed
+  CHECK(stored_at(a) > 0);
+  CHECK(stored_at(b) > 0);
+}
+
 TEST_CASE("a client is given the addresses of several nodes, and needs one that answers",
           "[integration][cluster]") {
   Cluster cluster;

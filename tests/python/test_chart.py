@@ -161,6 +161,16 @@ def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: 
     lease = tomllib.loads(objects["ConfigMap"]["data"]["precisd.toml"])["cluster_lease_s"]
     assert pod["terminationGracePeriodSeconds"] >= 60 + lease
     assert stateful["minReadySeconds"] >= lease
+    # An upgrade waits for a node that is no member, but nothing restarts it for that.
+    container = pod["containers"][0]
+    asks = {
+        probe: container[probe]["exec"]["command"][-1] for probe in container if "Probe" in probe
+    }
+    assert asks == {
+        "startupProbe": "status",
+        "readinessProbe": "--ready",
+        "livenessProbe": "status",
+    }
     # The affinity of the values holds too.
     with_disk = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     only = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [with_disk]}}

@@ -167,9 +167,6 @@ TROUBLES = [
 def test_the_rules_of_a_cluster_fire_if_a_node_is_in_trouble_and_only_then(
     tmp_path: Path, metric: str, values: str, alert: str, labels: str
 ) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed (Debian package prometheus)")
     series = [
         {
             "series": f'{name}{{instance="{node}:7471", {JOB}}}',
@@ -188,6 +185,14 @@ def test_the_rules_of_a_cluster_fire_if_a_node_is_in_trouble_and_only_then(
         )
     ]
     fired = [{"labels": f'{{alertname="{alert}", {labels}}}', "value": 1}] if alert else []
+    check_alerts(tmp_path, series, fired)
+
+
+def check_alerts(folder: Path, series: list[dict[str, str]], fired: list[dict[str, Any]]) -> None:
+    """Checks that exactly these alerts fire after 100 minutes of the series."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
     expected = {
         "expr": 'sum by (alertname, instance, job) (ALERTS{alertstate="firing"})',
         "eval_time": "100m",
@@ -197,11 +202,41 @@ def test_the_rules_of_a_cluster_fire_if_a_node_is_in_trouble_and_only_then(
         "rule_files": [str(ALERTS)],
         "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": [expected]}],
     }
-    (tmp_path / "test.yaml").write_text(json.dumps(test))  # JSON is YAML
+    (folder / "test.yaml").write_text(json.dumps(test))  # JSON is YAML
     done = subprocess.run(
-        [promtool, "test", "rules", tmp_path / "test.yaml"], capture_output=True, text=True
+        [promtool, "test", "rules", folder / "test.yaml"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "minutes", "nodes", "fires"),
+    [
+        ("1.3.0", 120, 2, True),
+        ("1.3.0", 30, 2, False),  # an upgrade is going on
+        ("1.2.0", 120, 2, False),
+        ("1.3.0", 120, 0, False),  # services of one job that are in no cluster
+    ],
+)
+def test_an_alert_fires_if_nodes_of_a_cluster_have_different_versions_for_an_hour(
+    tmp_path: Path, version: str, minutes: int, nodes: int, fires: bool
+) -> None:
+    before = 120 - minutes
+    told = {
+        f'precis_build_info{{instance="a:7471", {JOB}, version="1.2.0"}}': "1x120",
+        f'precis_build_info{{instance="b:7471", {JOB}, version="{version}"}}': (
+            f"_x{before} 1x{minutes}" if before else "1x120"
+        ),
+        f'precis_cluster_nodes{{instance="a:7471", {JOB}}}': f"{nodes}x120",
+    }
+    shards = 16384 if nodes else 0  # else another alert fires
+    told[f'precis_cluster_shards{{instance="a:7471", {JOB}}}'] = f"{shards}x120"
+    fired = [{"labels": f'{{alertname="PrecisVersionsDiffer", {JOB}}}', "value": 1}]
+    check_alerts(
+        tmp_path,
+        [{"series": name, "values": values} for name, values in told.items()],
+        fired if fires else [],
+    )
 
 
 def test_every_panel_of_the_dashboard_has_data(service, prometheus):

@@ -54,7 +54,7 @@ class OperatorClient {
   // change.
   virtual Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
-  // The application that apply_to_stored of the two began, and that runs or ran last.
+  // The one that apply_to_stored began, and that runs or ran last. In a cluster, all nodes' sum.
   virtual Result<msg::BudgetApplication> application() = 0;
   // Cancels this one; 0: whichever runs.
   virtual Result<msg::BudgetApplication> cancel_application(std::uint64_t number = 0) = 0;

@@ -82,7 +82,8 @@ typedef struct precis_connect_options {
   const char* tls_ca;   // a PEM file or "system"; null: no TLS
   uint32_t timeout_ms;  // of connecting and of each request, in milliseconds; 0: 10 000
 } precis_connect_options;
-// `address`: "host:port" of a running precisd. `options` may be null.
+// `address`: "host:port" of a running precisd, or of several nodes of a cluster, with a comma after
+// each but the last. `options` may be null.
 precis_status precis_client_connect(precis_client* client, const char* address,
                                     const precis_connect_options* options);
 // Runs the whole service inside this process, over `directory`. `memory_bytes`: how much

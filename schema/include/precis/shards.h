@@ -1,5 +1,5 @@
 // Shards: the parts into which a cluster divides all paths and sessions. Each shard is owned by one
-// node (cachesvc/cluster/placement.h). Clients and nodes compute shards by themselves.
+// node (placement.h). Clients and nodes compute shards by themselves.
 //
 // The digests of blocks that decide shards are chained from shard_root(), and not from path_root():
 // clients must compute them, and do not know their tenant's salt. The service tells them

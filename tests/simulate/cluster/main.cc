@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "cachesvc/cluster/mixed.h"
-#include "cachesvc/cluster/placement.h"
 #include "client/cli/progress.h"
+#include "precis/mixed.h"
+#include "precis/placement.h"
 #include "tests/simulate/cluster/workload.h"
 
 namespace precis::simulate {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "cachesvc/cluster/mixed.h"
+#include "precis/mixed.h"
 
 namespace precis::simulate {
 namespace {

@@ -32,6 +32,7 @@ TEST_CASE("metrics have their kind, their help and the labels of their tenant", 
   CHECK_THAT(text, Contains("# HELP precis_segments Segments\n"));  // of each tenant
   CHECK_THAT(text, Contains("precis_segments{tenant=\"red\"} 5\n"
                             "precis_segments{tenant=\"blue\"} 6\n"));
+  CHECK_THAT(text, Contains("# TYPE precis_build_info gauge\nprecis_build_info{version=\""));
   const std::string labels = "tenant=\"red\",model=\"toy\",tier=\"disk\",transport=\"shm\"";
   CHECK_THAT(text, Contains("precis_get_seconds_count{" + labels + "} 2\n"));
   CHECK_THAT(text, Contains("precis_get_seconds_bucket{" + labels + ",le=\"0.00025\"} 1\n"));

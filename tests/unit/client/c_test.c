@@ -1,5 +1,5 @@
 /* The C interface, in C99: what a program stores in an embedded service it reads back, and wrong
- * arguments are errors with a message. The argument is a directory that this test may fill. */
+ * arguments are errors with a message. With two arguments, the same in a cluster that runs. */
 #include <precis/precis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,9 +162,38 @@ static void check_wrong_arguments(precis_client* client, const precis_model* mod
   precis_put_free(NULL);
 }
 
+/* Stores prompts through the nodes of a cluster and reads them back. */
+static void use_cluster(const char* addresses, const char* tenant) {
+  precis_client* client = precis_client_new();
+  precis_model* model;
+  precis_connect_options options;
+  const precis_model_spec spec = spec_of_test();
+  memset(&options, 0, sizeof options);
+  options.tenant = tenant;
+  REQUIRE_OK(precis_client_connect(client, addresses, &options), precis_client_error(client));
+  REQUIRE_OK(precis_model_register(client, &spec, &model), precis_client_error(client));
+  for (uint32_t prompt = 0; prompt < 20; ++prompt) {
+    for (uint32_t i = 0; i < kTokens; ++i) tokens[i] = 1000 * prompt + i;
+    const precis_segment_id segment = store(client, model, 0.5);
+    precis_prefix* half = read_back(client, model, 0);
+    check_rows(half, kHeads * kTokens / 2);
+    precis_prefix_free(half);
+    if (prompt > 0) continue;
+    REQUIRE_OK(precis_remove(client, &segment, 0), precis_client_error(client));
+    CHECK(precis_remove(client, &segment, 0) == PRECIS_NOT_FOUND);
+  }
+  precis_model_free(model);
+  precis_client_free(client);
+}
+
+/* C_TEST DIRECTORY, or C_TEST ADDRESSES TENANT of a cluster. */
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2 && argc != 3) return 2;
   fill();
+  if (argc == 3) {
+    use_cluster(argv[1], argv[2]);
+    return failures > 0;
+  }
   CHECK(strcmp(precis_status_name(PRECIS_NOT_FOUND), "not_found") == 0);
 
   precis_client* client = precis_client_new();

@@ -1,4 +1,4 @@
-#include "cachesvc/cluster/placement.h"
+#include "precis/placement.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "cachesvc/cluster/base64.h"
-#include "cachesvc/cluster/placement.h"
 #include "precis/limits.h"
+#include "precis/placement.h"
 
 namespace precis::cluster {
 namespace {

@@ -1,22 +1,26 @@
-// Decides which node owns which shard of a cluster (precis/shards.h). Pure.
+// Decides which node owns which shard of a cluster (shards.h). Pure.
 //
 // Nodes of all versions must decide alike, so a change here needs a new format of the table
-// (view.h). The owners are a table that every change of the members changes as little as possible.
-// Hashing shards to nodes needs no table, but spreads them too unevenly over many nodes
-// (docs/design/cluster.md has the measurements).
+// (cachesvc/cluster/view.h). The owners are a table that every change of the members changes as
+// little as possible. Hashing shards to nodes needs no table, but spreads them too unevenly over
+// many nodes (docs/design/cluster.md has the measurements).
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace precis::cluster {
 
 // A node that may own shards.
 struct Member {
-  std::uint64_t key = 0;     // derived from the node's name; differs between members
+  std::uint64_t key = 0;     // member_key() of the node's name; differs between members
   std::uint32_t weight = 0;  // its share of the shards is in proportion; 0: it shall own none
 };
+
+// A hash of a node's name, the same on every machine and in every version.
+std::uint64_t member_key(std::string_view node);
 
 inline constexpr std::uint32_t kNobody = 0xffffffff;
 

@@ -1,10 +1,12 @@
-#include "cachesvc/cluster/placement.h"
+#include "precis/placement.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "cachesvc/cluster/mixed.h"
+#include "precis/block_digest.h"
+#include "precis/little_endian.h"
+#include "precis/mixed.h"
 
 namespace precis::cluster {
 namespace {
@@ -91,6 +93,11 @@ class Placement {
 };
 
 }  // namespace
+
+std::uint64_t member_key(std::string_view node) {
+  const Digest digest = sha256(std::as_bytes(std::span(node)));
+  return LeReader(std::as_bytes(std::span(digest.bytes))).get<std::uint64_t>();
+}
 
 std::vector<std::uint32_t> shard_quotas(std::span<const Member> members,
                                         std::span<const std::uint32_t> owned,
