@@ -141,10 +141,9 @@ Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPar
 // If it fails, the next read reads from the shared storage again.
 void CatalogModels::keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes) {
   std::lock_guard changing(projection_bytes_);
-  {
-    const auto known = projection(row.tenant, row.model, row.layer);
-    if (!known.ok() || **known != row) return;
-  }
+  const auto known = projection(row.tenant, row.model, row.layer);
+  if (!known.ok() || **known != row) return;
+  if (store_.payload_bytes() + bytes.size() > local_bytes_max_) return;
   Change change;
   change.put_borrowed(Table::kPayload, local_key(row, is_gram), bytes);
   (void)store_.write(change.batch(), Durability::kMemory);

@@ -23,15 +23,21 @@ bool has_its_bytes(const SegmentRow& row) {
   return left == 0;
 }
 
-// A put makes a later version, and a trim one with fewer entries.
+Catalog::Row with_use(const SegmentNode& node) {
+  if (node.last_used_unix_ms <= node.row->last_used_unix_ms) return node.row;
+  auto row = std::make_shared<SegmentRow>(*node.row);
+  node.copy_use(*row);
+  return row;
+}
+
+}  // namespace
+
 bool is_newer(const SegmentRow& row, const SegmentRow& than) {
   if (row.created_unix_ms != than.created_unix_ms) {
     return row.created_unix_ms > than.created_unix_ms;
   }
   return row.plan.total() < than.plan.total();
 }
-
-}  // namespace
 
 struct CatalogShards::Read {
   std::vector<std::pair<Table, std::string>> bad;
@@ -63,8 +69,8 @@ CatalogShards::Read CatalogShards::read_rows(const LoadedShard& shard) {
 }
 
 // Removes older copies and damaged ones, and returns the segments that only the local store has.
-std::vector<Catalog::Row> CatalogShards::take_kept_here(const LoadedShard& shard,
-                                                        const Read& read) {
+// Others get the last use that is known here.
+std::vector<Catalog::Row> CatalogShards::take_kept_here(const LoadedShard& shard, Read& read) {
   std::vector<Row> only_here, gone;
   const auto first = kept_here_.lower_bound({shard.shard, SegmentId()});
   auto last = first;
@@ -74,9 +80,18 @@ std::vector<Catalog::Row> CatalogShards::take_kept_here(const LoadedShard& shard
     const bool is_good = !is_marked(here->id);
     const bool is_shared = there != read.segments.end();
     using Version = SegmentLeases::Version;
-    if (is_good && is_shared && Version::of(*here) == Version::of(*there->second)) continue;
+    if (is_good && is_shared && Version::of(*here) == Version::of(*there->second)) {
+      if (here->last_used_unix_ms > there->second->last_used_unix_ms) {
+        auto used = std::make_shared<SegmentRow>(*there->second);
+        used->last_used_unix_ms = here->last_used_unix_ms;
+        used->hits = std::max(used->hits, here->hits);
+        there->second = std::move(used);
+      }
+      continue;
+    }
     const bool is_latest = !is_shared || is_newer(*here, *there->second);
-    if (is_good && is_latest && shard.was_holder) {
+    // Its layers were evicted if the shared storage had it once, and has lost it.
+    if (is_good && is_latest && shard.was_holder && is_whole_here(*here)) {
       only_here.push_back(here);
     } else {
       gone.push_back(here);
@@ -137,8 +152,19 @@ Status CatalogShards::erase_some(std::span<const Row>& rows) {
   return store_.write(change.batch(), Durability::kFsync);  // as CatalogRemovals
 }
 
+// The local store's rows and kept_here_ have the last use of segments, for the order in which their
+// copies go.
 std::vector<SegmentId> CatalogShards::drop_shards(const std::vector<bool>& shards) {
   std::lock_guard changing(changes_);
+  std::size_t left = 0;
+  {
+    std::lock_guard lock(hits_mutex_);
+    left = unsaved_hits_.size();
+  }
+  while (left > 0) {
+    if (!write({}, Durability::kMemory).ok()) break;  // then some are lost
+    left -= std::min(left, kHitRowsPerChange);
+  }
   for (std::size_t shard = 0; shard < held_.size(); ++shard) {
     if (shards.at(shard)) held_[shard] = false;
   }
@@ -158,9 +184,9 @@ std::vector<SegmentId> CatalogShards::drop_shards(const std::vector<bool>& shard
     std::unique_lock lock(state_);
     for (std::size_t blocks = 0; row != rows.end() && blocks <= kBlocksOfDrop; ++row) {
       blocks += (*row)->blocks.size() + 1;
+      kept_here_[{*(*row)->shard, (*row)->id}] = with_use(*tree_.find((*row)->id));
       tree_.erase((*row)->id);
       ids.push_back((*row)->id);
-      kept_here_[{*(*row)->shard, (*row)->id}] = *row;
     }
     tell(msg::KvEvent::Cause::kMoved);
   }

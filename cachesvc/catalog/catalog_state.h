@@ -8,9 +8,11 @@
 // may read without `state_`: no other thread may write.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -95,6 +97,9 @@ class CatalogState : public Catalog {
   std::map<std::pair<std::uint32_t, SegmentId>, Row> kept_here_;
 
   GuestSegments guests_;  // of other nodes
+
+  // keep_layer() keeps what the local store has room for.
+  std::atomic<std::uint64_t> local_bytes_max_ = std::numeric_limits<std::uint64_t>::max();
 
   Store& store_;
   const Clock& clock_;

@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,6 +47,32 @@ class ShardCatalog {
   virtual bool is_guest(const SegmentRow& row) const = 0;  // whether the row is one of these
   // Forgets those that have not been kept again for a while, and returns them.
   virtual std::vector<SegmentId> end_guests() = 0;
+
+  // ---- a local store that is smaller than what is stored (cachesvc/server/eviction.h)
+  using SegmentPtr = std::shared_ptr<const SegmentRow>;
+  // [blocking] The segments of shards in the order in which their local copies should go: first
+  // those of shards that are neither loaded nor `own`, then those that were used least recently.
+  // Segments of which the local store has no layer are among them.
+  virtual std::vector<SegmentPtr> eviction_order(const std::vector<bool>& own) = 0;
+  // The bytes of the segment's layers in the local store.
+  virtual std::uint64_t local_bytes(const SegmentId& segment) const = 0;
+  // A segment of eviction_order(), and what the shared storage had of it afterwards.
+  struct Evictable {
+    SegmentPtr row;
+    std::optional<SegmentRow> shared = {};  // none: no such row
+    // Another node has changed the shard since this one did.
+    bool is_others = false;
+  };
+  struct Evicted {
+    std::uint64_t segments = 0, bytes = 0;
+  };
+  // [blocking] Removes the layers of these segments from the local store, except of those that have
+  // changed since eviction_order(), and of those of which it has, or may have, the only copy.
+  virtual Result<Evicted> evict(std::span<const Evictable> segments) = 0;
+  // From now on a layer that was read from the shared storage is kept in the local store only if
+  // its payload takes no more than so many bytes then.
+  virtual void limit_kept(std::uint64_t bytes) = 0;
+
   // Segments that only the local store had and that were removed, since opening.
   virtual std::uint64_t lost_segments() const = 0;
 };

@@ -103,6 +103,10 @@ Status check_config(const Config& config) {
           "cluster_lease_s",
           " is " + std::to_string(config.cluster_lease_s) + ", must be in [" +
               std::to_string(kLeaseMin) + ", " + std::to_string(kLeaseMax) + "]");
+  const bool shares = !config.cluster_ceph_conf.empty() || !config.cluster_s3.empty();
+  require(shares || config.warm_disk_bytes == 0, "warm_disk_bytes",
+          " needs a storage that the nodes share (cluster_ceph_conf or cluster_s3), which has what "
+          "their disks do not keep; else set max_disk_bytes");
   const std::string address = problem_of_address(config);
   require(address.empty(), "cluster_address",
           ": give the HOST:PORT at which clients reach this node; '" +

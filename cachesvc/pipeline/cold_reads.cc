@@ -67,7 +67,10 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     PRECIS_TRY(read);
     if (was_here) parts_.rate.read_cold(into.size(), seconds / sharing);
     PRECIS_TRY(check_records(into, *row, layer));
-    if (!was_here) parts_.catalog.keep_layer(*row, layer, into);
+    if (was_here) return {};
+    ++parts_.metrics.layers_shared;
+    // A check of all that is stored keeps nothing, else it would evict what readers need.
+    if (scope == Scope::kServed) parts_.catalog.keep_layer(*row, layer, into);
     return {};
   });
   if (status.code() == StatusCode::kNotFound) {  // a removal may be in progress: wait for it

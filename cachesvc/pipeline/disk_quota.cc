@@ -9,18 +9,30 @@
 namespace precis {
 namespace {
 
-const std::string kAllTenants;
+// The scopes of every put beside its tenant's; no tenant has such a name.
+const std::string kAllTenants, kDisk = "\n";
+
+bool is_of_all(const std::string& scope) { return scope == kAllTenants || scope == kDisk; }
 
 }  // namespace
+
+DiskQuota::DiskQuota(EventLoop& loop, Stored stored, Limits limits, std::chrono::milliseconds wait)
+    : loop_(loop),
+      stored_([this, stored = std::move(stored)](const std::string& scope) {
+        return scope == kDisk ? disk_taken_() : stored(scope);
+      }),
+      limits_(std::move(limits)),
+      wait_(wait) {}
 
 DiskQuota::Place::Place(DiskQuota& room, std::string tenant, std::uint64_t bytes)
     : room_(room), tenant_(std::move(tenant)), bytes_(bytes) {
   room_.promised_[tenant_] += bytes_;
   room_.promised_[kAllTenants] += bytes_;
+  room_.promised_[kDisk] += bytes_;
 }
 
 DiskQuota::Place::~Place() {
-  for (const std::string* scope : {&tenant_, &kAllTenants}) {
+  for (const std::string* scope : {&tenant_, &kAllTenants, &kDisk}) {
     const auto promised = room_.promised_.find(*scope);
     promised->second -= bytes_;
     if (promised->second == 0) room_.promised_.erase(promised);
@@ -30,6 +42,7 @@ DiskQuota::Place::~Place() {
 
 std::uint64_t DiskQuota::limit_of(const std::string& tenant) const {
   if (tenant.empty()) return limits_.of_all;
+  if (tenant == kDisk) return disk_taken_ ? disk_limit_ : 0;
   const auto limit = limits_.of_tenant.find(tenant);
   return limit == limits_.of_tenant.end() ? 0 : limit->second;
 }
@@ -40,7 +53,7 @@ std::uint64_t DiskQuota::promised(const std::string& tenant) const {
 }
 
 const std::string* DiskQuota::small_scope(const std::string& tenant, std::uint64_t bytes) const {
-  for (const std::string* scope : {&tenant, &kAllTenants}) {
+  for (const std::string* scope : {&tenant, &kAllTenants, &kDisk}) {
     if (const std::uint64_t limit = limit_of(*scope); limit != 0 && bytes > limit) return scope;
   }
   return nullptr;
@@ -49,13 +62,13 @@ const std::string* DiskQuota::small_scope(const std::string& tenant, std::uint64
 bool DiskQuota::must_queue(const std::string& tenant) const {
   return std::ranges::any_of(waiting_, [&](const auto& waiter) {
     const std::string* const full = full_scope(waiter->tenant, waiter->bytes);
-    return full != nullptr && (full->empty() || *full == tenant);
+    return full != nullptr && (is_of_all(*full) || *full == tenant);
   });
 }
 
 const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_t bytes,
                                          const Stored& stored) const {
-  for (const std::string* scope : {&tenant, &kAllTenants}) {
+  for (const std::string* scope : {&tenant, &kAllTenants, &kDisk}) {
     const std::uint64_t limit = limit_of(*scope);
     if (limit == 0) continue;
     const std::uint64_t before = stored(*scope) + promised(*scope);
@@ -65,6 +78,12 @@ const std::string* DiskQuota::full_scope(const std::string& tenant, std::uint64_
 }
 
 std::string DiskQuota::told(const std::string& scope, std::uint64_t bytes) const {
+  if (scope == kDisk) {
+    return "the put may store " + std::to_string(bytes) + " B, and " +
+           std::to_string(taken(scope)) + " of the " + std::to_string(disk_limit_) +
+           " B that this node's disk may take (warm_disk_bytes, min_free_bytes) are taken or "
+           "promised";
+  }
   const std::string whose = scope.empty() ? "" : " of tenant '" + scope + "'";
   return "the put may store " + std::to_string(bytes) + " B, and " + std::to_string(taken(scope)) +
          " of the " + std::to_string(limit_of(scope)) + " B of max_disk_bytes" + whose +
@@ -75,8 +94,8 @@ Task<Result<std::unique_ptr<DiskQuota::Place>>> DiskQuota::enter(std::string ten
                                                                  std::uint64_t bytes) {
   using Answer = Result<std::unique_ptr<Place>>;
   if (const std::string* const small = small_scope(tenant, bytes)) {
-    co_return Status::out_of_space(told(*small, bytes) +
-                                   "; keep fewer entries, or raise max_disk_bytes");
+    co_return Status::out_of_space(told(*small, bytes) + "; keep fewer entries, or raise " +
+                                   (*small == kDisk ? "that" : "max_disk_bytes"));
   }
   if (full_scope(tenant, bytes) == nullptr && !must_queue(tenant)) {
     auto place = std::make_unique<Place>(*this, std::move(tenant), bytes);
@@ -103,6 +122,13 @@ void DiskQuota::give_up(Waiters::const_iterator waiter) {
     answer(waiter, std::make_unique<Place>(*this, w.tenant, w.bytes));
     return;
   }
+  if (*full == kDisk) {
+    answer(waiter, Status::out_of_space(told(*full, w.bytes) + " still, after " +
+                                        std::to_string(wait_.count()) +
+                                        " ms: the uploads to the shared storage are behind; retry "
+                                        "later, or raise warm_disk_bytes"));
+    return;
+  }
   answer(waiter,
          Status::rejected(told(*full, w.bytes) + " still, after " + std::to_string(wait_.count()) +
                               " ms; raise max_disk_bytes or retry later",
@@ -118,18 +144,29 @@ std::vector<DiskQuota::Scope> DiskQuota::scopes() const {
     return at->second;
   };
   const auto add = [&](const std::string& name, std::uint64_t limit) {
-    if (limit == 0) return;
-    Scope scope{name, limit, stored(name), promised(name), 0, 0};
-    if (const auto first = first_for(name, stored); first != waiting_.end()) {
-      scope.wanted = (*first)->bytes;
-      const std::uint64_t needed = scope.stored + scope.promised + scope.wanted;
-      scope.missing = needed - std::min(needed, limit);
-    }
-    scopes.push_back(std::move(scope));
+    if (limit > 0) scopes.push_back(scope_of(name, limit, stored));
   };
   for (const auto& [tenant, limit] : limits_.of_tenant) add(tenant, limit);
   add(kAllTenants, limits_.of_all);
   return scopes;
+}
+
+DiskQuota::Scope DiskQuota::scope_of(const std::string& name, std::uint64_t limit,
+                                     const Stored& stored) const {
+  Scope scope{name, limit, stored(name), promised(name), 0, 0};
+  if (const auto first = first_for(name, stored); first != waiting_.end()) {
+    scope.wanted = (*first)->bytes;
+    const std::uint64_t needed = scope.stored + scope.promised + scope.wanted;
+    scope.missing = needed - std::min(needed, limit);
+  }
+  return scope;
+}
+
+DiskQuota::Scope DiskQuota::disk() const {
+  const std::uint64_t taken = disk_taken_();
+  return scope_of(kDisk, disk_limit_, [&](const std::string& scope) {
+    return scope == kDisk ? taken : stored_(scope);
+  });
 }
 
 // The waiter's coroutine may run on at once and enter again, so the waiter leaves first.
@@ -149,7 +186,7 @@ void DiskQuota::retry() {
       const Waiter& w = **waiter;
       const std::string* const full = full_scope(w.tenant, w.bytes);
       if (full != nullptr) blocked.insert(*full);
-      if (!blocked.contains(w.tenant) && !blocked.contains(kAllTenants)) return waiter;
+      if (!blocked.contains(w.tenant) && std::ranges::none_of(blocked, is_of_all)) return waiter;
     }
     return waiting_.end();
   };
@@ -178,18 +215,33 @@ void DiskQuota::refuse_first(const std::string& scope) {
 
 void DiskQuota::set_limits(Limits limits) {
   limits_ = std::move(limits);
+  refuse_too_large([](const std::string&, std::uint64_t bytes) {
+    return Status::out_of_space("max_disk_bytes was lowered below the " + std::to_string(bytes) +
+                                " B that the put may store; keep fewer entries");
+  });
+  retry();
+  tell_change();
+}
+
+void DiskQuota::limit_disk(std::uint64_t bytes) {
+  if (std::exchange(disk_limit_, bytes) == bytes && waiting_.empty()) return;
+  refuse_too_large([this](const std::string& scope, std::uint64_t of_put) {
+    return Status::out_of_space(told(scope, of_put) + "; keep fewer entries, or raise that");
+  });
+  retry();
+}
+
+void DiskQuota::refuse_too_large(
+    const std::function<Status(const std::string&, std::uint64_t)>& why) {
   const auto too_large = [this] {
     return std::ranges::find_if(waiting_, [this](const auto& waiter) {
       return small_scope(waiter->tenant, waiter->bytes) != nullptr;
     });
   };
   for (auto waiter = too_large(); waiter != waiting_.end(); waiter = too_large()) {
-    answer(waiter, Status::out_of_space("max_disk_bytes was lowered below the " +
-                                        std::to_string((*waiter)->bytes) +
-                                        " B that the put may store; keep fewer entries"));
+    const std::uint64_t bytes = (*waiter)->bytes;
+    answer(waiter, why(*small_scope((*waiter)->tenant, bytes), bytes));
   }
-  retry();
-  tell_change();
 }
 
 void DiskQuota::stop() {

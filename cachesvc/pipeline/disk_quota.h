@@ -1,6 +1,7 @@
 // Admits puts by the bytes that they will store: a put begins when its records fit under the limits
 // of its tenant and of all tenants, beside what is stored and what the puts in progress will store.
-// So no limit is exceeded. A put that does not fit waits until space is freed. Loop thread only.
+// So no limit is exceeded. A put that does not fit waits until space is freed. If the nodes of a
+// cluster share a storage, the bytes on the node's disk have another limit. Loop thread only.
 #pragma once
 
 #include <chrono>
@@ -30,8 +31,7 @@ class DiskQuota {
   // Returns the bytes that a tenant's segments take, or those of all tenants for an empty name.
   using Stored = std::function<std::uint64_t(const std::string& tenant)>;
 
-  DiskQuota(EventLoop& loop, Stored stored, Limits limits, std::chrono::milliseconds wait)
-      : loop_(loop), stored_(std::move(stored)), limits_(std::move(limits)), wait_(wait) {}
+  DiskQuota(EventLoop& loop, Stored stored, Limits limits, std::chrono::milliseconds wait);
 
   // A put's admitted bytes; its destructor returns them.
   class Place {
@@ -49,7 +49,8 @@ class DiskQuota {
 
   // Puts are admitted in order of arrival in each scope; one whose wait ends may overtake others.
   // kOutOfSpace if a limit is smaller than `bytes`, or nothing more can be freed for them.
-  // kRejected if the bytes did not become free within the wait, kUnavailable after stop().
+  // kRejected if the bytes did not become free within the wait, but kOutOfSpace on the node's disk;
+  // kUnavailable after stop().
   Task<Result<std::unique_ptr<Place>>> enter(std::string tenant, std::uint64_t bytes);
 
   // ---- for the capacity manager
@@ -70,6 +71,13 @@ class DiskQuota {
   // Refuses the first put that waits for this scope, because it would not fit even after all that
   // can be freed.
   void refuse_first(const std::string& scope);
+
+  // ---- for the node's disk (cachesvc/server/warm_tier.h)
+  // Returns the payload bytes there. From now on limit_disk() holds; 0: no limit.
+  void measure_disk(std::function<std::uint64_t()> taken) { disk_taken_ = std::move(taken); }
+  void limit_disk(std::uint64_t bytes);
+  std::uint64_t disk_limit() const { return disk_limit_; }
+  Scope disk() const;
 
   void set_limits(Limits limits);
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }
@@ -103,6 +111,8 @@ class DiskQuota {
     return full_scope(tenant, bytes, stored_);
   }
   std::string told(const std::string& scope, std::uint64_t bytes) const;
+  Scope scope_of(const std::string& name, std::uint64_t limit, const Stored& stored) const;
+  void refuse_too_large(const std::function<Status(const std::string& scope, std::uint64_t)>& why);
   // The first put that waits for the scope. Storage threads change what is stored meanwhile.
   Waiters::const_iterator first_for(const std::string& scope, const Stored& stored) const;
   void give_up(Waiters::const_iterator waiter);  // at the end of its wait
@@ -112,6 +122,8 @@ class DiskQuota {
   EventLoop& loop_;
   const Stored stored_;
   Limits limits_;
+  std::function<std::uint64_t()> disk_taken_;
+  std::uint64_t disk_limit_ = 0;
   std::chrono::milliseconds wait_;
   std::map<std::string, std::uint64_t, std::less<>> promised_;  // by tenant, and of all: ""
   Waiters waiting_;                                             // in order of arrival

@@ -5,6 +5,11 @@
 namespace precis {
 
 Task<Answer> BackupRequests::on(msg::StartBackup request) {
+  if (caller_.parts.uploads != nullptr) {
+    co_return Status::unsupported(
+        "a node's disk does not have all that is stored if the nodes share a storage: back up that "
+        "storage and etcd instead (docs/guides/cluster.md, Backups)");
+  }
   const auto start = [&] { return backups_.start(request.name, request.keep); };
   PRECIS_CO_ASSIGN(auto state, co_await caller_.stored(start));
   const std::string text =

@@ -24,7 +24,7 @@ void warn_if_plain(const Config& config, Log& log) {
 
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
                                    Runtime& runtime, HandlerParts& parts,
-                                   const SharedStorage* shared, Store& store) {
+                                   const SharedStorage* shared, NodeDisk disk) {
   JoinedCluster cluster;
   if (config.cluster_etcd.empty()) return cluster;
   const auto taken = [&parts](const SettingsCopy::Taken& what) {
@@ -46,9 +46,13 @@ Result<JoinedCluster> join_cluster(const Config& config, const std::string& list
   cluster.settings->agree_through(cluster.membership->agreed());
   parts.membership = cluster.membership.get();
   if (shared != nullptr) {
-    PRECIS_ASSIGN(cluster.keeper, shared->keep_shards(config, store, runtime, parts));
+    PRECIS_ASSIGN(cluster.keeper, shared->keep_shards(config, disk.store, runtime, parts));
     cluster.hot = std::make_unique<HotSegments>(parts.clock, config.cluster_hot_bytes_per_s);
     parts.hot = cluster.hot.get();
+    cluster.warm = std::make_unique<WarmTier>(
+        WarmTier::Parts{config, runtime, parts.loop, *cluster.membership, disk.store, parts.catalog,
+                        disk.watch, disk.quota, parts.metrics, parts.log},
+        Eviction::Parts{*shared->tier, parts.catalog, runtime, cluster.keeper->disk()});
   }
   return cluster;
 }

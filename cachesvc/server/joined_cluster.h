@@ -12,6 +12,7 @@
 #include "cachesvc/server/settings_copy.h"
 #include "cachesvc/server/shard_keeper.h"
 #include "cachesvc/server/shared_storage.h"
+#include "cachesvc/server/warm_tier.h"
 
 namespace precis {
 
@@ -20,13 +21,20 @@ struct JoinedCluster {
   std::unique_ptr<SettingsCopy> settings;
   std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
   std::unique_ptr<ShardKeeper> keeper;              // null: the node shares no storage
-  std::unique_ptr<HotSegments> hot;                 // null as `keeper`
+  std::unique_ptr<HotSegments> hot;                 // these two are null as `keeper`
+  std::unique_ptr<WarmTier> warm;
+};
+
+struct NodeDisk {
+  Store& store;
+  const DiskWatch& watch;
+  DiskQuota& quota;
 };
 
 // Joins the cluster of the configuration, if it has one, and lets the requests know. `listen`: the
 // address in use. `shared`: null without shared storage. All arguments outlive the result.
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
                                    Runtime& runtime, HandlerParts& parts,
-                                   const SharedStorage* shared, Store& store);
+                                   const SharedStorage* shared, NodeDisk disk);
 
 }  // namespace precis

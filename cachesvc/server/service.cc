@@ -282,7 +282,8 @@ Status Service::Impl::listen() {
   report->log_serving(log, address, descriptors);
   warn_if_open(log, config, *transport, address);
   warn_of_exposed_files(log, config);
-  PRECIS_ASSIGN(cluster, join_cluster(config, address, runtime, *parts, shared.get(), *store));
+  PRECIS_ASSIGN(cluster, join_cluster(config, address, runtime, *parts, shared.get(),
+                                      {*store, *disk_watch, *disk_quota}));
   return {};
 }
 

@@ -74,6 +74,10 @@ msg::Stats ServiceReport::process_stats() const {
   const Uploads::Lag lag = shares ? parts_.shared->uploads->lag() : Uploads::Lag();
   add("precis_cluster_unshared_bytes", lag.bytes,
       "Stored here, and not yet in the storage that the nodes share; 0 without one");
+  add("precis_warm_bytes", shares ? parts_.disk_watch.stats().payload_bytes : 0,
+      "Payload on the node's disk if the nodes share a storage, which has all of it; else 0");
+  add("precis_warm_limit_bytes", parts_.disk_quota.disk_limit(),
+      "The most of it that the node keeps: warm_disk_bytes, or what its disk has room for");
   add("precis_cluster_shared_failing", lag.problem.ok() ? 0 : 1,
       "1 while nothing can be written to the storage that the nodes share");
   add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),

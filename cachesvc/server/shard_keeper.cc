@@ -161,7 +161,8 @@ Status ShardKeeper::release(const Shards& shards, Clock::Time until) {
     if (changes.empty()) return {};
     PRECIS_TRY(parts_.tier.change_marks(changes));
     note_released(copied);
-    parts_.catalog.remove_here(bits_of(copied));
+    // After a restart the node probably takes them again, and uses what has not changed meanwhile.
+    if (!is_closing_) parts_.catalog.remove_here(bits_of(copied));
     return {};
   });
 }

@@ -57,6 +57,7 @@ class ShardKeeper {
     Status problem;
   };
   State state() const;
+  const std::string& disk() const { return parts_.disk; }
 
  private:
   using Owned = cluster::Membership::Owned;

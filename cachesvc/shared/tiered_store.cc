@@ -53,6 +53,10 @@ class TieredStore final : public Store {
                                           bool may_wait) override {
     return local_->keep(keys, may_wait);
   }
+  std::uint64_t held_bytes(const std::string& prefix) override {
+    return local_->held_bytes(prefix);
+  }
+  std::uint64_t payload_bytes() override { return local_->payload_bytes(); }
   Result<std::unique_ptr<StoreSnapshot>> snapshot() override { return local_->snapshot(); }
   StoreStats stats() override { return local_->stats(); }
   std::vector<std::string> take_dropped() override { return local_->take_dropped(); }

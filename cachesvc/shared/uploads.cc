@@ -188,7 +188,7 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
                               const std::atomic<bool>& is_abandoned) {
   Copied copied;
   SharedBatch rows;
-  std::vector<Upload::Object> removed;
+  std::map<std::string, std::uint64_t> removed;  // sizes by name
   for (std::size_t i = 0; i < attempt.some.size(); ++i) {
     const Upload& each = attempt.some[i];
     Status objects = copy_objects(each, attempt.written[i], is_abandoned);
@@ -197,14 +197,16 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
     if (!objects.ok() && !is_gone) return {std::move(objects), {}};
     if (objects.ok()) {
       append(each.rows, rows);
-      removed.insert(removed.end(), each.removed.begin(), each.removed.end());
+      // A segment that is put again within a millisecond has objects of the same names.
+      for (const Upload::Object& object : each.added) removed.erase(object.name);
+      for (const Upload::Object& object : each.removed) removed[object.name] = object.size_bytes;
     }
     copied.each.push_back(std::move(objects));
   }
   copied.status = tier_.write(shard, mark, rows);
-  for (const Upload::Object& object : removed) {
+  for (const auto& [object, size_bytes] : removed) {
     if (!copied.status.ok()) break;
-    (void)tier_.remove_object(object.name, object.size_bytes);  // else it is only garbage
+    (void)tier_.remove_object(object, size_bytes);  // else it is only garbage
   }
   return copied;
 }

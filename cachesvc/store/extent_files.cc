@@ -47,11 +47,12 @@ Status ExtentFiles::load(std::span<const Extent> live) {
         extent.size <= size->second - extent.offset) {
       continue;
     }
-    missing_bytes_ += whole_blocks(extent.size);
+    sums_.missing_bytes += whole_blocks(extent.size);
     files_.at(extent.file).sound = false;
   }
   find_dead(live);
   for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
+  sum_up();
   return {};
 }
 
@@ -100,6 +101,7 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
   Entry entry;
   entry.file = std::move(handle);
   entry.size = kFileBlockBytes;
+  sums_.file_bytes += entry.size;
   return files_.emplace(number, std::move(entry)).first;
 }
 
@@ -122,6 +124,8 @@ Result<std::vector<Extent>> ExtentFiles::append(std::span<const Bytes> values, W
       entry->second.size += whole_blocks(value.size());
     }
     entry->second.live += size;
+    sums_.live_bytes += size;
+    sums_.file_bytes += size;
     entry->second.dirty = true;
     file = entry->second.file;
     file->hold(true);  // before a sync that finds it dirty can release it
@@ -241,6 +245,7 @@ void ExtentFiles::free(const Extent& extent) {
   const std::uint64_t size = whole_blocks(extent.size);
   PRECIS_CHECK(entry->second.live >= size);
   entry->second.live -= size;
+  sums_.live_bytes -= size;
   if (entry->second.sound) entry->second.dead.add(extent.offset, size);
 }
 
@@ -276,7 +281,9 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
+    sums_.file_bytes -= bytes_of(entry->second);
     entry->second.punched += std::min(hole.size, before - std::min(before, after));
+    sums_.file_bytes += bytes_of(entry->second);
     entry->second.dead.remove(hole.offset, hole.size);
   }
   return {};
@@ -303,6 +310,7 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
       std::lock_guard lock(mutex_);
       const auto entry = files_.find(number);
       PRECIS_CHECK(entry != files_.end() && entry->second.live == 0 && number != open_);
+      sums_.file_bytes -= bytes_of(entry->second);
       handle = std::move(entry->second.file);
       files_.erase(entry);
     }

@@ -92,7 +92,7 @@ class ExtentFiles {
     std::uint64_t files = 0;
     std::uint64_t missing_bytes = 0;  // of values missing from the files at opening
   };
-  Stats stats() const;
+  Stats stats() const;  // work: a step, whatever the number of files
 
  private:
   struct Entry {
@@ -114,7 +114,9 @@ class ExtentFiles {
         guard_(guard) {}
   Status load(std::span<const Extent> live);
   void find_dead(std::span<const Extent> live);
-  bool have_many_dirty() const;  // callers hold mutex_
+  void sum_up();
+  static std::uint64_t bytes_of(const Entry& entry);  // that its file takes
+  bool have_many_dirty() const;                       // callers hold mutex_
   Status write(FilePool::Handle& file, std::uint64_t offset, std::span<const Bytes> values);
   // Callers hold mutex_. Returns the file to append `size` bytes to.
   Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
@@ -123,14 +125,14 @@ class ExtentFiles {
   HeldFiles held_;
   FilePool pool_;
   const std::uint64_t file_bytes_;
-  SpaceGuard* const guard_;          // may be null
-  std::uint64_t missing_bytes_ = 0;  // constant after loading
-  std::mutex syncs_;                 // one sync at a time; locked before mutex_
+  SpaceGuard* const guard_;  // may be null
+  std::mutex syncs_;         // one sync at a time; locked before mutex_
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::map<std::uint32_t, Entry> files_;
   std::optional<std::uint32_t> open_;  // the file that is appended to
   std::uint32_t next_ = 1;
+  Stats sums_;      // of all files, but for their number
   Status deleted_;  // set if something else deleted files while they were open
   ExtentNames names_;
 };

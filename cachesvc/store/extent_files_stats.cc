@@ -14,15 +14,21 @@ std::set<std::uint32_t> ExtentFiles::live_files() const {
   return live;
 }
 
+std::uint64_t ExtentFiles::bytes_of(const Entry& entry) {
+  return entry.file ? entry.size - std::min(entry.size, entry.punched) : 0;
+}
+
+void ExtentFiles::sum_up() {
+  for (const auto& [number, entry] : files_) {
+    sums_.live_bytes += entry.live;
+    sums_.file_bytes += bytes_of(entry);
+  }
+}
+
 ExtentFiles::Stats ExtentFiles::stats() const {
   std::lock_guard lock(mutex_);
-  Stats stats;
-  stats.missing_bytes = missing_bytes_;
-  for (const auto& [number, entry] : files_) {
-    stats.live_bytes += entry.live;
-    stats.file_bytes += entry.file ? entry.size - std::min(entry.size, entry.punched) : 0;
-    ++stats.files;
-  }
+  Stats stats = sums_;
+  stats.files = files_.size();
   return stats;
 }
 

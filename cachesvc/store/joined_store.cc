@@ -118,6 +118,9 @@ class JoinedStore final : public Store, private PayloadOwner {
     return std::make_shared<KeptPayload>(std::move(pins));
   }
 
+  std::uint64_t held_bytes(const std::string& prefix) override { return index_.bytes_of(prefix); }
+  std::uint64_t payload_bytes() override { return payload_->stats().live_bytes; }
+
   Result<std::unique_ptr<StoreSnapshot>> snapshot() override {
     const WriteBehind::CaughtUp none_waits = behind_.catch_up();
     PRECIS_TRY(none_waits.status);

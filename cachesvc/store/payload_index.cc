@@ -52,6 +52,16 @@ std::vector<Extent> PayloadIndex::replace(const PayloadBatch& batch,
   return gone;
 }
 
+std::uint64_t PayloadIndex::bytes_of(const std::string& prefix) const {
+  std::uint64_t bytes = 0;
+  std::shared_lock lock(mutex_);
+  for (auto at = places_.lower_bound(prefix); at != places_.end(); ++at) {
+    if (!at->first.starts_with(prefix)) break;
+    bytes += at->second.size;
+  }
+  return bytes;
+}
+
 PayloadOwner::Named PayloadIndex::named_in(std::uint32_t file) const {
   PayloadOwner::Named values;
   std::shared_lock lock(mutex_);

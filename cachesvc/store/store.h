@@ -111,6 +111,10 @@ class Store {
   // absent or not yet written.
   virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
                                                   bool may_wait) = 0;
+  // Both do no I/O. The sizes of the payload values in the local store whose keys begin so, and the
+  // live payload of all (StoreStats::payload_bytes).
+  virtual std::uint64_t held_bytes(const std::string& prefix) = 0;
+  virtual std::uint64_t payload_bytes() = 0;
   // [blocking] The store as it is now, with every change that was acknowledged before. Payload
   // files are not reclaimed before its values are read, unless space is short. kConflict while
   // there is another one.

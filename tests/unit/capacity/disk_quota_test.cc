@@ -166,4 +166,47 @@ TEST_CASE("new limits hold at once, and a stop ends all waits", "[unit][capacity
   CHECK(q.quota.waiting() == 0);
 }
 
+TEST_CASE("the node's disk is a limit of its own, which waits for the uploads",
+          "[unit][capacity]") {
+  Quota q({0, {{"a", 50}}}, std::chrono::milliseconds(1));
+  std::uint64_t on_disk = 80;
+  q.quota.measure_disk([&] { return on_disk; });
+  std::optional<Quota::Answer> first, small, large, late;
+  spawn(q.enter("b", 1000, first));
+  CHECK((first && first->ok()));  // no limit yet
+  first.reset();
+  q.quota.limit_disk(100);
+  spawn(q.enter("b", 101, large));
+  REQUIRE(large);
+  CHECK(large->status().code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(large->status().message(), Catch::Contains("warm_disk_bytes"));
+  spawn(q.enter("b", 20, first));
+  CHECK((first && first->ok()));
+  spawn(q.enter("a", 10, small));
+  CHECK_FALSE(small);
+  CHECK(q.quota.scopes().size() == 1);  // nothing is trimmed or dropped for the disk
+  CHECK(q.quota.disk().missing == 10);
+  on_disk = 70;  // evicted
+  q.quota.retry();
+  CHECK((small && small->ok()));
+
+  spawn(q.enter("c", 1, late, /*then_stop=*/true));
+  CHECK_FALSE(late);
+  q.loop.run();
+  REQUIRE(late);
+  CHECK(late->status().code() == StatusCode::kOutOfSpace);
+  CHECK_THAT(late->status().message(), Catch::Contains("uploads to the shared storage are behind"));
+
+  std::optional<Quota::Answer> waits;
+  spawn(q.enter("c", 90, waits));
+  CHECK_FALSE(waits);
+  q.quota.limit_disk(80);
+  REQUIRE(waits);
+  CHECK(waits->status().code() == StatusCode::kOutOfSpace);
+  q.quota.limit_disk(0);
+  waits.reset();
+  spawn(q.enter("c", 90, waits));
+  CHECK((waits && waits->ok()));
+}
+
 }  // namespace precis

@@ -36,6 +36,7 @@ TEST_CASE("settings of a cluster without its etcd are refused", "[cluster]") {
   CHECK_THAT(told([](Config& c) { c.cluster_weight = 7; }), Contains("cluster_weight is"));
   CHECK_THAT(told([](Config& c) { c.cluster_ceph_conf = "ceph.conf"; }),
              Contains("cluster_ceph_conf is"));
+  CHECK_THAT(told([](Config& c) { c.warm_disk_bytes = 1; }), Contains("warm_disk_bytes is"));
   CHECK_THAT(told([](Config& c) { c.cluster_lease_s = 7; }), Contains("cluster_lease_s is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_ca = "a.pem"; }), Contains("cluster_tls_ca is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_cert = "a.pem"; }), Contains("cluster_tls_cert"));
@@ -56,6 +57,12 @@ TEST_CASE("a wrong setting of a cluster is named with the right form", "[cluster
   }
   CHECK_THAT(problems([](Config& c) { c.cluster_node = std::string(64, 'a'); }),
              Contains("cluster_node is 'aaa"));
+  CHECK_THAT(problems([](Config& c) { c.warm_disk_bytes = 1; }),
+             Contains("warm_disk_bytes needs a storage that the nodes share"));
+  CHECK(problems([](Config& c) {
+          c.warm_disk_bytes = 1;
+          c.cluster_ceph_conf = "ceph.conf";
+        }).empty());
   CHECK_THAT(problems([](Config& c) { c.cluster_weight = 0; }),
              Contains("cluster_weight is 0, must be in [1, 1000000]; precisctl cluster drain"));
   for (const std::uint32_t seconds : {0, 1, 601}) {

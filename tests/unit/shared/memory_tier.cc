@@ -145,6 +145,14 @@ Status MemoryTier::remove_object(const std::string& name, std::uint64_t) {
   return end();
 }
 
+void MemoryTier::clear() {
+  const std::lock_guard lock(mutex_);
+  marks_.clear();
+  rows_.clear();
+  common_.clear();
+  objects_.clear();
+}
+
 Status MemoryTier::write_common(const SharedBatch& batch) {
   PRECIS_TRY(begin());
   if (full_ && !batch.puts.empty()) return Status::out_of_space("the shared storage is full");

@@ -18,6 +18,7 @@ class MemoryTier final : public SharedTier {
   void lose_answers(bool losing) { losing_ = losing; }
   // Calls that add rows or objects fail with kOutOfSpace and do nothing.
   void fill(bool full) { full_ = full; }
+  void clear();  // loses all
   // All calls since the construction.
   std::uint64_t calls() const { return calls_; }
   std::size_t objects() const;

@@ -45,6 +45,10 @@ class ForwardingStore : public Store {
                                           bool may_wait) override {
     return store_->keep(keys, may_wait);
   }
+  std::uint64_t held_bytes(const std::string& prefix) override {
+    return store_->held_bytes(prefix);
+  }
+  std::uint64_t payload_bytes() override { return store_->payload_bytes(); }
   Status scan(Table table, const RowStore::VisitRow& row) override {
     return store_->scan(table, row);
   }

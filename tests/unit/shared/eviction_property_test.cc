@@ -1,0 +1,237 @@
+// Random changes, moves, crashes and failures of the shared storage, while other threads evict and
+// read: every segment that is stored reads back exactly, and no other one is found.
+#include <atomic>
+#include <map>
+#include <random>
+#include <shared_mutex>
+#include <thread>
+
+#include "cachesvc/server/eviction.h"
+#include "tests/unit/shared/shared_node.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+
+constexpr std::uint32_t kFirstShard = 70, kShardCount = 3;
+constexpr std::size_t kSegments = 18;
+
+class World {
+ public:
+  explicit World(unsigned seed) : random_(seed) {
+    for (std::size_t n = 0; n < kSegments; ++n) {
+      const auto shard = static_cast<std::uint32_t>(kFirstShard + n % kShardCount);
+      whole_.push_back(in_shard(tokens(8, static_cast<TokenId>(n * 1000)), 1, shard));
+      less_.push_back(trimmed(whole_.back()));
+    }
+    local_max_ = kSegments * whole_[0].row.stored_bytes / 5;
+    for (Node* const node : {&a_, &b_}) node->catalog->limit_kept(local_max_);
+    for (std::uint32_t s = 0; s < kShardCount; ++s) {
+      holder_[s] = &a_;
+      a_.take(kFirstShard + s);
+    }
+    threads_.emplace_back([this] { evict(a_); });
+    threads_.emplace_back([this] { evict(b_); });
+    threads_.emplace_back([this] { read(); });
+  }
+  ~World() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  void act() {
+    const std::size_t n = pick(kSegments);
+    switch (pick(12)) {
+      case 0: return move(n % kShardCount);
+      case 1: return restart();
+      case 2: tier_.fill(pick(2) == 0); break;
+      case 3:
+      case 4: remove(n); break;
+      case 5:
+      case 6: cut(n); break;
+      default: put(n);
+    }
+  }
+  // All that is stored, after what waits is copied and without it.
+  void check() {
+    check_all();
+    copy_all();
+    check_all();
+    const std::lock_guard lock(mutex_);
+    CHECK(failed_ == "");
+  }
+  std::uint64_t evicted() const { return evicted_; }
+
+ private:
+  // The other threads stand still during its life. The lock alone could stay shared for long.
+  struct Pause {
+    explicit Pause(World& world) : world_(world) {
+      world_.pausing_ = true;
+      world_.running_.lock();
+    }
+    ~Pause() {
+      world_.running_.unlock();
+      world_.pausing_ = false;
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+    World& world_;
+  };
+  std::shared_lock<std::shared_mutex> run() {
+    while (pausing_) std::this_thread::yield();
+    return std::shared_lock(running_);
+  }
+
+  std::size_t pick(std::size_t below) { return random_() % below; }
+  Node& holder_of(std::size_t n) { return *holder_[n % kShardCount]; }
+  Catalog& catalog_of(std::size_t n) { return *holder_of(n).catalog; }
+  const SegmentId& id(std::size_t n) const { return whole_[n].row.id; }
+
+  void put(std::size_t n) {
+    NewSegment segment = whole_[n];
+    segment.row.created_unix_ms = ++now_ms_;  // as the service does
+    REQUIRE(holder_of(n).put(segment).ok());
+    stored_[n] = &whole_[n];
+  }
+  void remove(std::size_t n) {
+    if (!stored_.erase(n)) return;
+    REQUIRE(catalog_of(n).remove(made().tenant, id(n), false, nullptr).ok());
+    copy(n % kShardCount);  // a removal is acknowledged then
+  }
+  void cut(std::size_t n) {
+    if (!stored_.contains(n) || stored_[n] != &whole_[n]) return;
+    const auto row = catalog_of(n).segment(made().tenant, id(n));
+    REQUIRE(row.ok());
+    SegmentRow to = less_[n].row;
+    to.created_unix_ms = (*row)->created_unix_ms;
+    REQUIRE(*catalog_of(n).trim(**row, to, less_[n].payload(), Durability::kWal));
+    stored_[n] = &less_[n];
+  }
+
+  // The shard gets another holder. The former one removes its copies, or keeps them.
+  void move(std::size_t s) {
+    copy_all();
+    const auto shard = static_cast<std::uint32_t>(kFirstShard + s);
+    {
+      const Pause pause(*this);
+      Node& from = *holder_[s];
+      from.drop(shard);
+      std::vector<bool> bits(kShards);
+      bits[shard] = true;
+      if (pick(2) == 0) from.catalog->remove_here(bits);
+      holder_[s] = &from == &a_ ? &b_ : &a_;
+      holder_[s]->take(shard);
+    }
+    // Before its first change that is copied, the new holder could lose others in a crash.
+    remove(s);
+    put(s);
+    copy(s);
+  }
+  // One node crashes, with changes that are not copied or without.
+  void restart() {
+    if (pick(2) == 0) copy_all();
+    const Pause pause(*this);
+    Node& node = pick(2) == 0 ? a_ : b_;
+    node.crash();
+    node.open();
+    node.catalog->limit_kept(local_max_);
+    for (std::uint32_t s = 0; s < kShardCount; ++s) {
+      if (holder_[s] == &node) node.take(kFirstShard + s);
+    }
+  }
+  void copy(std::size_t s) {
+    tier_.fill(false);
+    REQUIRE(holder_[s]->copied(static_cast<std::uint32_t>(kFirstShard + s)).ok());
+  }
+  void copy_all() {
+    for (std::size_t s = 0; s < kShardCount; ++s) copy(s);
+  }
+  void check_all() {
+    for (std::size_t n = 0; n < kSegments; ++n) {
+      CAPTURE(n);
+      if (stored_.contains(n)) {
+        CHECK(holder_of(n).has(*stored_[n]));
+      } else {
+        CHECK(catalog_of(n).segment(made().tenant, id(n)).status().code() == StatusCode::kNotFound);
+      }
+    }
+  }
+
+  // ---- the other threads
+
+  void evict(Node& node) {
+    MachineRuntime runtime;
+    while (!stop_) {
+      const auto lock = run();
+      std::vector<bool> own(kShards);
+      for (std::uint32_t s = 0; s < kShardCount; ++s) own[kFirstShard + s] = holder_[s] == &node;
+      Eviction eviction({tier_, *node.catalog, runtime, node.name()});
+      evicted_ += eviction.run(local_max_ / 3, own, [] {}).bytes;
+    }
+  }
+  // As ColdReads: what a reader of the stored row gets is of that row, or the row has changed.
+  void read() {
+    for (std::size_t turn = 0; !stop_; ++turn) {
+      const auto lock = run();
+      const std::size_t n = turn % kSegments;
+      const auto row = catalog_of(n).segment(made().tenant, id(n));
+      if (!row.ok()) continue;
+      for (std::uint32_t layer = 0; layer < (*row)->layer_bytes.size(); ++layer) {
+        read_layer(n, *row, layer);
+      }
+    }
+  }
+  void read_layer(std::size_t n, const Catalog::Row& row, std::uint32_t layer) {
+    std::vector<std::byte> bytes(row->layer_bytes[layer]);
+    bool was_here = true;
+    Status status = catalog_of(n).peek_layer(*row, layer, bytes, &was_here);
+    const auto& all = whole_[n].layers[layer];
+    const bool is_right = std::equal(bytes.begin(), bytes.end(), all.begin());
+    if (status.ok() && is_right && !was_here) catalog_of(n).keep_layer(*row, layer, bytes);
+    if (status.code() == StatusCode::kNotFound) {
+      status = catalog_of(n).read_layer(*row, layer, bytes);
+    }
+    const auto now = catalog_of(n).segment(made().tenant, id(n));
+    if (!now.ok() || *now != row || (status.ok() && is_right)) return;
+    // A change may have reached the store but not yet memory.
+    if (!catalog_of(n).quarantine(*row)) return;
+    const std::lock_guard lock(mutex_);
+    failed_ += "segment " + std::to_string(n) + ": " + status.to_string() + "\n";
+  }
+
+  MemoryTier tier_;
+  Node a_{tier_, "a"}, b_{tier_, "b"};
+  std::mt19937 random_;
+  std::vector<NewSegment> whole_, less_;
+  std::map<std::size_t, const NewSegment*> stored_;  // what a reader must find
+  std::uint64_t now_ms_ = 1;
+  std::shared_mutex running_;  // held exclusively while nodes move or restart
+  std::atomic<bool> pausing_ = false;
+  std::uint64_t local_max_ = 0;
+  std::array<Node*, kShardCount> holder_{};
+  std::atomic<bool> stop_ = false;
+  std::atomic<std::uint64_t> evicted_ = 0;
+  std::mutex mutex_;
+  std::string failed_;  // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("whatever is evicted when, every stored segment reads back exactly", "[unit][shared]") {
+  std::uint64_t evicted = 0;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    CAPTURE(seed);
+    World world(seed);
+    for (int step = 0; step < 150; ++step) {
+      world.act();
+      if (step % 10 == 9) world.check();
+    }
+    world.check();
+    evicted += world.evicted();
+  }
+  CHECK(evicted > 0);
+}
