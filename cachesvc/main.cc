@@ -215,7 +215,7 @@ int approve(const Config& config) {
   }
   for (const std::string& file : config.exposed_files) {
     std::cerr << "precisd: " << precis::printable(file)
-              << " holds a token or the TLS key and can be read by every user of this machine: "
+              << " holds a token or a key and can be read by every user of this machine: "
                  "chmod o-r\n";
   }
   const std::string missing = missing_socket_folder(config);

@@ -23,8 +23,8 @@ read it, compressed to the entries that future queries will need. This package
 has the service precisd and its tool precisctl.")
 # systemd or, in a container without it, the program alone; it creates the user.
 set(CPACK_DEBIAN_SERVICE_PACKAGE_DEPENDS "systemd-standalone-sysusers | systemd-sysusers")
-# Loaded if there is an RDMA device, and if cluster_ceph_conf is set.
-set(CPACK_DEBIAN_SERVICE_PACKAGE_SUGGESTS "libucx0, librados2")
+# Loaded if there is an RDMA device, and if cluster_ceph_conf or cluster_s3 is set.
+set(CPACK_DEBIAN_SERVICE_PACKAGE_SUGGESTS "libucx0, librados2, libcurl4")
 set(scripts ${PROJECT_SOURCE_DIR}/deploy/debian/service)
 set(CPACK_DEBIAN_SERVICE_PACKAGE_CONTROL_EXTRA
   ${scripts}/conffiles ${scripts}/postinst ${scripts}/prerm ${scripts}/postrm)

@@ -120,12 +120,15 @@ Status Config::find_tls_files(const std::string& credentials_dir, const std::str
         std::pair{"admin_tls_key", &admin_tls_key}, std::pair{"admin_tls_ca", &admin_tls_ca},
         std::pair{"cluster_tls_ca", &cluster_tls_ca},
         std::pair{"cluster_tls_cert", &cluster_tls_cert},
-        std::pair{"cluster_tls_key", &cluster_tls_key}}) {
-    if (file->empty() || (file == &cluster_tls_ca && *file == "system")) continue;
+        std::pair{"cluster_tls_key", &cluster_tls_key}, std::pair{"cluster_s3_ca", &cluster_s3_ca},
+        std::pair{"cluster_s3_keys", &cluster_s3_keys}}) {
+    const bool is_ca = file == &cluster_tls_ca || file == &cluster_s3_ca;
+    if (file->empty() || (is_ca && *file == "system")) continue;
     const auto path = find_file(*file, credentials_dir, beside);
     if (!path.ok()) return Status::invalid(origin(key) + key + " " + path.status().message());
     *file = std::filesystem::absolute(*path).string();
   }
+  if (is_readable_by_all(cluster_s3_keys)) exposed_files.push_back(cluster_s3_keys);
   return {};
 }
 

@@ -69,7 +69,7 @@ class Catalog : public ModelCatalog,
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
   // As segment(), and finds those that this node serves for another one (shard_catalog.h).
   virtual Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const = 0;
-  // What a get in progress serves in place of `row`: such a segment stays, also after its time.
+  // Returns what a get in progress serves in place of `row`: one of those stays after its time.
   virtual Result<Row> served_now(const Row& row) const = 0;
   struct AnySegment {
     Row row;

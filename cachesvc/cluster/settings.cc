@@ -107,6 +107,10 @@ Status check_config(const Config& config) {
   require(shares || config.warm_disk_bytes == 0, "warm_disk_bytes",
           " needs a storage that the nodes share (cluster_ceph_conf or cluster_s3), which has what "
           "their disks do not keep; else set max_disk_bytes");
+  require(config.cluster_s3.empty() || config.cluster_ceph_conf.empty(), "cluster_s3",
+          " and cluster_ceph_conf exclude each other: set one of them");
+  require(config.cluster_s3.empty() == config.cluster_s3_keys.empty(), "cluster_s3",
+          " and cluster_s3_keys belong together: give both or neither");
   const std::string address = problem_of_address(config);
   require(address.empty(), "cluster_address",
           ": give the HOST:PORT at which clients reach this node; '" +

@@ -46,8 +46,8 @@ msg::SegmentInfo Caller::with_tier(msg::SegmentInfo info) const {
 Status Caller::check(Durability durability) const {
   if (durability != Durability::kShared || parts.uploads != nullptr) return {};
   return Status::unsupported(
-      "durability 'shared' needs nodes that share a storage: set cluster_ceph_conf on them, or use "
-      "fsync");
+      "durability 'shared' needs nodes that share a storage: set cluster_ceph_conf or cluster_s3 "
+      "on them, or use fsync");
 }
 
 std::optional<HeldShard> Caller::shard_of(const SegmentId& segment) const {

@@ -21,9 +21,11 @@ Status claim_pool(SharedTier& tier, const std::string& cluster_id) {
   if (found == cluster_id) return {};
   if (!found.empty()) {
     return Status::version(
-        "the pool has the data of another cluster of this name: use another cluster_name or pool. "
-        "If it is this cluster before etcd and all nodes lost their data, remove the object "
-        "'common' of the pool's name space, and it goes on with what the pool has");
+        "the shared storage has the data of another cluster of this name: use another "
+        "cluster_name, pool or bucket. If it is this cluster before etcd and all nodes lost their "
+        "data, remove the id that is stored there, and it goes on with what the storage has: in "
+        "Ceph the object 'common' of the pool's name space, in S3 all objects below "
+        "precis-NAME/log/common/");
   }
   SharedBatch mine;
   const Bytes bytes = std::as_bytes(std::span(cluster_id));

@@ -29,7 +29,7 @@ void close_data_dir(Log& log, const std::string& dir) {
 
 void warn_of_exposed_files(Log& log, const Config& config) {
   for (const std::string& file : config.exposed_files) {
-    log.warn("a file with a token or the TLS key can be read by every user of this machine",
+    log.warn("a file with a token or a key can be read by every user of this machine",
              {{"file", file}, {"instead", "chmod o-r, or token_file with LoadCredential"}});
   }
 }

@@ -13,7 +13,7 @@ namespace precis {
 // warns if they still have.
 void close_data_dir(Log& log, const std::string& dir);
 
-// Warns about each file with a token or the TLS key that every user can read.
+// Warns about each file with a token or a key that every user can read.
 void warn_of_exposed_files(Log& log, const Config& config);
 
 // "off", "on", or "mutual" if clients must show a certificate too.

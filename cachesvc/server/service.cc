@@ -31,10 +31,9 @@ namespace {
 constexpr unsigned kStorageThreads = 8, kReadThreads = 4;
 constexpr std::chrono::milliseconds kStopCheck{5}, kPressureCheck{1000};
 // The hot tier leaves 1/kStagingShare of the memory free, and so do the promises to puts.
-constexpr std::uint64_t kStagingShare = 4;
-// Acknowledged values that are not yet written take at most 1/kWriteBehindShare of the memory, so
-// that the disk does not delay the service, which works with the rest while the disk is full.
-constexpr std::uint64_t kWriteBehindShare = 4;
+// Acknowledged values that are not yet written take at most 1/kWriteBehindShare, so that the
+// service works with the rest while the disk is slow or full.
+constexpr std::uint64_t kStagingShare = 4, kWriteBehindShare = 4;
 }  // namespace
 
 struct Service::Impl {
@@ -146,12 +145,12 @@ Status Service::Impl::open(const OpenStore& open_disk) {
 
 Status Service::Impl::open_store(const OpenStore& open_disk) {
   close_data_dir(log, config.data_dir);
+  const std::size_t unwritten_max = arena->memory().size() / kWriteBehindShare;
   PRECIS_ASSIGN(store, open_disk(config.data_dir,
-                                 {.write_behind_bytes = arena->memory().size() / kWriteBehindShare,
+                                 {.write_behind_bytes = unwritten_max,
                                   .tidy_after = std::chrono::milliseconds(config.tidy_after_ms),
                                   .min_free_bytes = config.min_free_bytes}));
-  PRECIS_ASSIGN(
-      shared, SharedStorage::connect(config, runtime, arena->memory().size() / kWriteBehindShare));
+  PRECIS_ASSIGN(shared, SharedStorage::connect(config, runtime, log, unwritten_max));
   if (shared) store = shared->behind(std::move(store));
   warn_of_raised_mark(log, config);
   disk_watch = std::make_unique<DiskWatch>(*store, log, loop, runtime);
@@ -177,9 +176,9 @@ void Service::Impl::wire_paths() {
         return (tenant.empty() ? catalog->totals() : catalog->totals(tenant)).stored_bytes;
       },
       disk_limits(config), std::chrono::milliseconds(config.memory_wait_ms));
-  projections = std::make_unique<Projections>(
-      Projections::Parts{loop, *compute, storage, shared ? changes : storage, reads, *memory,
-                         *registration, *catalog, *hot_tier, log});
+  FairExecutor& rows = shared ? changes : storage;
+  projections = std::make_unique<Projections>(Projections::Parts{
+      loop, *compute, storage, rows, reads, *memory, *registration, *catalog, *hot_tier, log});
   cold_reads = std::make_unique<ColdReads>(ColdReads::Parts{loop, reads, storage, *memory, *catalog,
                                                             *hot_tier, rate, metrics, log, clock});
   put_path = std::make_unique<PutPath>(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -301,9 +302,14 @@ Status ShardKeeper::for_groups(const Shards& shards,
   // A storage that does not answer takes long not to, so one failure is enough.
   std::atomic<bool> fails = false;
   const auto may_go_on = [&] { return !fails && (is_closing_ || !is_stopping()); };
-  for (const auto& [number, group] : groups) {
-    workers_->post([&, &of_group = group] {
-      const Status status = may_go_on() ? fn(of_group) : Status::unavailable("given up");
+  // Nodes that do this at a time begin at different groups, so that they wait less for each other.
+  std::vector<const Shards*> order;
+  for (const auto& [number, group] : groups) order.push_back(&group);
+  const std::size_t begin = std::hash<std::string>()(parts_.disk) % (order.size() + 1);
+  std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
+  for (const Shards* const group : order) {
+    workers_->post([&, group] {
+      const Status status = may_go_on() ? fn(*group) : Status::unavailable("given up");
       const std::lock_guard lock(mutex);
       if (status.code() == StatusCode::kUnavailable) fails = true;
       if (first.ok()) first = status;

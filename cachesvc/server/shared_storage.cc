@@ -5,13 +5,15 @@
 #include <string>
 #include <utility>
 
+#include "cachesvc/net/address.h"
 #include "cachesvc/shared/rados_tier.h"
+#include "cachesvc/shared/s3_tier.h"
 #include "cachesvc/shared/tiered_store.h"
 
 namespace precis {
 namespace {
 
-constexpr unsigned kCopiers = 8;  // they wait for the shared storage
+constexpr unsigned kCopiers = 8, kTidiers = 4;  // they wait for the shared storage
 
 constexpr const char* kDiskKey = "store.disk";  // no backup has it (is_stores_own())
 
@@ -27,23 +29,56 @@ Result<std::string> name_disk(Store& store, Runtime& runtime) {
   return name;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<SharedStorage>> SharedStorage::connect(const Config& config,
-                                                              Runtime& runtime,
-                                                              std::uint64_t bytes_max) {
-  if (config.cluster_ceph_conf.empty()) return std::unique_ptr<SharedStorage>();
-  if (config.cluster_etcd.empty()) {
-    return Status::invalid("cluster_ceph_conf needs cluster_etcd: only a cluster shares a storage");
-  }
+Result<std::unique_ptr<SharedTier>> connect_ceph(const Config& config) {
   RadosSettings settings;
   settings.ceph_conf = config.cluster_ceph_conf;
   settings.user = config.cluster_ceph_user;
   settings.pool = config.cluster_ceph_pool;
   settings.space = config.cluster_name;
-  auto shared = std::make_unique<SharedStorage>();
   auto tier = connect_rados(settings);
   if (!tier.ok()) return tier.status().with_context("cluster_ceph_conf");
+  return tier;
+}
+
+bool is_here(const std::string& authority) {
+  return is_loopback(authority) || is_loopback(authority + ":80");
+}
+
+Result<std::unique_ptr<SharedTier>> connect_bucket(const Config& config, Runtime& runtime,
+                                                   Log& log) {
+  S3Settings settings;
+  settings.url = config.cluster_s3;
+  settings.keys_file = config.cluster_s3_keys;
+  settings.region = config.cluster_s3_region;
+  settings.ca = config.cluster_s3_ca;
+  settings.space = config.cluster_name;
+  const auto place = parse_s3_url(settings.url);
+  if (place.ok() && !place->encrypted && !is_here(place->authority)) {
+    log.warn("all that is stored goes to S3 unencrypted: use https in cluster_s3",
+             {{"cluster_s3", config.cluster_s3}});
+  }
+  auto tier = connect_s3(settings, runtime.make_executor("s3-tidy", kTidiers));
+  if (!tier.ok()) return tier.status().with_context("cluster_s3");
+  return tier;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SharedStorage>> SharedStorage::connect(const Config& config,
+                                                              Runtime& runtime, Log& log,
+                                                              std::uint64_t bytes_max) {
+  const bool has_ceph = !config.cluster_ceph_conf.empty(), has_s3 = !config.cluster_s3.empty();
+  if (!has_ceph && !has_s3) return std::unique_ptr<SharedStorage>();
+  if (config.cluster_etcd.empty()) {
+    return Status::invalid(std::string(has_ceph ? "cluster_ceph_conf" : "cluster_s3") +
+                           " needs cluster_etcd: only a cluster shares a storage");
+  }
+  if (has_ceph && has_s3) {
+    return Status::invalid("cluster_s3 and cluster_ceph_conf exclude each other: set one of them");
+  }
+  auto tier = has_ceph ? connect_ceph(config) : connect_bucket(config, runtime, log);
+  PRECIS_TRY(tier.status());
+  auto shared = std::make_unique<SharedStorage>();
   shared->tier = std::move(tier).value();
   auto threads = runtime.make_executor("uploads", kCopiers);
   shared->uploads =

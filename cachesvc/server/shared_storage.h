@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cachesvc/base/config.h"
+#include "cachesvc/base/log.h"
 #include "cachesvc/base/runtime.h"
 #include "cachesvc/server/handler_parts.h"
 #include "cachesvc/server/shard_keeper.h"
@@ -18,9 +19,9 @@ struct SharedStorage {
   std::unique_ptr<Uploads> uploads;
 
   // Null if the configuration has none. At most about `bytes_max` wait to be copied. Errors as
-  // connect_rados(), or kInvalidArgument without a cluster.
+  // connect_rados() or connect_s3(), or kInvalidArgument without a cluster.
   static Result<std::unique_ptr<SharedStorage>> connect(const Config& config, Runtime& runtime,
-                                                        std::uint64_t bytes_max);
+                                                        Log& log, std::uint64_t bytes_max);
   // The store in front of it.
   std::unique_ptr<Store> behind(std::unique_ptr<Store> local) const;
   // Starts to take the shards that the node owns, and lets the requests know. An error is the local

@@ -125,12 +125,7 @@ Status RadosTier::change_marks(std::span<const Change> changes) {
   if (error != -ECANCELED) return failure(error, "change the marks in", object);
   PRECIS_ASSIGN(const auto now, marks(shards));
   for (std::size_t i = 0; i < changes.size(); ++i) {
-    if (now[i] == changes[i].to) continue;
-    return Status::conflict("take shard " + std::to_string(shards[i]) +
-                            (now[i] ? ": its mark is of node '" + now[i]->node + "', instance '" +
-                                          now[i]->instance + "', epoch " +
-                                          std::to_string(now[i]->epoch)
-                                    : ": it has no mark"));
+    if (now[i] != changes[i].to) return other_mark(shards[i], now[i]);
   }
   return {};
 }
@@ -149,12 +144,7 @@ Status RadosTier::write(std::uint32_t shard, const ShardMark& from, const Shared
   if (error != -ECANCELED && error != -ENOENT) return failure(error, "write rows to", object);
   PRECIS_ASSIGN(const auto now, marks({&shard, 1}));
   if (now.front() == to) return {};  // this batch was applied before
-  return Status::moved("write rows of shard " + std::to_string(shard) +
-                       (now.front() ? ": node '" + now.front()->node + "' holds it, instance '" +
-                                          now.front()->instance + "', epoch " +
-                                          std::to_string(now.front()->epoch) + ", write " +
-                                          std::to_string(now.front()->sequence)
-                                    : ": nobody holds it"));
+  return other_holder(shard, now.front());
 }
 
 Status RadosTier::scan(std::span<const std::uint32_t> shards, const Visit& row) {

@@ -1,5 +1,6 @@
 #include "cachesvc/shared/shard_marks.h"
 
+#include <string>
 #include <string_view>
 
 #include "precis/little_endian.h"
@@ -53,6 +54,21 @@ Result<ShardMark> decode_mark(Bytes bytes) {
                               " bytes are not those of a mark");
   }
   return mark;
+}
+
+Status other_mark(std::uint32_t shard, const std::optional<ShardMark>& now) {
+  return Status::conflict("take shard " + std::to_string(shard) +
+                          (now ? ": its mark is of node '" + now->node + "', instance '" +
+                                     now->instance + "', epoch " + std::to_string(now->epoch)
+                               : ": it has no mark"));
+}
+
+Status other_holder(std::uint32_t shard, const std::optional<ShardMark>& now) {
+  return Status::moved("write rows of shard " + std::to_string(shard) +
+                       (now ? ": node '" + now->node + "' holds it, instance '" + now->instance +
+                                  "', epoch " + std::to_string(now->epoch) + ", write " +
+                                  std::to_string(now->sequence)
+                            : ": nobody holds it"));
 }
 
 }  // namespace precis

@@ -7,9 +7,9 @@ namespace precis::fuzz {
 std::span<const Target> targets() {
   static const std::vector<Target> all = [] {
     std::vector<Target> joined;
-    for (const auto& group :
-         {message_targets(), row_targets(), record_targets(), store_targets(), catalog_targets(),
-          backup_targets(), transport_targets(), cluster_targets(), text_targets()}) {
+    for (const auto& group : {message_targets(), row_targets(), record_targets(), store_targets(),
+                              catalog_targets(), backup_targets(), transport_targets(),
+                              cluster_targets(), log_targets(), text_targets()}) {
       joined.insert(joined.end(), group.begin(), group.end());
     }
     return joined;

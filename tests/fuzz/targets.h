@@ -35,6 +35,7 @@ std::span<const Target> catalog_targets();    // opening a catalog
 std::span<const Target> backup_targets();     // the file of a backup
 std::span<const Target> transport_targets();  // frames and greetings between two processes
 std::span<const Target> cluster_targets();    // rows in etcd
+std::span<const Target> log_targets();        // objects and answers of S3
 std::span<const Target> text_targets();       // text that people write
 
 }  // namespace precis::fuzz

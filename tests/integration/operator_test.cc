@@ -369,7 +369,7 @@ TEST_CASE("that tokens can be read by every user is said at the start", "[integr
     return content_of(dir.path("log"));
   };
   const std::string warning =
-      "W a file with a token or the TLS key can be read by every user of this machine file=";
+      "W a file with a token or a key can be read by every user of this machine file=";
   const std::string by_file = "[[tenant]]\nname = \"red\"\ntoken_file = \"token\"\n";
   const fs::perms open{0644}, closed{0600};
   CHECK_THAT(log(kRed, open, closed), Contains(warning + dir.path("precisd.toml")));

@@ -1,17 +1,15 @@
 // The shared tier in a real Ceph.
 #include <array>
-#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <functional>
 #include <memory>
-#include <thread>
 
 #include "cachesvc/shared/rados_tier.h"
 #include "tests/catch_runner.h"
 #include "tests/integration/ceph_cluster.h"
+#include "tests/integration/tier_writers.h"
 #include "tests/unit/shared/shared_tier_contract.h"
 
 namespace {
@@ -50,95 +48,6 @@ std::string conf_of_new_user(const std::string& user, const std::string& osd_cap
   const std::string key = answer.substr(begin, answer.find('"', begin) - begin);
   return cluster->conf_with("\n[" + user + "]\nkey = " + key + "\n");
 }
-
-// Threads that write to the shared tier all the time.
-class Writers {
- public:
-  explicit Writers(const RadosSettings& settings) : tier_(connect(settings)) {
-    for (std::uint32_t shard = 0; shard < kShardsWritten; ++shard) {
-      threads_.emplace_back([this, shard] { ends_[shard] = write_rows(shard); });
-    }
-    threads_.emplace_back([this] { ends_[kObjects] = write_objects(); });
-  }
-  ~Writers() { stop(); }
-  // Waits until each of them has written more.
-  void await_more() const {
-    const std::vector<int> before(written_.begin(), written_.end());
-    const auto until = Clock::now() + kLong;
-    for (std::size_t i = 0; i < written_.size(); ++i) {
-      while (written_[i] < before[i] + 3) {
-        REQUIRE(Clock::now() < until);
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    }
-  }
-  // Calls that have failed with kUnavailable.
-  int unavailable() const { return unavailable_; }
-  // Ends the threads, and checks that Ceph has all that they wrote, and nothing else.
-  void check() {
-    stop();
-    for (const Status& end : ends_) CHECK(end == Status());
-    for (std::uint32_t shard = 0; shard < kShardsWritten; ++shard) {
-      RowsFound expected;
-      for (int row = 0; row < written_[shard]; ++row) {
-        expected[{shard, std::to_string(row)}] = bytes_of(std::to_string(row));
-      }
-      CHECK((rows_of(*tier_, {shard}) == expected));
-    }
-    for (int number = 0; number < written_[kObjects]; ++number) {
-      auto into = object(0);
-      CHECK(tier_->read_object("o-" + std::to_string(number), into).ok());
-      CHECK((into == object(number)));
-    }
-  }
-
- private:
-  static constexpr std::uint32_t kShardsWritten = 6;  // each is in a group of its own
-  static constexpr std::size_t kObjects = kShardsWritten;
-
-  static std::vector<std::byte> object(int number) {
-    return std::vector<std::byte>(100'000, static_cast<std::byte>(number));
-  }
-  void stop() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-    threads_.clear();
-  }
-  // Makes the same call again if it may have been applied, as callers do.
-  Status repeat(const std::function<Status()>& call) {
-    for (;;) {
-      Status status = call();
-      if (status.code() != StatusCode::kUnavailable) return status;
-      ++unavailable_;
-    }
-  }
-  // Writes the keys "0", "1" and so on, each with its own text as the value.
-  Status write_rows(std::uint32_t shard) {
-    ShardMark mark{1, 0, false, "node", "instance"};
-    PRECIS_TRY(repeat([&] { return tier_->change_marks({{{shard, {}, mark}}}); }));
-    for (; !stop_; ++mark.sequence, ++written_[shard]) {
-      SharedBatch batch;
-      const std::string text = std::to_string(mark.sequence);
-      batch.puts.emplace_back(text, bytes_of(text));
-      PRECIS_TRY(repeat([&] { return tier_->write(shard, mark, batch); }));
-    }
-    return {};
-  }
-  Status write_objects() {
-    for (int number = 0; !stop_; ++number, ++written_[kObjects]) {
-      const std::string name = "o-" + std::to_string(number);
-      PRECIS_TRY(repeat([&] { return tier_->write_object(name, object(number)); }));
-    }
-    return {};
-  }
-
-  const std::unique_ptr<SharedTier> tier_;
-  std::atomic<bool> stop_ = false;
-  std::atomic<int> unavailable_ = 0;
-  std::array<std::atomic<int>, kShardsWritten + 1> written_{};
-  std::array<Status, kShardsWritten + 1> ends_;
-  std::vector<std::thread> threads_;
-};
 
 void set_full_ratios(const std::string& nearly, const std::string& backfill,
                      const std::string& full) {
@@ -277,7 +186,7 @@ TEST_CASE("what prevents a connection to Ceph is told", "[integration][ceph]") {
 }
 
 TEST_CASE("no write is lost when an OSD is killed, and writes go on", "[integration][ceph]") {
-  Writers writers(cluster->settings("killed-osd"));
+  TierWriters writers(connect(cluster->settings("killed-osd")));
   writers.await_more();
   for (const std::size_t osd : {0u, 1u}) {
     cluster->kill_osd(osd);
@@ -295,7 +204,7 @@ TEST_CASE("writes to an OSD that hangs fail in time, and can be made again",
           "[integration][ceph]") {
   auto settings = cluster->settings("hung-osd");
   settings.timeout = std::chrono::seconds(1);
-  Writers writers(settings);
+  TierWriters writers(connect(settings));
   writers.await_more();
   cluster->signal_osd(0, SIGSTOP);
   cluster->await_osds(2);  // the others miss it after more than that second

@@ -1,4 +1,4 @@
-// Nodes that share a storage: what they acknowledge at "shared" outlives them.
+// Nodes that share a Ceph: what shared_cluster_cases.cc has not.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,10 +10,8 @@
 
 #include "tests/catch_runner.h"
 #include "tests/integration/ceph_cluster.h"
-#include "tests/integration/cluster_node.h"
-#include "tests/integration/options.h"
-#include "tests/integration/random_kv.h"
 #include "tests/integration/raw_peer.h"
+#include "tests/integration/shared_cluster.h"
 
 namespace {
 
@@ -21,109 +19,27 @@ using namespace precis;
 using namespace precis::testing;
 using Catch::Matchers::Contains;
 
-constexpr std::uint32_t kTokens = 192;  // three blocks
-
-struct Prompt {
-  std::vector<TokenId> tokens;
-  Kv kv;
-};
-
-// The nodes of all test cases share one Ceph, in which each cluster has a name space of its own.
-// main() makes it.
 std::unique_ptr<CephCluster> ceph;
 
-std::string ceph_settings(const std::string& more = "") {
-  return "cluster_ceph_conf = '" + ceph->conf() + "'\ncluster_ceph_user = '" + ceph->user() +
-         "'\n" + more;
-}
-
-struct Cluster {
-  explicit Cluster(const std::string& name, const std::string& settings = "")
-      : more(ceph_settings("cluster_name = '" + name + "'\n" + settings)) {
-    await_all();
+class CephStorage final : public NodesStorage {
+ public:
+  std::string node_settings() const override {
+    return "cluster_ceph_conf = '" + ceph->conf() + "'\ncluster_ceph_user = '" + ceph->user() +
+           "'\n";
   }
-  const std::string more;
-  EtcdMembers etcd;
-  Node a{etcd, "a", more, 2}, b{etcd, "b", more, 2}, c{etcd, "c", more, 2};
-  std::mt19937 random{1};
-  std::shared_ptr<Client> client = a.connect_as("red");
-  const Model model = client->register_model(tiny_model()).value();
-
-  static bool is_loaded(const msg::ClusterState& state) {
-    return state.shared && state.loading == 0 && state.shared_error.empty();
+  std::unique_ptr<SharedTier> connect(const std::string& cluster_name) const override {
+    return connect_rados(ceph->settings(cluster_name)).value();
   }
-  void await_loaded(std::vector<std::string> names) {
-    for (Node* const node : {&a, &b, &c}) {
-      if (std::ranges::find(names, node->name()) == names.end()) continue;
-      await(*node, [&](const msg::ClusterState& state) {
-        return shared_by(names)(state) && is_loaded(state);
-      });
-    }
-  }
-  void await_all() { await_loaded({"a", "b", "c"}); }
-  Prompt prompt() {
-    Prompt made{random_tokens(random, kTokens), {}};
-    made.kv = random_kv(random, tiny_model(), 0, kTokens);
-    return made;
-  }
-  Status try_put(const Prompt& prompt, Durability durability, const std::string& session = "",
-                 SegmentId* id = nullptr) {
-    PutOptions options = keep_most();
-    options.session = session;
-    auto stored = put_all(*client, model, prompt.tokens, prompt.kv, options, durability);
-    if (stored.ok() && id != nullptr) *id = stored->id;
-    return stored.status();
-  }
-  SegmentId put(const Prompt& prompt, Durability durability, const std::string& session = "") {
-    SegmentId id;
-    const Status status = try_put(prompt, durability, session, &id);
-    INFO(status.to_string());
-    REQUIRE(status.ok());
-    return id;
-  }
-  std::vector<Prompt> put_some(std::size_t count, Durability durability) {
-    std::vector<Prompt> made;
-    for (std::size_t i = 0; i < count; ++i) {
-      made.push_back(prompt());
-      put(made.back(), durability);
-    }
-    return made;
+  void signal(int number) const override {
+    for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), number);
   }
 };
 
-// The error if the client does not read the prompt's rows.
-std::string read_error(Client& client, const Model& model, const Prompt& prompt,
-                       const std::string& session = "") {
-  LookupOptions options;
-  options.session = session;
-  const auto match = client.lookup(model, prompt.tokens, options);
-  if (!match.ok()) return match.status().to_string();
-  if (match->matched_tokens != prompt.tokens.size()) {
-    return std::to_string(match->matched_tokens) + " tokens are matched";
-  }
-  if (!session.empty()) return client.get(*match).status().message();
-  const auto read = read_all(client, model, prompt.tokens);
-  if (!read.ok()) return read.status().to_string();
-  return rows_are_of(*read, {&prompt.kv}) ? "" : "other rows";
-}
+std::string ceph_settings(const std::string& more) { return nodes_storage->node_settings() + more; }
 
 }  // namespace
 
-TEST_CASE("what is acknowledged at shared outlives a node and its disk",
-          "[integration][cluster][ceph]") {
-  Cluster cluster("outlives");
-  const auto prompts = cluster.put_some(24, Durability::kShared);
-  CHECK(cluster.b.kill() == -SIGKILL);
-  for (const Prompt& prompt : prompts) {
-    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
-  }
-  cluster.b.lose_disk();
-  cluster.b.start();
-  cluster.await_all();
-  for (const Prompt& prompt : prompts) {
-    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
-  }
-}
+std::unique_ptr<NodesStorage> precis::testing::nodes_storage;
 
 TEST_CASE("a session goes on at its turn when its node is lost", "[integration][cluster][ceph]") {
   Cluster cluster("sessions");
@@ -196,36 +112,6 @@ TEST_CASE("a node that returns has nothing that was removed meanwhile",
   CHECK(stored_at(cluster.b) == 0);
 }
 
-TEST_CASE("what only a node's disk has is there again when the node is",
-          "[integration][cluster][ceph]") {
-  EtcdMembers etcd;
-  Node node(etcd, "a", ceph_settings("cluster_name = 'alone'\n"), 2);
-  const auto loaded = [](const msg::ClusterState& state) {
-    return shared_by({"a"})(state) && Cluster::is_loaded(state);
-  };
-  await(node, loaded);
-  std::mt19937 random(3);
-  auto client = node.connect_as("red");
-  const Model model = client->register_model(tiny_model()).value();
-  const std::vector<TokenId> tokens = random_tokens(random, kTokens);
-  const Kv kv = random_kv(random, tiny_model(), 0, kTokens);
-  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGSTOP);
-  const Status put = put_all(*client, model, tokens, kv, keep_most(), Durability::kWal).status();
-  INFO(put.to_string());
-  REQUIRE(put.ok());
-  CHECK(node.state().unshared_bytes > 0);
-  CHECK(node.kill() == -SIGKILL);
-  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGCONT);
-  node.start();
-  await(node, loaded);
-  client = node.connect_as("red");
-  const auto read = read_all(*client, model, tokens);
-  INFO(read.status().to_string());
-  REQUIRE(read.ok());
-  CHECK(rows_are_of(*read, {&kv}));
-  await(node, [](const msg::ClusterState& state) { return state.unshared_bytes == 0; });
-}
-
 TEST_CASE("a put may be committed again and aborted while it waits for its copy",
           "[integration][cluster][ceph]") {
   EtcdMembers etcd;
@@ -256,12 +142,12 @@ TEST_CASE("a put may be committed again and aborted while it waits for its copy"
   for (push.layer = 0; push.layer < model.spec.num_layers; ++push.layer) {
     REQUIRE(peer.call(push).value().status.ok());
   }
-  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGSTOP);
+  nodes_storage->signal(SIGSTOP);
   const msg::CommitPut commit{begun.put, Durability::kShared};
   for (std::uint64_t id = 1000; id < 1003; ++id) peer.send(encode(msg::Request{id, commit}));
   peer.send(encode(msg::Request{1003, msg::AbortPut{begun.put}}));
   while (node.state().unshared_bytes == 0) std::this_thread::yield();
-  for (std::size_t osd = 0; osd < 3; ++osd) ::kill(ceph->osd_pid(osd), SIGCONT);
+  nodes_storage->signal(SIGCONT);
   int stored = 0;
   for (int n = 0; n < 4; ++n) {
     const auto reply = peer.receive();
@@ -370,11 +256,6 @@ TEST_CASE("a prefix that is read often is served by further nodes too",
   }
 }
 
-// The node owns shards, and has loaded all.
-bool is_loaded(const msg::ClusterState& now) {
-  return now.loading == 0 && now.state == "member" && shards_of(now, now.node) > 0;
-}
-
 TEST_CASE("nodes whose etcd is older than the shared storage agree on a new table and go on",
           "[integration][cluster][ceph]") {
   const auto tier = connect_rados(ceph->settings("behind")).value();
@@ -384,25 +265,6 @@ TEST_CASE("nodes whose etcd is older than the shared storage agree on a new tabl
   Node node(etcd, "a", ceph_settings("cluster_name = 'behind'\n"), 2);
   await(node, is_loaded);
   CHECK(tier->marks(std::array{0u}).value().front()->epoch > mark.epoch);
-}
-
-TEST_CASE("a cluster does not use the pool of another one of its name",
-          "[integration][cluster][ceph]") {
-  const auto tier = connect_rados(ceph->settings("twice")).value();
-  EtcdMembers etcd, other_etcd;
-  Node node(etcd, "a", ceph_settings("cluster_name = 'twice'\n"), 2);
-  await(node, is_loaded);
-  const auto marks = tier->marks(std::array{0u}).value();
-  Node other(other_etcd, "a", ceph_settings("cluster_name = 'twice'\n"), 2);
-  const auto state =
-      await(other, [](const msg::ClusterState& now) { return !now.shared_error.empty(); });
-  CHECK_THAT(state.shared_error, Contains("the data of another cluster of this name"));
-  CHECK(state.loading == limits::kShards);
-  CHECK(tier->marks(std::array{0u}).value() == marks);
-  // A node that comes later to the first cluster is one of it.
-  node.stop();
-  Node later(etcd, "b", ceph_settings("cluster_name = 'twice'\n"), 2);
-  await(later, is_loaded);
 }
 
 TEST_CASE("shared needs storage that nodes share", "[integration][cluster][ceph]") {
@@ -426,6 +288,7 @@ int main(int argc, char** argv) {
     return 77;
   }
   ceph = std::make_unique<CephCluster>();
+  nodes_storage = std::make_unique<CephStorage>();
   const int failed = run_test_cases(argc, argv);
   ceph.reset();
   return failed;

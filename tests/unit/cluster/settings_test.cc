@@ -37,6 +37,7 @@ TEST_CASE("settings of a cluster without its etcd are refused", "[cluster]") {
   CHECK_THAT(told([](Config& c) { c.cluster_ceph_conf = "ceph.conf"; }),
              Contains("cluster_ceph_conf is"));
   CHECK_THAT(told([](Config& c) { c.warm_disk_bytes = 1; }), Contains("warm_disk_bytes is"));
+  CHECK_THAT(told([](Config& c) { c.cluster_s3 = "http://h/bucket"; }), Contains("cluster_s3 is"));
   CHECK_THAT(told([](Config& c) { c.cluster_lease_s = 7; }), Contains("cluster_lease_s is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_ca = "a.pem"; }), Contains("cluster_tls_ca is"));
   CHECK_THAT(told([](Config& c) { c.cluster_tls_cert = "a.pem"; }), Contains("cluster_tls_cert"));
@@ -63,6 +64,10 @@ TEST_CASE("a wrong setting of a cluster is named with the right form", "[cluster
           c.warm_disk_bytes = 1;
           c.cluster_ceph_conf = "ceph.conf";
         }).empty());
+  CHECK_THAT(problems([](Config& c) { c.cluster_s3 = "http://h/bucket"; }),
+             Contains("cluster_s3 and cluster_s3_keys belong together"));
+  CHECK_THAT(problems([](Config& c) { c.cluster_s3 = c.cluster_ceph_conf = "x"; }),
+             Contains("cluster_s3 and cluster_ceph_conf exclude each other"));
   CHECK_THAT(problems([](Config& c) { c.cluster_weight = 0; }),
              Contains("cluster_weight is 0, must be in [1, 1000000]; precisctl cluster drain"));
   for (const std::uint32_t seconds : {0, 1, 601}) {

@@ -169,6 +169,24 @@ TEST_CASE("TLS's files are found where a token's is", "[unit][server]") {
              Catch::StartsWith("here:1: tls_client_ca is '$CRED") && Catch::Contains("is not set"));
 }
 
+TEST_CASE("a file with the keys of S3 that all users can read is worth a warning",
+          "[unit][server]") {
+  const auto path =
+      std::filesystem::temp_directory_path() / ("precis-s3-keys-" + std::to_string(::getpid()));
+  std::ofstream(path) << "keys";
+  Config config;
+  config.cluster_s3_keys = path.filename().string();
+  std::filesystem::permissions(path, std::filesystem::perms(0600));
+  REQUIRE(config.find_tls_files("", path.parent_path().string()).ok());
+  CHECK(config.cluster_s3_keys == path.string());
+  CHECK(config.cluster_s3_ca == "system");
+  CHECK(config.exposed_files.empty());
+  std::filesystem::permissions(path, std::filesystem::perms(0644));
+  REQUIRE(config.find_tls_files("", "").ok());
+  CHECK(config.exposed_files == std::vector<std::string>{path.string()});
+  std::filesystem::remove(path);
+}
+
 TEST_CASE("validation tells every problem at once", "[unit][server]") {
   CHECK(valid().validate() == Status());
   Config config = valid();

@@ -1,0 +1,96 @@
+// A log in an object store that can create objects but not compare them (docs/design/cluster.md,
+// S3). The record N is the object of that number, which one machine creates; whether it changes
+// anything is decided by the records before it, which every reader replays in their order.
+//
+// A snapshot has what all records up to its number have made. Those are then removed. A slow
+// machine may later create one of them again. Such an object has no effect, because a record counts
+// only if no snapshot of its number or a later one existed when it was read. So a reader lists the
+// names again after it has read records, from the last record that is known to count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cachesvc/shared/log_record.h"
+#include "cachesvc/shared/object_store.h"
+
+namespace precis {
+
+// Thread-safe. Calls block. Errors as ObjectStore's, or those of log_record.h.
+class ShardLog {
+ public:
+  struct Settings {
+    std::string name;                      // begins the names of the log's objects
+    std::uint64_t snapshot_after = 128;    // records
+    std::size_t kept_bytes_max = 1 << 18;  // of the last records, so that a scan need not read them
+  };
+  // `store` outlives it.
+  ShardLog(ObjectStore& store, Settings settings) : store_(store), settings_(std::move(settings)) {}
+
+  // The marks at some time after the call began.
+  Result<LogState> marks();
+  // Rows and marks at some time after the call began.
+  Result<LogState> read() const;
+  struct Appended {
+    LogState::Fit fit = LogState::Fit::kMakes;  // kMakes: the record has made its change now
+    LogState now;                               // if kDiffers: the marks
+    bool is_long = false;                       // it is time for tidy()
+  };
+  // Adds the record if it makes its change. kInvalidArgument if it is too large.
+  Result<Appended> append(const LogRecord& record);
+  // Makes a snapshot if there are many records, and removes what no reader needs.
+  Status tidy() const;
+
+ private:
+  using Record = std::shared_ptr<const std::vector<std::byte>>;
+  struct Names {
+    std::vector<std::uint64_t> records, snapshots;  // in their order
+    std::uint64_t snapshot() const { return snapshots.empty() ? 0 : snapshots.back(); }
+    bool has(std::uint64_t record) const;
+    bool goes_on_after(std::uint64_t record) const;
+  };
+  struct Read {
+    LogState state;
+    std::uint64_t snapshot = 0, last = 0;  // their numbers; 0: none
+    std::size_t snapshot_bytes = 0;
+  };
+
+  std::string record_name(std::uint64_t number) const;
+  std::string snapshot_name(std::uint64_t number) const;
+  Result<Names> list(std::uint64_t from) const;
+  enum class Verified { kCounts, kReplaced, kGone };
+  Result<Verified> verify(Names& names, std::uint64_t end);
+  Status catch_up();
+  Result<bool> replay_next();
+  Status load(std::uint64_t snapshot);
+  void forget();
+  void keep(std::uint64_t number, Record bytes);
+  Result<Record> fetch(std::uint64_t number) const;
+  enum class Whole { kYes, kChanges, kGap };
+  Result<Whole> read_once(Read& read) const;
+  Result<Read> read_all() const;
+  Status remove_until(std::uint64_t snapshot) const;
+  Status missing(std::uint64_t number) const;
+
+  ObjectStore& store_;
+  const Settings settings_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  LogState marks_;             // after the record last_
+  std::uint64_t last_ = 0;     // the last record that is replayed
+  std::uint64_t counted_ = 0;  // the records up to it are known to count
+
+  mutable std::mutex kept_mutex_;  // the last to be taken
+  // Guarded by kept_mutex_.
+  std::map<std::uint64_t, Record> kept_;
+  std::size_t kept_bytes_ = 0;
+};
+
+}  // namespace precis

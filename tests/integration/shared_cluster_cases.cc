@@ -1,0 +1,107 @@
+// Nodes that share a storage: what they acknowledge at "shared" outlives them. For each storage.
+#include <array>
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "tests/integration/shared_cluster.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using Catch::Matchers::Contains;
+
+std::string named(const std::string& cluster) {
+  return nodes_storage->node_settings() + "cluster_name = '" + cluster + "'\n";
+}
+
+}  // namespace
+
+TEST_CASE("what is acknowledged at shared outlives a node and its disk", "[integration][cluster]") {
+  Cluster cluster("outlives");
+  const auto prompts = cluster.put_some(24, Durability::kShared);
+  CHECK(cluster.b.kill() == -SIGKILL);
+  for (const Prompt& prompt : prompts) {
+    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
+  }
+  cluster.b.lose_disk();
+  cluster.b.start();
+  cluster.await_all();
+  for (const Prompt& prompt : prompts) {
+    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
+  }
+}
+
+TEST_CASE("what only a node's disk has is there again when the node is", "[integration][cluster]") {
+  EtcdMembers etcd;
+  Node node(etcd, "a", named("alone"), 2);
+  const auto loaded = [](const msg::ClusterState& state) {
+    return shared_by({"a"})(state) && Cluster::is_loaded(state);
+  };
+  await(node, loaded);
+  std::mt19937 random(3);
+  auto client = node.connect_as("red");
+  const Model model = client->register_model(tiny_model()).value();
+  const std::vector<TokenId> tokens = random_tokens(random, kTokens);
+  const Kv kv = random_kv(random, tiny_model(), 0, kTokens);
+  nodes_storage->signal(SIGSTOP);
+  const Status put = put_all(*client, model, tokens, kv, keep_most(), Durability::kWal).status();
+  INFO(put.to_string());
+  REQUIRE(put.ok());
+  CHECK(node.state().unshared_bytes > 0);
+  CHECK(node.kill() == -SIGKILL);
+  nodes_storage->signal(SIGCONT);
+  node.start();
+  await(node, loaded);
+  client = node.connect_as("red");
+  const auto read = read_all(*client, model, tokens);
+  INFO(read.status().to_string());
+  REQUIRE(read.ok());
+  CHECK(rows_are_of(*read, {&kv}));
+  await(node, [](const msg::ClusterState& state) { return state.unshared_bytes == 0; });
+}
+
+TEST_CASE("a cluster does not use the pool of another one of its name", "[integration][cluster]") {
+  const auto tier = nodes_storage->connect("twice");
+  EtcdMembers etcd, other_etcd;
+  Node node(etcd, "a", named("twice"), 2);
+  await(node, is_loaded);
+  const auto marks = tier->marks(std::array{0u}).value();
+  Node other(other_etcd, "a", named("twice"), 2);
+  const auto state =
+      await(other, [](const msg::ClusterState& now) { return !now.shared_error.empty(); });
+  CHECK_THAT(state.shared_error, Contains("the data of another cluster of this name"));
+  CHECK(state.loading == limits::kShards);
+  CHECK(tier->marks(std::array{0u}).value() == marks);
+  // A node that comes later to the first cluster is one of it.
+  node.stop();
+  Node later(etcd, "b", named("twice"), 2);
+  await(later, is_loaded);
+}
+
+TEST_CASE("a node that stood still while others took its shards changes nothing in them",
+          "[integration][cluster]") {
+  Cluster cluster("fenced");
+  const auto prompts = cluster.put_some(12, Durability::kShared);
+  const auto uncopied = cluster.put_some(12, Durability::kWal);
+  ::kill(cluster.b.pid(), SIGSTOP);
+  cluster.await_loaded({"a", "c"});
+  const auto first_half = std::span(prompts).first(6), second_half = std::span(prompts).last(6);
+  for (const Prompt& prompt : first_half) {
+    const auto match = cluster.client->lookup(cluster.model, prompt.tokens).value();
+    REQUIRE(match.links.size() == 1);
+    CHECK(cluster.client->remove_segment(match.links[0].segment.id, false).ok());
+  }
+  ::kill(cluster.b.pid(), SIGCONT);
+  cluster.await_all();
+  for (const Prompt& prompt : second_half) {
+    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
+  }
+  const auto no_tokens = [&](const Prompt& prompt) {
+    return read_error(*cluster.client, cluster.model, prompt) == "0 tokens are matched";
+  };
+  for (const Prompt& prompt : first_half) CHECK(no_tokens(prompt));
+  for (const Prompt& prompt : uncopied) {
+    CHECK((no_tokens(prompt) || read_error(*cluster.client, cluster.model, prompt).empty()));
+  }
+}

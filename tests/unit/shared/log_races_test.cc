@@ -1,0 +1,273 @@
+// Several nodes over the logs of one object store, in random orders of all their requests, with
+// answers that are lost and requests that are made late. The rows of a shard must always be those
+// of its mark, and no acknowledged write may be missing.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "cachesvc/shared/log_tier.h"
+#include "tests/unit/shared/memory_bucket.h"
+#include "tests/unit/shared/shared_tier_contract.h"
+
+namespace {
+
+using namespace precis;
+using namespace precis::testing;
+using Fault = BucketClient::Fault;
+
+constexpr std::uint32_t kA = 5, kB = kA + kShardGroups;  // of one group
+constexpr std::size_t kNodes = 3;
+constexpr int kSteps = 30;  // of each node
+
+// One of several threads runs at a time, and at each pass() a random one goes on.
+class Turns {
+ public:
+  Turns(std::uint64_t seed, std::size_t count) : random_(seed), runs_(count, true) { choose(); }
+  void begin(std::size_t self) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return turn_ == self; });
+  }
+  void pass(std::size_t self) {
+    std::unique_lock lock(mutex_);
+    choose();
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return turn_ == self; });
+  }
+  void end(std::size_t self) {
+    const std::lock_guard lock(mutex_);
+    runs_[self] = false;
+    choose();
+    changed_.notify_all();
+  }
+  std::uint64_t random() { return random_(); }  // whose turn it is
+
+ private:
+  void choose() {
+    if (std::ranges::none_of(runs_, [](bool runs) { return runs; })) return;
+    do turn_ = random_() % runs_.size();
+    while (!runs_[turn_]);
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::mt19937_64 random_;
+  std::vector<bool> runs_;
+  std::size_t turn_ = 0;
+};
+
+using Rows = std::map<std::string, std::string>;
+using Version = std::pair<std::string, std::uint64_t>;  // an instance, and its writes
+
+using Acknowledged = std::map<std::string, std::uint64_t>;  // the writes of each instance
+
+// Has what nodes have intended and what was acknowledged. The thread whose turn it is uses it.
+struct Model {
+  std::map<Version, Rows> rows;
+  std::map<std::string, Version> parents;  // of an instance: the version that it took
+  Acknowledged acknowledged;
+  std::set<std::string> problems;
+};
+
+// Whether all of these of the shard are in the history of the version.
+bool has_all(const Model& model, const Acknowledged& some, std::uint32_t shard, Version version) {
+  Acknowledged history;
+  for (; !version.first.empty(); version = model.parents.at(version.first)) {
+    history[version.first] = version.second;
+  }
+  return std::ranges::all_of(some, [&](const auto& each) {
+    const auto found = history.find(each.first);
+    return !each.first.ends_with("-" + std::to_string(shard)) ||
+           (found != history.end() && found->second >= each.second);
+  });
+}
+
+Version version_of(const std::optional<ShardMark>& mark) {
+  return mark ? Version{mark->instance, mark->sequence} : Version{};
+}
+
+struct Race {
+  explicit Race(std::uint64_t seed) : turns(seed, kNodes) {}
+  Turns turns;
+  MemoryBucket bucket{3};
+  struct Late {
+    std::string name;
+    std::function<void()> make;
+  };
+  std::deque<Late> late;
+  Model model;
+
+  Fault next(std::size_t node) {
+    turns.pass(node);
+    // Most likely when it does harm: when what it writes was there and is removed.
+    for (std::size_t n = late.size(); n-- > 0;) {
+      if (turns.random() % (bucket.was_removed(late[n].name) ? 3 : 60) != 0) continue;
+      late[n].make();
+      late.erase(late.begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    switch (turns.random() % 30) {
+      case 0: return Fault::kRefused;
+      case 1: return Fault::kAnswerLost;
+      case 2:
+      case 3: return Fault::kLate;
+      default: return Fault::kNone;
+    }
+  }
+};
+
+// A node that takes shards, writes to them, and looks at them.
+class Node {
+ public:
+  Node(Race& race, std::size_t number) : race_(race), number_(number) {
+    const BucketClient::Faults faults{[this] { return race_.next(number_); },
+                                      [this](const std::string& name, std::function<void()> make) {
+                                        race_.late.push_back({name, std::move(make)});
+                                      }};
+    tier_ = make_log_tier(std::make_unique<BucketClient>(race.bucket, faults),
+                          {.prefix = "races", .snapshot_after = 3, .tidier = nullptr});
+  }
+  void run() {
+    race_.turns.begin(number_);
+    for (int step = 0; step < kSteps; ++step) {
+      const std::uint64_t kind = random() % 9;
+      const std::uint32_t shard = random() % 2 == 0 ? kA : kB;
+      if (kind == 0) take({kA, kB});
+      if (kind == 1) take({shard});
+      if (kind == 2 || kind == 3) look(shard);
+      if (kind > 3) write(shard);
+    }
+    race_.turns.end(number_);
+  }
+
+ private:
+  std::uint64_t random() { return race_.turns.random(); }
+  // As callers do: the same again while it may have been made.
+  template <typename Call>
+  Status repeat(const Call& call) {
+    Status status = call();
+    for (int n = 0; n < 4 && status.code() == StatusCode::kUnavailable; ++n) status = call();
+    return status;
+  }
+  void expect(bool holds, const std::string& what) {
+    if (!holds) race_.model.problems.insert(what);
+  }
+  void expect_code(const Status& status, StatusCode other) {
+    expect(status.ok() || status.code() == StatusCode::kUnavailable || status.code() == other,
+           status.to_string());
+  }
+
+  void take(const std::vector<std::uint32_t>& shards) {
+    const auto marks = tier_->marks(shards);
+    if (!marks.ok()) return expect_code(marks.status(), StatusCode::kUnavailable);
+    std::vector<SharedTier::Change> changes;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const std::string instance = std::to_string(number_) + "-" + std::to_string(++takes_) + "-" +
+                                   std::to_string(shards[i]);
+      const auto& from = (*marks)[i];
+      changes.push_back({shards[i], from, {from ? from->epoch + 1 : 1, 0, false, "n", instance}});
+      race_.model.parents[instance] = version_of(from);
+      race_.model.rows[{instance, 0}] = race_.model.rows[version_of(from)];
+      held_.erase(shards[i]);
+    }
+    const Status taken = repeat([&] { return tier_->change_marks(changes); });
+    expect_code(taken, StatusCode::kConflict);
+    for (const auto& change : changes) {
+      if (!taken.ok()) continue;
+      held_[change.shard] = change.to;
+      race_.model.acknowledged[change.to.instance] = 0;
+    }
+  }
+  void write(std::uint32_t shard) {
+    const auto held = held_.find(shard);
+    if (held == held_.end()) return;
+    ShardMark& mark = held->second;
+    Rows rows = race_.model.rows[version_of(mark)];
+    SharedBatch batch;
+    const std::string text = mark.instance + "/" + std::to_string(mark.sequence);
+    for (const std::string& key : {std::string("last"), text}) {
+      batch.puts.emplace_back(key, bytes_of(text));
+      rows[key] = text;
+    }
+    if (rows.size() > 6) {
+      batch.deletes.push_back(rows.begin()->first);
+      rows.erase(rows.begin());
+    }
+    race_.model.rows[{mark.instance, mark.sequence + 1}] = rows;
+    const Status written = repeat([&] { return tier_->write(shard, mark, batch); });
+    expect_code(written, StatusCode::kMoved);
+    if (!written.ok()) {
+      held_.erase(held);
+      return;
+    }
+    race_.model.acknowledged[mark.instance] = ++mark.sequence;
+  }
+  // The rows are those of the mark, if that did not change meanwhile.
+  void look(std::uint32_t shard) {
+    const std::vector<std::uint32_t> shards = {shard};
+    const Acknowledged earlier = race_.model.acknowledged;
+    const auto before = tier_->marks(shards);
+    Rows found;
+    const Status read =
+        tier_->scan(shards, [&](std::uint32_t, std::string_view key, Bytes value) -> Status {
+          found[std::string(key)] = {reinterpret_cast<const char*>(value.data()), value.size()};
+          return {};
+        });
+    const auto after = tier_->marks(shards);
+    for (const Status& status : {before.status(), read, after.status()}) {
+      expect_code(status, StatusCode::kUnavailable);
+      if (!status.ok()) return;
+    }
+    const Version version = version_of(before->front());
+    expect(has_all(race_.model, earlier, shard, version), "marks are old");
+    if (before->front() != after->front()) return;
+    expect(found == race_.model.rows[version],
+           "rows are not those of " + version.first + "/" + std::to_string(version.second));
+  }
+
+  Race& race_;
+  const std::size_t number_;
+  std::unique_ptr<SharedTier> tier_;
+  std::map<std::uint32_t, ShardMark> held_;
+  int takes_ = 0;
+};
+
+// Every acknowledged write is in the history of the last mark.
+void check_history(Race& race, SharedTier& tier, std::uint32_t shard) {
+  const auto mark = tier.marks({{shard}}).value().front();
+  const Version version = version_of(mark);
+  Rows found;
+  for (const auto& [name, value] : rows_of(tier, {shard})) {
+    found[name.second] = {reinterpret_cast<const char*>(value.data()), value.size()};
+  }
+  CHECK(found == race.model.rows[version]);
+  CHECK(has_all(race.model, race.model.acknowledged, shard, version));
+}
+
+}  // namespace
+
+TEST_CASE("no order of requests to an object store loses a write or lets a former holder write",
+          "[unit][shared]") {
+  std::size_t writes = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    Race race(seed);
+    std::vector<std::unique_ptr<Node>> nodes;
+    for (std::size_t n = 0; n < kNodes; ++n) nodes.push_back(std::make_unique<Node>(race, n));
+    std::vector<std::thread> threads;
+    for (const auto& node : nodes) threads.emplace_back([&] { node->run(); });
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& each : race.late) each.make();
+    CAPTURE(seed);
+    CHECK(race.model.problems == std::set<std::string>());
+    const auto tier = make_log_tier(std::make_unique<BucketClient>(race.bucket),
+                                    {.prefix = "races", .tidier = nullptr});
+    check_history(race, *tier, kA);
+    check_history(race, *tier, kB);
+    for (const auto& [instance, sequence] : race.model.acknowledged) writes += sequence;
+  }
+  CHECK(writes > 2000);  // the nodes do not only fail
+}
