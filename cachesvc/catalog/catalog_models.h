@@ -31,6 +31,7 @@ class CatalogModels : public virtual CatalogState {
   Status check_projection_room(const StoredProjection& row) const;
   Status name_projection(const StoredProjection& row);
   void remove_shared_bytes(const std::vector<Projection>& rows);
+  std::uint64_t kept_projection_bytes() const;
   void keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes);
 };
 

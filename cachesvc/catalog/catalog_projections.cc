@@ -12,6 +12,7 @@ namespace precis {
 namespace {
 
 constexpr std::size_t kRowsPerTenantMax = 8192;
+constexpr std::uint64_t kDiskShare = 4;  // they take at most a fourth of what the disk keeps
 
 std::string local_key(const StoredProjection& row, bool is_gram) {
   return payload_key(projection_id(row.tenant, row.model, is_gram), row.layer);
@@ -138,12 +139,28 @@ Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPar
                             " failed its check; push it again");
 }
 
+// The bytes of all projections that the local store has.
+std::uint64_t CatalogModels::kept_projection_bytes() const {
+  std::shared_lock lock(state_);
+  std::uint64_t bytes = 0;
+  for (const auto& [key, model] : models_) {
+    if (model.projections.empty()) continue;
+    for (const bool is_gram : {false, true}) {
+      bytes += store_.held_bytes(segment_key(projection_id(key.first, key.second, is_gram)));
+    }
+  }
+  return bytes;
+}
+
 // If it fails, the next read reads from the shared storage again.
 void CatalogModels::keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes) {
   std::lock_guard changing(projection_bytes_);
   const auto known = projection(row.tenant, row.model, row.layer);
   if (!known.ok() || **known != row) return;
-  if (store_.payload_bytes() + bytes.size() > local_bytes_max_) return;
+  // Segments need the rest of the disk.
+  const std::uint64_t most = local_bytes_max_;
+  if (store_.payload_bytes() + bytes.size() > most) return;
+  if (kept_projection_bytes() + bytes.size() > most / kDiskShare) return;
   Change change;
   change.put_borrowed(Table::kPayload, local_key(row, is_gram), bytes);
   (void)store_.write(change.batch(), Durability::kMemory);

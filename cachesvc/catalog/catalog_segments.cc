@@ -140,10 +140,10 @@ Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer
 
 // If it fails, the next read reads from the shared storage again.
 void CatalogSegments::keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) {
+  if (store_.payload_bytes() + records.size() > local_bytes_max_) return;
   std::lock_guard changing(changes_);
   const SegmentNode* const node = tree_.find(row.id);
   if (!node || *node->row != row) return;
-  if (store_.payload_bytes() + records.size() > local_bytes_max_) return;
   Change change;
   change.put_segment_here(row);
   change.put_borrowed(Table::kPayload, payload_key(row.id, layer), records);

@@ -48,8 +48,13 @@ Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row&
   co_return std::move(pieces.front());
 }
 
+Task<Status> ColdReads::read_to_change(const Catalog::Row& row, std::uint32_t layer,
+                                       MutableBytes into, Owner owner) {
+  return read_into(row, layer, into, std::move(owner), Scope::kChanged);
+}
+
 Result<Catalog::Row> ColdReads::stored(const Catalog::Row& row, Scope scope) const {
-  if (scope == Scope::kServed) return parts_.catalog.served_now(row);
+  if (scope != Scope::kAll) return parts_.catalog.served_now(row);
   PRECIS_ASSIGN(Catalog::AnySegment any, parts_.catalog.stored_segment(row->tenant, row->id));
   return std::move(any.row);
 }
@@ -69,7 +74,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     PRECIS_TRY(check_records(into, *row, layer));
     if (was_here) return {};
     ++parts_.metrics.layers_shared;
-    // A check of all that is stored keeps nothing, else it would evict what readers need.
+    // Else checks and changes of all that is stored would evict what readers need.
     if (scope == Scope::kServed) parts_.catalog.keep_layer(*row, layer, into);
     return {};
   });

@@ -46,6 +46,11 @@ class ColdReads {
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner);
 
+  // As read_into(), for a change that replaces the segment: the node's disk keeps no copy of what
+  // it reads from the shared storage.
+  Task<Status> read_to_change(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
+                              Owner owner);
+
   // Removes a prefix from the RAM tier, because its bytes there failed a check at `layer`, so that
   // it is read again. The segments stay in service: their bytes were sound when they were read or
   // made, and the bytes on disk may still be.
@@ -56,7 +61,8 @@ class ColdReads {
   Task<Result<msg::Checked>> check(Owner owner, SegmentId segment);
 
  private:
-  enum class Scope : std::uint8_t { kServed, kAll };  // only segments in service, or all
+  // Only segments in service, for a reader or for a change; or all.
+  enum class Scope : std::uint8_t { kServed, kChanged, kAll };
   Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
                                                     Owner owner, Scope scope);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,

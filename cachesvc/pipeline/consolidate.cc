@@ -199,7 +199,7 @@ Task<Status> ConsolidatePath::fill(const Owner& owner, Merge& merge) {
     MutableBytes into = merge.read;
     for (const Catalog::Row& each : merge.run) {
       const std::size_t size = each->layer_bytes[layer];
-      PRECIS_CO_TRY(co_await parts_.cold.read_into(each, layer, into.first(size), owner));
+      PRECIS_CO_TRY(co_await parts_.cold.read_to_change(each, layer, into.first(size), owner));
       into = into.subspan(size);
     }
     PRECIS_CO_TRY(

@@ -235,7 +235,7 @@ Task<Status> SplitPath::fill(const Owner& owner, const Catalog::Row& row, Mutabl
                              Halves& halves) {
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
     const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
-    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
+    PRECIS_CO_TRY(co_await parts_.cold.read_to_change(row, layer, records, owner));
     PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
                                   [&] { return halves.add_layer(records); }));
   }

@@ -182,7 +182,7 @@ Task<Result<ScoreCurve>> TrimPath::read_scores(const Owner& owner, const Catalog
   std::size_t next = 0;
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
     const MutableBytes records = pieces.front()->bytes().first(row->layer_bytes[layer]);
-    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
+    PRECIS_CO_TRY(co_await parts_.cold.read_to_change(row, layer, records, owner));
     PRECIS_CO_TRY(co_await run_on(parts_.reads, parts_.loop, owner,
                                   [&] { return take_scores(records, step, next, scores); }));
   }
@@ -197,7 +197,7 @@ Task<Status> TrimPath::fill(const Owner& owner, const Catalog::Row& row, Mutable
   cut.row.stored_bytes = 0;
   for (std::uint32_t layer = 0; layer < row->layer_bytes.size(); ++layer) {
     const MutableBytes records = layer_memory.first(row->layer_bytes[layer]);
-    PRECIS_CO_TRY(co_await parts_.cold.read_into(row, layer, records, owner));
+    PRECIS_CO_TRY(co_await parts_.cold.read_to_change(row, layer, records, owner));
     PRECIS_CO_TRY(
         co_await run_on(parts_.reads, parts_.loop, owner, [&] { return add_layer(records, cut); }));
   }

@@ -36,11 +36,15 @@ Eviction::Done Eviction::run(std::uint64_t bytes, const std::vector<bool>& own,
       some.push_back({*next});
       some_bytes += local;
     }
-    done.problem = ask(some, own);
-    if (!done.problem.ok()) return done;
+    // Segments that it is not told about stay.
+    const Status asked = ask(some, own);
+    if (done.problem.ok()) done.problem = asked;
+    if (asked.code() == StatusCode::kUnavailable) return done;
     const auto evicted = parts_.catalog.evict(some);
-    done.problem = evicted.status();
-    if (!evicted.ok()) return done;
+    if (!evicted.ok()) {
+      done.problem = evicted.status();
+      return done;
+    }
     done.segments += evicted->segments;
     done.bytes += evicted->bytes;
     if (evicted->segments > 0) freed();

@@ -260,6 +260,11 @@ Status ShardKeeper::take_group(const Owned& owned, const Shards& shards) {
 }
 
 Status ShardKeeper::load(std::span<const SharedTier::Change> changes) {
+  {
+    // If other nodes own them before they are loaded here, release_late() gives them up.
+    const std::lock_guard lock(mutex_);
+    for (const SharedTier::Change& change : changes) unreleased_.insert(change.shard);
+  }
   const Status taken = parts_.tier.change_marks(changes);
   if (taken.code() == StatusCode::kConflict) return {};  // again in the next step
   PRECIS_TRY(taken);

@@ -11,7 +11,6 @@ namespace precis {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{100};
-constexpr std::chrono::seconds kAfterFruitless{1};
 
 std::uint64_t share_of(double share, std::uint64_t bytes) {
   return static_cast<std::uint64_t>(share * static_cast<double>(bytes));
@@ -57,9 +56,9 @@ void WarmTier::look() {
   const std::uint64_t most =
       limit(parts_.config.warm_disk_bytes, parts_.disk.health(), parts_.disk.stats());
   parts_.quota.limit_disk(most);
-  parts_.catalog.limit_kept(most);
-  if (busy_ || parts_.loop.clock().now() < next_) return;
   const DiskQuota::Scope now = parts_.quota.disk();
+  parts_.catalog.limit_kept(most - std::min(most, now.promised + now.wanted));  // puts come first
+  if (busy_ || parts_.loop.clock().now() < next_) return;
   const bool is_above = now.stored > share_of(kHighMark, most);
   const std::uint64_t above = is_above ? now.stored - share_of(kLowMark, most) : 0;
   if (const std::uint64_t bytes = std::max(above, now.missing); bytes > 0) evict(bytes);
@@ -67,6 +66,7 @@ void WarmTier::look() {
 
 void WarmTier::evict(std::uint64_t bytes) {
   busy_ = true;
+  asked_ = bytes;
   thread_->post([this, bytes] {
     const auto freed = [this] { parts_.loop.post([&quota = parts_.quota] { quota.retry(); }); };
     const std::vector<bool> own = parts_.membership.owned().shards;
@@ -80,7 +80,10 @@ void WarmTier::note(const Eviction::Done& done) {
   busy_ = false;
   parts_.metrics.warm_evictions += static_cast<std::int64_t>(done.segments);
   parts_.metrics.warm_evicted_bytes += static_cast<std::int64_t>(done.bytes);
-  if (done.bytes == 0) next_ = parts_.loop.clock().now() + kAfterFruitless;
+  // Until more is copied, there is nothing to gain by reading all rows again.
+  const bool is_fruitless = done.bytes < asked_;
+  if (is_fruitless) next_ = parts_.loop.clock().now() + pause_;
+  pause_ = is_fruitless ? std::min(2 * pause_, kPauseMax) : kPauseMin;
   if (!done.problem.ok() && problem_.ok()) {
     parts_.log.warn("the node's disk is nearly full, and nothing on it can be given up now",
                     {{"error", done.problem.message()}});

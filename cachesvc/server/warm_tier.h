@@ -3,6 +3,7 @@
 // only copy once it is copied (docs/design/cluster.md, Warm tier). Loop thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -44,6 +45,7 @@ class WarmTier {
                              const StoreStats& stored);
 
  private:
+  static constexpr std::chrono::milliseconds kPauseMin{500}, kPauseMax{4000};
   void look();
   void look_later();
   void evict(std::uint64_t bytes);
@@ -51,7 +53,9 @@ class WarmTier {
 
   const Parts parts_;
   bool busy_ = false;
-  Clock::Time next_{};  // no eviction before then, because the last one freed nothing
+  std::uint64_t asked_ = 0;  // bytes, by the last eviction
+  Clock::Time next_{};       // no eviction before then, because the last one freed less
+  std::chrono::milliseconds pause_ = kPauseMin;
   Status problem_;
   std::unique_ptr<EventLoop::Timer> timer_;
   Eviction eviction_;

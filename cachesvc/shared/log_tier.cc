@@ -36,7 +36,10 @@ class LogTier final : public SharedTier {
                                                      .snapshot_after = settings.snapshot_after});
     }
     // A person may remove the common log (claim_pool.cc), so nothing of it is kept.
-    logs_.emplace_back(*store_, ShardLog::Settings{logs + "common", settings.snapshot_after, 0});
+    logs_.emplace_back(*store_, ShardLog::Settings{.name = logs + "common",
+                                                   .snapshot_after = settings.snapshot_after,
+                                                   .kept_bytes_max = 0,
+                                                   .may_be_removed = true});
   }
 
   ~LogTier() override { is_closing_ = true; }
@@ -66,7 +69,7 @@ class LogTier final : public SharedTier {
   struct Log {
     Log(ObjectStore& store, ShardLog::Settings settings) : log(store, std::move(settings)) {}
     ShardLog log;
-    std::atomic<bool> is_tidied = false;
+    std::atomic<bool> is_being_tidied = false;
   };
 
   // A name alone may be "..", which is no name in a URL.
@@ -85,10 +88,10 @@ class LogTier final : public SharedTier {
 
 // A failure is made good after the next records.
 void LogTier::tidy(Log& log) {
-  if (log.is_tidied.exchange(true)) return;
+  if (log.is_being_tidied.exchange(true)) return;
   const auto work = [this, &log] {
-    if (!is_closing_) (void)log.log.tidy();
-    log.is_tidied = false;
+    if (!is_closing_) (void)log.log.tidy(is_closing_);
+    log.is_being_tidied = false;
   };
   tidier_ == nullptr ? work() : tidier_->post(work);
 }

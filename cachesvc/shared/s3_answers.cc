@@ -59,6 +59,9 @@ Result<ObjectStore::Page> parse_s3_list(std::string_view xml) {
   ObjectStore::Page page;
   std::string_view about = xml;
   const auto more = next_text(about, "IsTruncated");
+  if (more != "true" && more != "false") {
+    return Status::unavailable("S3: the answer to a list does not say whether it is whole");
+  }
   page.more = more == "true";
   while (auto content = next_text(xml, "Contents")) {
     const auto name = next_text(*content, "Key");

@@ -1,6 +1,7 @@
 // Objects in a bucket, by libcurl, which signs the requests. Names have no byte that a URL or a
 // signature would need in another form (object_store.h), and the URL of the bucket was checked.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -8,88 +9,21 @@
 #include "cachesvc/shared/s3_answers.h"
 #include "cachesvc/shared/s3_library.h"
 #include "cachesvc/shared/s3_tier.h"
+#include "cachesvc/shared/s3_transfer.h"
 #include "precis/block_digest.h"
 
 namespace precis {
 namespace {
 
+using namespace s3;
+
 constexpr std::size_t kListBytesMax = 8u << 20;  // a page has at most 1,000 names
-constexpr std::size_t kErrorBytesMax = 16u << 10;
 constexpr long kBufferBytes = 512 * 1024;
-// A body must come at least at this rate, and one that stands still is given up after the timeout.
+// A body of a known length must pass at least at this rate, and no body may come more slowly than
+// kBytesPerSecondMin for as long as the timeout.
 constexpr std::uint64_t kBytesPerMsMin = 2048;
-
-struct Request {
-  const char* method = "GET";
-  std::string path;   // after the bucket: a slash and the name, or nothing
-  std::string query;  // sorted and encoded, or nothing
-  Bytes body;
-  bool if_absent = false;
-};
-
-// Takes the body of an answer: into `exact`, or into `bytes` up to a limit.
-struct Answer {
-  long status = 0;
-  std::vector<std::byte> bytes;
-  std::size_t bytes_max = 0;
-  MutableBytes exact;
-  bool has_exact = false;
-  std::size_t received = 0;  // of `exact`
-  bool is_too_long = false;
-  std::string error;  // the body of an answer that is no success
-};
-
-// Has the functions that libcurl calls while it performs a request.
-struct Transfer {
-  const S3Library& library;
-  CURL* curl = nullptr;
-  Bytes body;
-  std::size_t sent = 0;
-  Answer& answer;
-
-  static std::size_t send(char* to, std::size_t size, std::size_t count, void* self) {
-    auto& transfer = *static_cast<Transfer*>(self);
-    const Bytes rest = transfer.body.subspan(transfer.sent);
-    const std::size_t bytes = std::min(rest.size(), size * count);
-    std::memcpy(to, rest.data(), bytes);
-    transfer.sent += bytes;
-    return bytes;
-  }
-  // If the connection was closed meanwhile, the request is sent again.
-  static int rewind(void* self, curl_off_t offset, int origin) {
-    auto& transfer = *static_cast<Transfer*>(self);
-    const bool is_inside = origin == SEEK_SET && offset >= 0 &&
-                           static_cast<std::uint64_t>(offset) <= transfer.body.size();
-    if (!is_inside) return CURL_SEEKFUNC_CANTSEEK;
-    transfer.sent = static_cast<std::size_t>(offset);
-    return CURL_SEEKFUNC_OK;
-  }
-  static std::size_t receive(char* from, std::size_t size, std::size_t count, void* self) {
-    auto& transfer = *static_cast<Transfer*>(self);
-    return transfer.take({reinterpret_cast<const std::byte*>(from), size * count});
-  }
-  // A result other than the size ends the transfer.
-  std::size_t take(Bytes some) {
-    Answer& to = answer;
-    library.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &to.status);
-    if (to.status < 200 || to.status >= 300) {
-      const std::size_t room = kErrorBytesMax - std::min(kErrorBytesMax, to.error.size());
-      to.error.append(reinterpret_cast<const char*>(some.data()), std::min(room, some.size()));
-      return some.size();
-    }
-    const std::size_t room =
-        to.has_exact ? to.exact.size() - to.received : to.bytes_max - to.bytes.size();
-    to.is_too_long = some.size() > room;
-    if (to.is_too_long) return 0;
-    if (to.has_exact) {
-      std::ranges::copy(some, to.exact.begin() + static_cast<std::ptrdiff_t>(to.received));
-      to.received += some.size();
-    } else {
-      to.bytes.insert(to.bytes.end(), some.begin(), some.end());
-    }
-    return some.size();
-  }
-};
+constexpr long kBytesPerSecondMin = 1024;
+constexpr int kConflictsMax = 4;
 
 std::string encoded(const std::string& name) {
   std::string text;
@@ -123,11 +57,12 @@ class S3Store final : public ObjectStore {
   Result<CURL*> take_handle();
   void give_back(CURL* curl);
   curl_slist* headers_of(const Request& request) const;
-  void set_options(CURL* curl, const Request& request, const std::string& url,
-                   Transfer& transfer) const;
+  CURLcode set_options(CURL* curl, const Request& request, const std::string& url,
+                       Transfer& transfer) const;
   Status perform(const Request& request, Answer& answer);
   Status failed(CURLcode code, const Request& request, const char* detail) const;
   Status refused(const Request& request, const Answer& answer) const;
+  Status of_caller(Status status) const;
   std::string text_of(const Request& request) const;
 
   const S3Library library_;
@@ -135,6 +70,7 @@ class S3Store final : public ObjectStore {
   const S3Keys keys_;
   const std::string ca_, signature_;
   const std::chrono::milliseconds timeout_;
+  std::atomic<bool> works_ = false;  // a request to create an object was understood
   std::mutex mutex_;
   std::vector<CURL*> idle_;  // guarded by mutex_; each has its own connections
 };
@@ -159,18 +95,32 @@ void S3Store::give_back(CURL* curl) {
   idle_.push_back(curl);
 }
 
-// TLS protects a body; without it, the signature does.
+// TLS protects a body; without it, the signature does. Null if there is no memory: a request that
+// lacks a header may replace what it should not.
 curl_slist* S3Store::headers_of(const Request& request) const {
   const std::string digest = place_.encrypted ? "UNSIGNED-PAYLOAD" : sha256(request.body).hex();
-  curl_slist* list = library_.slist_append(nullptr, ("x-amz-content-sha256: " + digest).c_str());
-  list = library_.slist_append(list, "Content-Type: application/octet-stream");
-  return request.if_absent ? library_.slist_append(list, "If-None-Match: *") : list;
+  const std::string signed_digest = "x-amz-content-sha256: " + digest;
+  curl_slist* list = nullptr;
+  for (const char* const header : {signed_digest.c_str(), "Content-Type: application/octet-stream",
+                                   request.if_absent ? "If-None-Match: *" : nullptr}) {
+    if (header == nullptr) continue;
+    curl_slist* const longer = library_.slist_append(list, header);
+    if (longer == nullptr) {
+      library_.slist_free_all(list);
+      return nullptr;
+    }
+    list = longer;
+  }
+  return list;
 }
 
-void S3Store::set_options(CURL* curl, const Request& request, const std::string& url,
-                          Transfer& transfer) const {
+// The first failure. Without it, a request might go out unsigned, or trust another CA.
+CURLcode S3Store::set_options(CURL* curl, const Request& request, const std::string& url,
+                              Transfer& transfer) const {
+  CURLcode first = CURLE_OK;
   const auto set = [&](CURLoption option, auto value) {
-    (void)library_.easy_setopt(curl, option, value);
+    const CURLcode code = library_.easy_setopt(curl, option, value);
+    if (first == CURLE_OK) first = code;
   };
   set(CURLOPT_URL, url.c_str());
   set(CURLOPT_PATH_AS_IS, 1L);
@@ -182,17 +132,20 @@ void S3Store::set_options(CURL* curl, const Request& request, const std::string&
   set(CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   if (ca_ != "system") {
     set(CURLOPT_CAINFO, ca_.c_str());
-    set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));  // not the system's too
+    // Not the system's too. Some TLS libraries have no such folder.
+    (void)library_.easy_setopt(curl, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
   }
+  set(CURLOPT_AWS_SIGV4, signature_.c_str());
   set(CURLOPT_USERNAME, keys_.id.c_str());
   set(CURLOPT_PASSWORD, keys_.secret.c_str());
-  set(CURLOPT_AWS_SIGV4, signature_.c_str());
   const auto timeout = static_cast<long>(timeout_.count());
-  const std::uint64_t bytes =
-      std::max({request.body.size(), transfer.answer.exact.size(), transfer.answer.bytes_max / 16});
+  const std::uint64_t bytes = std::max(request.body.size(), transfer.answer.exact.size());
   set(CURLOPT_CONNECTTIMEOUT_MS, timeout);
-  set(CURLOPT_TIMEOUT_MS, timeout + static_cast<long>(bytes / kBytesPerMsMin));
-  set(CURLOPT_LOW_SPEED_LIMIT, 1L);
+  // The length of other answers is not known.
+  if (transfer.answer.bytes_max <= kListBytesMax) {
+    set(CURLOPT_TIMEOUT_MS, timeout + static_cast<long>(bytes / kBytesPerMsMin));
+  }
+  set(CURLOPT_LOW_SPEED_LIMIT, kBytesPerSecondMin);
   set(CURLOPT_LOW_SPEED_TIME, std::max(1L, timeout / 1000));
   set(CURLOPT_BUFFERSIZE, kBufferBytes);
   set(CURLOPT_UPLOAD_BUFFERSIZE, kBufferBytes);
@@ -208,6 +161,7 @@ void S3Store::set_options(CURL* curl, const Request& request, const std::string&
   } else if (std::strcmp(request.method, "GET") != 0) {
     set(CURLOPT_CUSTOMREQUEST, request.method);
   }
+  return first;
 }
 
 // An error if there is no answer; any answer is none.
@@ -217,12 +171,13 @@ Status S3Store::perform(const Request& request, Answer& answer) {
   const std::string url = std::string(place_.encrypted ? "https://" : "http://") +
                           place_.authority + "/" + place_.bucket + request.path +
                           (request.query.empty() ? "" : "?") + request.query;
-  set_options(curl, request, url, transfer);
   char detail[CURL_ERROR_SIZE] = "";
   library_.easy_setopt(curl, CURLOPT_ERRORBUFFER, detail);
   curl_slist* const headers = headers_of(request);
-  library_.easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-  const CURLcode code = library_.easy_perform(curl);
+  CURLcode code = headers == nullptr ? CURLE_OUT_OF_MEMORY
+                                     : library_.easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+  if (code == CURLE_OK) code = set_options(curl, request, url, transfer);
+  if (code == CURLE_OK) code = library_.easy_perform(curl);
   library_.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &answer.status);
   library_.slist_free_all(headers);
   give_back(curl);
@@ -236,12 +191,20 @@ std::string S3Store::text_of(const Request& request) const {
   return request.method + (" " + place_.bucket) + request.path;
 }
 
+// What the storage refuses once it has worked, for example while a clock or a key is wrong, is no
+// mistake of the caller, and may pass.
+Status S3Store::of_caller(Status status) const {
+  const bool is_refusal = status.code() == StatusCode::kPermissionDenied ||
+                          status.code() == StatusCode::kInvalidArgument;
+  return works_ && is_refusal ? Status::unavailable(status.message()) : std::move(status);
+}
+
 Status S3Store::failed(CURLcode code, const Request& request, const char* detail) const {
   const std::string why = *detail == 0 ? library_.easy_strerror(code) : detail;
   const std::string text = "S3: " + text_of(request) + " at " + place_.authority + ": " + why;
   switch (code) {
     case CURLE_PEER_FAILED_VERIFICATION:
-      return Status::denied(text + "; compare cluster_s3_ca with the CA of the storage");
+      return of_caller(Status::denied(text + "; compare cluster_s3_ca with the CA of the storage"));
     case CURLE_SSL_CACERT_BADFILE:
       return Status::invalid(text + "; cluster_s3_ca must be a PEM file of CAs");
     case CURLE_UNSUPPORTED_PROTOCOL:
@@ -251,14 +214,23 @@ Status S3Store::failed(CURLcode code, const Request& request, const char* detail
 }
 
 Status S3Store::refused(const Request& request, const Answer& answer) const {
-  return s3_failure(answer.status, parse_s3_error(answer.error), text_of(request), place_.bucket);
+  return of_caller(
+      s3_failure(answer.status, parse_s3_error(answer.error), text_of(request), place_.bucket));
 }
 
 Result<bool> S3Store::create(const std::string& name, Bytes value) {
   const Request request{"PUT", "/" + name, "", value, true};
   Answer answer;
-  answer.bytes_max = kErrorBytesMax;
-  PRECIS_TRY(perform(request, answer));
+  for (int n = 0; n < kConflictsMax; ++n) {
+    answer = {};
+    answer.bytes_max = kErrorBytesMax;
+    PRECIS_TRY(perform(request, answer));
+    // AWS may refuse all of several requests that create an object at a time.
+    const bool again =
+        answer.status == 409 && parse_s3_error(answer.error).code == "ConditionalRequestConflict";
+    if (!again) break;
+  }
+  works_ = works_ || answer.status == 412 || answer.status == 200 || answer.status == 201;
   if (answer.status == 412) return false;
   if (answer.status != 200 && answer.status != 201) return refused(request, answer);
   return true;

@@ -66,6 +66,10 @@ Status ShardLog::missing(std::uint64_t number) const {
                             " is missing, and later ones are there");
 }
 
+Status ShardLog::removed_in_use() const {
+  return Status::corruption("the log " + settings_.name + " was removed while it was in use");
+}
+
 // The names from the record `from` on.
 Result<ShardLog::Names> ShardLog::list(std::uint64_t from) const {
   const std::string prefix = settings_.name + "/";
@@ -73,7 +77,13 @@ Result<ShardLog::Names> ShardLog::list(std::uint64_t from) const {
   Names names;
   for (int page = 0; page < kPagesMax; ++page) {
     PRECIS_ASSIGN(const ObjectStore::Page found, store_.list(prefix, after));
+    // A list that ends too early looks like a log that does.
+    if (found.more && found.names.empty()) {
+      return Status::unavailable("a list of " + prefix + " goes on after a page without names");
+    }
     for (const std::string& name : found.names) {
+      if (name <= after) return Status::unavailable("a list of " + prefix + " is not in order");
+      after = name;
       std::string_view rest = name;
       if (!rest.starts_with(prefix)) continue;
       rest.remove_prefix(prefix.size());
@@ -83,8 +93,7 @@ Result<ShardLog::Names> ShardLog::list(std::uint64_t from) const {
       if (!number || *number < from) continue;  // nothing that this class writes
       (is_snapshot ? names.snapshots : names.records).push_back(*number);
     }
-    if (!found.more || found.names.empty()) return names;
-    after = found.names.back();
+    if (!found.more) return names;
   }
   return Status::corruption("the log " + settings_.name + " has too many objects");
 }
@@ -136,6 +145,7 @@ Result<ShardLog::Verified> ShardLog::verify(Names& names, std::uint64_t end) {
   }
   // Somebody has removed the whole log: then it is empty, and may have begun anew.
   if (counted_ > 0 && names.snapshot() != counted_ && !names.has(counted_)) {
+    if (!settings_.may_be_removed) return removed_in_use();
     forget();
     return Verified::kGone;
   }
@@ -160,6 +170,7 @@ Status ShardLog::catch_up() {
   std::optional<std::uint64_t> end;  // the records that existed when the call began
   bool has_gap = false;
   for (int n = 0; n < kReadsMax; ++n) {
+    bool forgot = false;
     Names names;
     PRECIS_ASSIGN(const Verified verified, verify(names, last_));
     if (verified != Verified::kCounts) {
@@ -171,11 +182,12 @@ Status ShardLog::catch_up() {
       PRECIS_ASSIGN(const bool replayed, replay_next());
       if (replayed) continue;
       forget();  // a snapshot has replaced it
+      forgot = true;
       break;
     }
     // A list may lack a record that was created meanwhile, and have the next one.
-    has_gap = last_ > 0 && names.goes_on_after(last_);
-    if (!has_gap && last_ > 0) end = last_;
+    has_gap = !forgot && names.goes_on_after(last_);
+    if (!has_gap && !forgot) end = last_;
   }
   return has_gap ? missing(last_ + 1) : too_busy(settings_.name);
 }
@@ -206,6 +218,11 @@ Result<ShardLog::Appended> ShardLog::append(const LogRecord& record) {
     if (bytes->size() > kRecordBytesMax) return too_large("a change", bytes->size());
     PRECIS_ASSIGN(const bool created, store_.create(record_name(number), *bytes));
     if (!created) {
+      if (n > 0) {  // many records may have come
+        PRECIS_TRY(catch_up());
+        is_fresh = true;
+        continue;
+      }
       // Whether that record counts is learned together with the next one.
       PRECIS_ASSIGN(const bool replayed, replay_next());
       if (!replayed) forget();
@@ -213,14 +230,16 @@ Result<ShardLog::Appended> ShardLog::append(const LogRecord& record) {
     }
     Names names;
     PRECIS_ASSIGN(const Verified verified, verify(names, number));
-    if (verified == Verified::kGone) {
-      return Status::corruption("the log " + settings_.name + " was removed while it was in use");
-    }
+    if (verified == Verified::kGone) return removed_in_use();
     if (verified == Verified::kReplaced) continue;  // it may count: then the marks say so
     marks_.apply_marks(record);
     last_ = number;
     keep(number, std::move(bytes));
-    return Appended{fit, {}, number % settings_.snapshot_after == 0};
+    // Later ones ask again, in case that the first did not make it.
+    const std::uint64_t every = number > tidied_ + 2 * settings_.snapshot_after
+                                    ? settings_.snapshot_after / 8
+                                    : settings_.snapshot_after;
+    return Appended{fit, {}, number % std::max<std::uint64_t>(every, 1) == 0};
   }
   return too_busy(settings_.name);
 }
@@ -274,24 +293,27 @@ Result<LogState> ShardLog::read() const {
   return std::move(read.state);
 }
 
-Status ShardLog::tidy() const {
+Status ShardLog::tidy(const std::atomic<bool>& is_ending) {
   PRECIS_ASSIGN(const Read read, read_all());
   // Half of it, because the last snapshot may have been made late.
   const std::uint64_t wanted = std::max(
       settings_.snapshot_after / 2,
       std::min<std::uint64_t>(kSnapshotAfterMax, read.snapshot_bytes / kSnapshotBytesPerRecord));
-  if (read.last - read.snapshot < wanted) return remove_until(read.snapshot);
+  if (read.last - read.snapshot < wanted) return remove_until(read.snapshot, is_ending);
+  if (is_ending) return {};
   const auto bytes = encode(LogPlace{settings_.name, read.last}, read.state);
   if (bytes.size() > kSnapshotBytesMax) return too_large("a snapshot", bytes.size());
   // If another machine has made the snapshot of this number, it is the same.
   PRECIS_TRY(store_.create(snapshot_name(read.last), bytes).status());
-  return remove_until(read.last);
+  return remove_until(read.last, is_ending);
 }
 
 // Removes what comes before the snapshot.
-Status ShardLog::remove_until(std::uint64_t snapshot) const {
+Status ShardLog::remove_until(std::uint64_t snapshot, const std::atomic<bool>& is_ending) {
+  tidied_ = snapshot;
   PRECIS_ASSIGN(const Names names, list(0));
   for (const std::uint64_t number : names.records) {
+    if (is_ending) return {};
     if (number <= snapshot) PRECIS_TRY(store_.remove(record_name(number)));
   }
   for (const std::uint64_t number : names.snapshots) {

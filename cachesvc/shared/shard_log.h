@@ -8,6 +8,7 @@
 // names again after it has read records, from the last record that is known to count.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -30,6 +31,7 @@ class ShardLog {
     std::string name;                      // begins the names of the log's objects
     std::uint64_t snapshot_after = 128;    // records
     std::size_t kept_bytes_max = 1 << 18;  // of the last records, so that a scan need not read them
+    bool may_be_removed = false;  // by a person, while it is in use; else that is kCorruption
   };
   // `store` outlives it.
   ShardLog(ObjectStore& store, Settings settings) : store_(store), settings_(std::move(settings)) {}
@@ -45,8 +47,9 @@ class ShardLog {
   };
   // Adds the record if it makes its change. kInvalidArgument if it is too large.
   Result<Appended> append(const LogRecord& record);
-  // Makes a snapshot if there are many records, and removes what no reader needs.
-  Status tidy() const;
+  // Makes a snapshot if there are many records, and removes what no reader needs. Ends soon once
+  // `is_ending`.
+  Status tidy(const std::atomic<bool>& is_ending);
 
  private:
   using Record = std::shared_ptr<const std::vector<std::byte>>;
@@ -76,11 +79,13 @@ class ShardLog {
   enum class Whole { kYes, kChanges, kGap };
   Result<Whole> read_once(Read& read) const;
   Result<Read> read_all() const;
-  Status remove_until(std::uint64_t snapshot) const;
+  Status remove_until(std::uint64_t snapshot, const std::atomic<bool>& is_ending);
+  Status removed_in_use() const;
   Status missing(std::uint64_t number) const;
 
   ObjectStore& store_;
   const Settings settings_;
+  std::atomic<std::uint64_t> tidied_ = 0;  // the last snapshot that tidy() has seen
   std::mutex mutex_;
   // Guarded by mutex_.
   LogState marks_;             // after the record last_

@@ -185,7 +185,7 @@ Status Uploads::copy_objects(const Upload& upload, std::size_t& written,
 
 // A segment whose local copy is damaged is not copied.
 Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark,
-                              const std::atomic<bool>& is_abandoned) {
+                              Unshared& unshared, const std::atomic<bool>& is_abandoned) {
   Copied copied;
   SharedBatch rows;
   std::map<std::string, std::uint64_t> removed;  // sizes by name
@@ -195,8 +195,16 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
     const bool is_gone =
         objects.code() == StatusCode::kCorruption || objects.code() == StatusCode::kNotFound;
     if (!objects.ok() && !is_gone) return {std::move(objects), {}};
+    for (const auto& [key, value] : each.rows.puts) {
+      if (is_gone) unshared.insert(key);
+      if (!is_gone && !each.added.empty()) unshared.erase(key);
+    }
+    for (const std::string& key : each.rows.deletes) unshared.erase(key);
     if (objects.ok()) {
-      append(each.rows, rows);
+      // A later change of such a row must not share it either: others would miss the bytes.
+      SharedBatch shared = each.rows;
+      std::erase_if(shared.puts, [&](const auto& put) { return unshared.contains(put.first); });
+      append(shared, rows);
       // A segment that is put again within a millisecond has objects of the same names.
       for (const Upload::Object& object : each.added) removed.erase(object.name);
       for (const Upload::Object& object : each.removed) removed[object.name] = object.size_bytes;
@@ -253,9 +261,10 @@ bool Uploads::attempt(std::unique_lock<std::mutex>& lock, std::uint32_t number, 
   }
   const auto now = shard.attempt;
   const auto is_abandoned = shard.is_abandoned;
+  const auto unshared = shard.unshared;
   const ShardMark mark = shard.mark;
   lock.unlock();
-  const Copied copied = is_named ? copy(*now, number, mark, *is_abandoned)
+  const Copied copied = is_named ? copy(*now, number, mark, *unshared, *is_abandoned)
                                  : Copied{name(number, mark, shard.node), {}};
   lock.lock();
   failing_.erase(number);

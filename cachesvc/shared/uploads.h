@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -83,12 +84,16 @@ class Uploads {
     std::vector<Upload> some;
     std::vector<std::size_t> written;
   };
+  // The keys of rows that are not shared, because the bytes that they name can't be copied. Only
+  // the thread that copies the shard uses it.
+  using Unshared = std::set<std::string>;
   struct Shard {
     ShardMark mark;
     std::string node;
     std::uint64_t hold = 0;
     std::deque<Waiting> waiting;
     std::shared_ptr<Attempt> attempt;
+    std::shared_ptr<Unshared> unshared = std::make_shared<Unshared>();
     std::shared_ptr<std::atomic<bool>> is_abandoned;  // nobody waits for the attempt any more
     bool is_queued = false, is_running = false, is_lost = false, is_ending = false;
   };
@@ -98,7 +103,7 @@ class Uploads {
     Status status;
     std::vector<Status> each;  // what is wrong with single changes
   };
-  Copied copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark,
+  Copied copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark, Unshared& unshared,
               const std::atomic<bool>& is_abandoned);
   Status name(std::uint32_t shard, const ShardMark& mark, const std::string& node);
   void note_copied(Shard& shard, const std::vector<Status>& each);

@@ -41,6 +41,8 @@ Status show_status(Context context, bool must_serve) {
                          {"node", cluster.node},
                          {"state", cluster.state},
                          {"error", cluster.error}};
+    } else if (!asked.ok()) {
+      json["cluster"] = {{"error", asked.status().message()}};
     }
     context.out += json_text(json);
   } else {
@@ -48,6 +50,11 @@ Status show_status(Context context, bool must_serve) {
     context.out += status_text(status, disk_use(stats));
     const Recovery recovery = recovery_of(status);
     if (recovery.doubtful) context.out += "WARNING: " + recovery_text(recovery) + "\n";
+    if (!asked.ok()) {
+      context.out +=
+          "WARNING: the cluster's state is not known: " + printable(asked.status().message()) +
+          "\n";
+    }
     if (const Status member = check_member(cluster); !member.ok()) {
       context.out += "WARNING: " + printable(member.message()) + "\n";
     }

@@ -17,11 +17,12 @@ Target holder_of(const LookupMatch& match) {
   return AnyNode{};
 }
 
-// One of the nodes that serve a match and answer, at random: none is the owner.
+// One of the nodes that serve a match and answer, at random; none: the owner, half as often as each
+// of the others, because it also answers lookups.
 std::optional<std::string> other_of(const LookupMatch& match, const Nodes& nodes,
                                     Runtime& runtime) {
   if (match.also_at.empty() || !match.shard) return std::nullopt;
-  const std::size_t chosen = runtime.random() % (match.also_at.size() + 1);
+  const std::size_t chosen = runtime.random() % (2 * match.also_at.size() + 1) / 2;
   if (chosen == match.also_at.size()) return std::nullopt;
   const std::string& address = match.also_at[chosen].address;
   return nodes.is_silent(address) ? std::nullopt : std::optional(address);
@@ -128,7 +129,8 @@ Status Prefix::Impl::again(std::uint64_t failed, const Status& why) {
     retrying_ = true;
   }
   Status status;
-  if (!gives_up_other()) status = retry_.again(nodes_->noted(retry_, why, {newest()->channel}));
+  const Status seen = nodes_->noted(retry_, why, {newest()->channel});
+  if (!gives_up_other()) status = retry_.again(seen);
   if (status.ok()) status = start();
   const std::lock_guard lock(mutex_);
   retrying_ = false;

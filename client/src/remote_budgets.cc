@@ -67,6 +67,9 @@ Result<msg::Budgets> RemoteOperator::apply_budget(const msg::SetBudget& change) 
       const auto begun =
           nodes_->call<msg::BudgetApplication>(retry, NodeAt{node.address}, msg::ShowApplication{});
       if (!begun.ok()) return partly(begun.status());
+      if (begun->number != told->application) {  // then it is of another change
+        return partly(Status::conflict("another change of budgets came just after it"));
+      }
       request.if_revision = begun->revision;
     }
   }
@@ -121,8 +124,11 @@ Result<std::uint64_t> RemoteOperator::joined_number(std::uint64_t number) {
   Retry retry = begin("application");
   PRECIS_ASSIGN(const bool clustered, is_clustered(retry));
   if (!clustered) return number;
-  PRECIS_ASSIGN(const auto nodes, all_applications(retry));
-  return joined(nodes).number;
+  const auto nodes = all_applications(retry);
+  if (nodes.ok()) return joined(*nodes).number;
+  return nodes.status().with_context(
+      "the budget is changed, and the node that was asked trims what "
+      "it stores, but not all nodes say what they do");
 }
 Result<msg::BudgetApplication> RemoteOperator::application() {
   Retry retry = begin("application");
@@ -139,13 +145,19 @@ Result<msg::BudgetApplication> RemoteOperator::cancel_application(std::uint64_t 
     return Status::conflict("application " + std::to_string(now.number) + " runs, not " +
                             std::to_string(number));
   }
+  Status first;  // a node that does not answer does not keep the others running
   for (NodeApplication& node : nodes) {
     if (node.state.state != "running") continue;
     retry.went_well();
-    PRECIS_ASSIGN(node.state,
-                  nodes_->call<msg::BudgetApplication>(retry, NodeAt{node.address},
-                                                       msg::CancelApplication{node.state.number}));
+    auto ended = nodes_->call<msg::BudgetApplication>(retry, NodeAt{node.address},
+                                                      msg::CancelApplication{node.state.number});
+    if (ended.ok()) {
+      node.state = std::move(*ended);
+    } else if (first.ok()) {
+      first = ended.status().with_context("the application at " + node.address + " may go on");
+    }
   }
+  if (!first.ok()) return first;
   return joined(nodes);
 }
 

@@ -32,6 +32,36 @@ TEST_CASE("what is acknowledged at shared outlives a node and its disk", "[integ
   }
 }
 
+TEST_CASE("output projections that one node is sent are used by all nodes",
+          "[integration][cluster]") {
+  Cluster cluster("projections");
+  ModelSpec spec = tiny_model();
+  spec.revision = "with projections";
+  const std::vector<float> ones(spec.num_q_heads * spec.head_dim * 8, 1.0f);
+  const std::vector<HeadsView> o_proj(
+      spec.num_layers,
+      HeadsView::packed(ones.data(), spec.num_q_heads, spec.head_dim, 8, Dtype::kF32));
+  const Model model = cluster.client->register_model(spec, o_proj).value();
+  REQUIRE(cluster.b.stop() == 0);
+  cluster.b.lose_disk();
+  cluster.b.start();
+  cluster.await_all();
+  PutOptions how = keep_most();
+  how.recipe = "criticalkv(keydiff)";
+  for (Node* const node : {&cluster.a, &cluster.b, &cluster.c}) {
+    const auto owns = [&](const Prompt& prompt) {
+      const auto match = cluster.client->lookup(model, prompt.tokens).value();
+      const msg::ClusterState state = node->state();
+      return state.nodes[state.owners[*match.shard]].name == node->name();
+    };
+    Prompt prompt = cluster.prompt();
+    while (!owns(prompt)) prompt = cluster.prompt();
+    const auto stored = put_all(*cluster.client, model, prompt.tokens, prompt.kv, how);
+    INFO(node->name() << ": " << stored.status().to_string());
+    CHECK(stored.ok());
+  }
+}
+
 TEST_CASE("what only a node's disk has is there again when the node is", "[integration][cluster]") {
   EtcdMembers etcd;
   Node node(etcd, "a", named("alone"), 2);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "client/src/get_plan.h"
 #include "tests/catch_runner.h"
 #include "tests/integration/ceph_cluster.h"
 #include "tests/integration/raw_peer.h"
@@ -209,6 +210,21 @@ std::uint64_t gets_at(const Node& node) {
   return static_cast<std::uint64_t>(gets->value);
 }
 
+// Gets all of the match at that node, as if its last segment had been found `ms_later`.
+Status get_at(const Node& node, const LookupMatch& match, std::uint64_t ms_later) {
+  RawPeer peer;
+  PRECIS_TRY(peer.connect(node.address(), {"red"}).status());
+  PRECIS_ASSIGN(const GetPlan plan, plan_get(match, Budget::all(), {}));
+  msg::Get get = get_request(plan, peer.expose(plan.capacity_bytes));
+  get.shard = match.shard;
+  get.links.back().created_unix_ms += ms_later;
+  PRECIS_ASSIGN(msg::Reply reply, peer.call(get));
+  while (reply.status.ok() && std::holds_alternative<msg::LayerServed>(reply.body)) {
+    PRECIS_ASSIGN(reply, peer.receive());
+  }
+  return reply.status;
+}
+
 TEST_CASE("a prefix that is read often is served by further nodes too",
           "[integration][cluster][ceph]") {
   Cluster cluster("hot", "cluster_hot_bytes_per_s = 1\n");
@@ -229,6 +245,11 @@ TEST_CASE("a prefix that is read often is served by further nodes too",
   REQUIRE(owner != nullptr);
   CHECK(stored_at(cluster.a) + stored_at(cluster.b) + stored_at(cluster.c) == 1);
 
+  Node& other = owner == &cluster.a ? cluster.b : cluster.a;
+  CHECK(get_at(other, match, 0).ok());
+  CHECK(get_at(other, match, 1).code() == StatusCode::kNotFound);  // no version of that time
+  CHECK(get_at(*owner, match, 1).ok());                            // the owner knows which is meant
+
   // Only its tenant gets it, wherever it asks.
   for (int i = 0; i < 10; ++i) {
     const auto stolen = cluster.a.client().get(match);
@@ -245,15 +266,19 @@ TEST_CASE("a prefix that is read often is served by further nodes too",
     REQUIRE(got.ok());
     REQUIRE(got->wait().ok());
   }
-  // The owner serves it if another node does not any more.
-  Node& other = owner == &cluster.a ? cluster.b : cluster.a;
-  const auto client = owner->connect_as("red");
+  // The owner serves it if another node stands still, or is gone.
+  const auto client = owner->connect_as("red")->with_deadline(8000);
+  const auto read_some = [&] {
+    for (int i = 0; i < 20; ++i) {
+      const auto got = client->get(smaller);
+      REQUIRE(got.ok());
+      REQUIRE(got->wait().ok());
+    }
+  };
+  ::kill(other.pid(), SIGSTOP);
+  read_some();
   other.kill();
-  for (int i = 0; i < 20; ++i) {
-    const auto got = client->get(smaller);
-    REQUIRE(got.ok());
-    REQUIRE(got->wait().ok());
-  }
+  read_some();
 }
 
 TEST_CASE("nodes whose etcd is older than the shared storage agree on a new table and go on",

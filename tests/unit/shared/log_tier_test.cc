@@ -1,8 +1,10 @@
 // The shared tier in the logs of an object store.
 #include "cachesvc/shared/log_tier.h"
 
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <random>
 
 #include "cachesvc/shared/log_record.h"
@@ -44,6 +46,33 @@ LogRecord write_of(std::uint64_t number, const std::string& instance = kMark.ins
   record.rows.puts = {{instance + std::to_string(number), {}}};
   return record;
 }
+
+// Has lists as a wrong storage gives them.
+class OtherLists final : public ObjectStore {
+ public:
+  OtherLists(MemoryBucket& bucket, std::function<void(Page&)> spoil)
+      : right_(bucket), spoil_(std::move(spoil)) {}
+  Result<bool> create(const std::string& name, Bytes value) override {
+    return right_.create(name, value);
+  }
+  Status put(const std::string& name, Bytes value) override { return right_.put(name, value); }
+  Result<std::vector<std::byte>> get(const std::string& name, std::size_t bytes_max) override {
+    return right_.get(name, bytes_max);
+  }
+  Status get_into(const std::string& name, MutableBytes into) override {
+    return right_.get_into(name, into);
+  }
+  Status remove(const std::string& name) override { return right_.remove(name); }
+  Result<Page> list(const std::string& prefix, const std::string& after) override {
+    PRECIS_ASSIGN(Page page, right_.list(prefix, after));
+    spoil_(page);
+    return page;
+  }
+
+ private:
+  BucketClient right_;
+  const std::function<void(Page&)> spoil_;
+};
 
 LogRecord some_record() {
   LogRecord record;
@@ -95,7 +124,7 @@ TEST_CASE("a record that is created again after its snapshot has no effect", "[u
           if (calls < 0 || calls++ != call) return BucketClient::Fault::kNone;
           is_late = false;
           REQUIRE(log.append(write_of(kRecords + 1)).ok());
-          REQUIRE(tidier.tidy().ok());
+          REQUIRE(tidier.tidy(std::atomic<bool>(false)).ok());
           const LogPlace place{"log", again};
           const std::string digits = "log/0000000000000000000";
           bucket.create(digits + std::to_string(again), encode(place, write_of(again, "other")));
@@ -128,14 +157,63 @@ TEST_CASE("a record that is missing in a log is an error, and what is after it i
   const auto tier = tier_over(bucket);
   REQUIRE(tier->change_marks(std::array{SharedTier::Change{kShard, {}, kMark}}).ok());
   const ShardMark last = write_rows(*tier, kMark, 5);
-  bucket.remove("test/log/07/00000000000000000003");
+  const std::string name = "0000000000000000000" + std::to_string(GENERATE(1, 3));
+  bucket.remove("test/log/07/" + name);
   const auto reader = tier_over(bucket);
   const Status status = reader->marks({{kShard}}).status();
   CHECK(status.code() == StatusCode::kCorruption);
-  CHECK_THAT(status.message(), Contains("00000000000000000003"));
+  CHECK_THAT(status.message(), Contains(name));
   CHECK(reader->write(kShard, last, {}).code() == StatusCode::kCorruption);
   const auto no_row = [](std::uint32_t, std::string_view, Bytes) { return Status(); };
   CHECK(reader->scan({{kShard}}, no_row).code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a list that is cut off or not in order is no end of a log", "[unit][shared]") {
+  MemoryBucket bucket;
+  const auto tier = tier_over(bucket);
+  REQUIRE(tier->change_marks(std::array{SharedTier::Change{kShard, {}, kMark}}).ok());
+  write_rows(*tier, kMark, 3);
+  bool wrong = false;
+  const bool is_cut_off = GENERATE(true, false);
+  const auto spoil = [&](ObjectStore::Page& page) {
+    if (!wrong) return;
+    if (is_cut_off) page = {{}, true};
+    std::ranges::reverse(page.names);
+  };
+  const auto reader = make_log_tier(std::make_unique<OtherLists>(bucket, spoil),
+                                    {.prefix = "test", .snapshot_after = 128, .tidier = nullptr});
+  const auto fails = [&] {
+    const auto no_row = [](std::uint32_t, std::string_view, Bytes) { return Status(); };
+    wrong = true;
+    const auto marks = reader->marks({{kShard}}).status();
+    const auto rows = reader->scan({{kShard}}, no_row);
+    wrong = false;
+    return marks.code() == StatusCode::kUnavailable && rows.code() == StatusCode::kUnavailable;
+  };
+  CHECK(fails());
+  REQUIRE(reader->marks({{kShard}}).ok());
+  if (is_cut_off) CHECK(fails());
+  CHECK(reader->marks({{kShard}}).value().front()->sequence == kMark.sequence + 3);
+}
+
+TEST_CASE("the log of a group that is removed while it is in use is an error", "[unit][shared]") {
+  MemoryBucket bucket;
+  const auto tier = tier_over(bucket);
+  REQUIRE(tier->change_marks(std::array{SharedTier::Change{kShard, {}, kMark}}).ok());
+  REQUIRE(tier->marks({{kShard}}).ok());
+  bucket.remove("test/log/07/00000000000000000001");
+  CHECK(tier->marks({{kShard}}).status().code() == StatusCode::kCorruption);
+  CHECK(tier->write(kShard, kMark, {}).code() == StatusCode::kCorruption);
+}
+
+TEST_CASE("a node that others have left far behind writes at once", "[unit][shared]") {
+  constexpr std::uint32_t kOther = kShard + kShardGroups;  // in the same group
+  MemoryBucket bucket;
+  const auto busy = tier_over(bucket, 1000), late = tier_over(bucket, 1000);
+  REQUIRE(late->change_marks(std::array{SharedTier::Change{kOther, {}, kMark}}).ok());
+  REQUIRE(busy->change_marks(std::array{SharedTier::Change{kShard, {}, kMark}}).ok());
+  write_rows(*busy, kMark, 200);
+  CHECK(late->write(kOther, kMark, {}).ok());
 }
 
 TEST_CASE("a damaged record of a log is an error", "[unit][shared]") {

@@ -118,6 +118,7 @@ Status MemoryTier::write(std::uint32_t shard, const ShardMark& from, const Share
 
 Status MemoryTier::write_object(const std::string& name, Bytes value) {
   PRECIS_TRY(begin());
+  if (refusing_) return Status::corruption("refused " + name);
   if (full_) return Status::out_of_space("the shared storage is full");
   const std::lock_guard lock(mutex_);
   objects_[name].assign(value.begin(), value.end());

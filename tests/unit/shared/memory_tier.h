@@ -19,6 +19,8 @@ class MemoryTier final : public SharedTier {
   // Calls that add rows or objects fail with kOutOfSpace and do nothing.
   void fill(bool full) { full_ = full; }
   void clear();  // loses all
+  // Writes of objects fail with kCorruption, as if the caller's bytes were damaged.
+  void refuse_objects(bool refusing) { refusing_ = refusing; }
   // All calls since the construction.
   std::uint64_t calls() const { return calls_; }
   std::size_t objects() const;
@@ -45,7 +47,7 @@ class MemoryTier final : public SharedTier {
   std::optional<ShardMark> mark_of(std::uint32_t shard) const;  // needs the mutex
   static void apply(Table& table, const SharedBatch& batch);
 
-  std::atomic<bool> failing_ = false, losing_ = false, full_ = false;
+  std::atomic<bool> failing_ = false, losing_ = false, full_ = false, refusing_ = false;
   std::atomic<std::uint64_t> calls_ = 0;
   mutable std::mutex mutex_;  // guards the rest
   std::map<std::uint32_t, ShardMark> marks_;

@@ -115,6 +115,39 @@ TEST_CASE("a tenant's many segments of other nodes leave room for another tenant
   CHECK(many > kMany / 2);
 }
 
+TEST_CASE("a row whose bytes cannot be copied is not shared by a later change of it either",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  a.take();
+  const NewSegment segment = in_shard(tokens(8)), other = in_shard(tokens(8, 500));
+  tier.refuse_objects(true);
+  REQUIRE(a.put(segment).ok());
+  CHECK(a.copied().code() == StatusCode::kCorruption);
+  tier.refuse_objects(false);
+  const auto is_shared = [&] {
+    const std::vector<std::string> keys = {
+        shared_key(Table::kSegments, segment_key(segment.row.id))};
+    return tier.rows(kShard, keys).value().front().has_value();
+  };
+  const auto set_priority = [&](std::uint32_t priority) {
+    return a.catalog->set_retention(made().tenant, {segment.row.id, priority, {}}).ok();
+  };
+  REQUIRE(set_priority(7));
+  REQUIRE(a.put(other).ok());
+  CHECK(a.copied().ok());
+  CHECK_FALSE(is_shared());
+  CHECK(a.has(segment));
+  // A new put of it is copied.
+  REQUIRE(a.catalog->remove(made().tenant, segment.row.id, false, nullptr).ok());
+  REQUIRE(a.put(segment).ok());
+  CHECK(a.copied().ok());
+  CHECK(is_shared());
+  REQUIRE(set_priority(8));
+  CHECK(a.copied().ok());
+  CHECK(is_shared());
+}
+
 TEST_CASE("a shard that is not loaded can't be changed, and has nothing", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a");

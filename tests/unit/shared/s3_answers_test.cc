@@ -28,10 +28,13 @@ TEST_CASE("the names in an answer of S3 are read", "[unit][shared]") {
   const auto page = parse_s3_list(kList).value();
   CHECK(page.names == std::vector<std::string>{"p/a-1.s", "p/b_2"});
   CHECK(page.more);
-  for (const std::string text : {"", "<html>login</html>", "<ListBucketResult>"}) {
+  for (const std::string text :
+       {"", "<html>login</html>", "<ListBucketResult>", "<ListBucketResult></ListBucketResult>"}) {
     CHECK(parse_s3_list(text).status().code() == StatusCode::kUnavailable);
   }
-  const auto empty = parse_s3_list("<ListBucketResult></ListBucketResult>").value();
+  const auto empty =
+      parse_s3_list("<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
+          .value();
   CHECK(empty.names.empty());
   CHECK_FALSE(empty.more);
 }
