@@ -50,8 +50,9 @@ DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const testing::Ce
   // Through a Unix socket, bytes of clients would pass by the relay.
   setup.more = "cluster_address = '" + address_ + "'\nlisten_unix = 'off'\n";
   if (ceph != nullptr) {
-    setup.more +=
-        "cluster_ceph_conf = '" + ceph->conf() + "'\ncluster_ceph_user = '" + ceph->user() + "'\n";
+    // The disk has room for a part of what the node stores.
+    setup.more += "cluster_ceph_conf = '" + ceph->conf() + "'\ncluster_ceph_user = '" +
+                  ceph->user() + "'\nwarm_disk_bytes = '4MiB'\n";
   }
   set_clock(std::chrono::seconds(0));
   if (kLoads) setup.before = environment(ceph, number);
