@@ -20,7 +20,10 @@ CatalogImpl::CatalogImpl(Store& store, const Clock& clock, std::uint64_t kept_by
                          bool in_shards)
     : CatalogState(store, clock, kept_bytes_max, in_shards) {}
 
-CatalogImpl::~CatalogImpl() { save_all_hits(); }
+CatalogImpl::~CatalogImpl() {
+  save_all_hits();
+  forget_evicted();
+}
 
 // Writes the hit counts that are not stored yet. If a write fails, they are lost.
 void CatalogImpl::save_all_hits() {

@@ -85,4 +85,15 @@ Result<ShardCatalog::Evicted> CatalogShards::evict(std::span<const Evictable> se
   return evicted;
 }
 
+// No change follows, so the rows come back only together with their layers, in a crash.
+void CatalogShards::forget_evicted() {
+  std::lock_guard changing(changes_);
+  Change change;
+  for (const auto& [key, row] : kept_here_) {
+    if (local_bytes(row->id) > 0 || is_marked(row->id)) continue;
+    change.erase(Table::kSegments, segment_key(row->id));
+  }
+  if (!change.batch().deletes.empty()) (void)store_.write(change.batch(), Durability::kMemory);
+}
+
 }  // namespace precis

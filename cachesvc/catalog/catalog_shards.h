@@ -26,6 +26,11 @@ class CatalogShards : public virtual CatalogState {
   void limit_kept(std::uint64_t bytes) override { local_bytes_max_ = bytes; }
   std::uint64_t lost_segments() const override { return lost_segments_; }
 
+ protected:
+  // At the end of the catalog: removes rows of segments that it does not have loaded, and of which
+  // the local store has no layer any more. The shared storage has them.
+  void forget_evicted();
+
  private:
   struct Read;
   static Read read_rows(const LoadedShard& shard);

@@ -169,6 +169,28 @@ TEST_CASE("copies that are old, or that nobody will use any more, are given up",
   CHECK_FALSE(a.has(only_here));
 }
 
+TEST_CASE("a node that stops keeps no rows without layers", "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  a.take();
+  const NewSegment evicted = in_shard(tokens(8)), kept = in_shard(tokens(8, 500));
+  REQUIRE(a.put(evicted).ok());
+  REQUIRE(a.copied().ok());
+  REQUIRE(evict(tier, a, kAll).segments == 1);
+  REQUIRE(a.put(kept).ok());
+  REQUIRE(a.copied().ok());
+  a.drop();
+  CHECK(a.catalog->eviction_order({}).size() == 2);
+  a.close();
+  a.open();
+  CHECK(a.catalog->eviction_order({}).size() == 1);
+  a.take();
+  CHECK(a.has(evicted));
+  const std::uint64_t calls = tier.calls();
+  CHECK(a.has(kept));
+  CHECK(tier.calls() == calls);
+}
+
 TEST_CASE("an evicted segment that the shared storage has lost is not found any more",
           "[unit][shared]") {
   MemoryTier tier;
@@ -180,7 +202,7 @@ TEST_CASE("an evicted segment that the shared storage has lost is not found any 
   REQUIRE(evict(tier, a, kAll).segments == 1);
   REQUIRE(a.put(kept).ok());
   REQUIRE(a.copied().ok());
-  a.close();
+  a.crash(/*hardened=*/true);
   tier.clear();
   a.open();
   a.take();

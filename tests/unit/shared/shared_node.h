@@ -52,8 +52,9 @@ class Node {
     uploads.reset();
     store_.reset();
   }
-  // As close(), and what only memory has is lost.
-  void crash() {
+  // As close(), and what only memory has is lost. `hardened`: that is nothing until now.
+  void crash(bool hardened = false) {
+    if (hardened) REQUIRE(store_->harden().ok());
     close();
     machine_.rows.crash();
   }
