@@ -126,7 +126,8 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
           loop, [](const std::string&) { return 0; }, {}, wait),
       compute("compute", with->compressors()),
       backend(std::move(with)),
-      projections({loop, compute, storage, reads, memory, registration, *catalog, hot_tier, log}),
+      projections(
+          {loop, compute, storage, storage, reads, memory, registration, *catalog, hot_tier, log}),
       path({loop, compute, storage, reads, cold, memory, registration, kArenaBytes, *backend,
             *catalog, paths, hot_tier, projections, room, disk_quota, prefill, metrics, f.clock,
             BudgetDefaults{}}) {
