@@ -191,8 +191,8 @@ std::string S3Store::text_of(const Request& request) const {
   return request.method + (" " + place_.bucket) + request.path;
 }
 
-// What the storage refuses once it has worked, for example while a clock or a key is wrong, is no
-// mistake of the caller, and may pass.
+// A storage that has worked and refuses a request now, for example while a clock or a key is wrong,
+// may accept it later, and no caller has made a mistake.
 Status S3Store::of_caller(Status status) const {
   const bool is_refusal = status.code() == StatusCode::kPermissionDenied ||
                           status.code() == StatusCode::kInvalidArgument;

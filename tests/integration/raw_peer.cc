@@ -79,11 +79,13 @@ Result<msg::Reply> RawPeer::call(msg::RequestBody body) {
 
 Result<msg::Reply> RawPeer::receive() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !received_.empty() || !closed_.ok(); });
-  if (received_.empty()) return closed_;
-  PRECIS_ASSIGN(msg::ServerMessage message, decode_server_message(received_.front()));
-  received_.pop_front();
-  return std::get<msg::Reply>(std::move(message));
+  for (;;) {  // the layers of a get come before its reply
+    changed_.wait(lock, [&] { return !received_.empty() || !closed_.ok(); });
+    if (received_.empty()) return closed_;
+    PRECIS_ASSIGN(msg::ServerMessage message, decode_server_message(received_.front()));
+    received_.pop_front();
+    if (auto* const reply = std::get_if<msg::Reply>(&message)) return std::move(*reply);
+  }
 }
 
 Status RawPeer::wait_closed() {
