@@ -47,7 +47,7 @@ TEST_CASE("output projections that one node is sent are used by all nodes",
   cluster.b.start();
   cluster.await_all();
   PutOptions how = keep_most();
-  how.recipe = "criticalkv(keydiff)";
+  how.recipe = "criticalkv";
   for (Node* const node : {&cluster.a, &cluster.b, &cluster.c}) {
     const auto owns = [&](const Prompt& prompt) {
       const auto match = cluster.client->lookup(model, prompt.tokens).value();
@@ -56,6 +56,7 @@ TEST_CASE("output projections that one node is sent are used by all nodes",
     };
     Prompt prompt = cluster.prompt();
     while (!owns(prompt)) prompt = cluster.prompt();
+    prompt.kv = random_kv(cluster.random, spec, 0, kTokens, /*num_queries=*/64);
     const auto stored = put_all(*cluster.client, model, prompt.tokens, prompt.kv, how);
     INFO(node->name() << ": " << stored.status().to_string());
     CHECK(stored.ok());
