@@ -201,10 +201,13 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
     }
     for (const std::string& key : each.rows.deletes) unshared.erase(key);
     if (objects.ok()) {
-      // A later change of such a row must not share it either: others would miss the bytes.
-      SharedBatch shared = each.rows;
-      std::erase_if(shared.puts, [&](const auto& put) { return unshared.contains(put.first); });
-      append(shared, rows);
+      if (unshared.empty()) {
+        append(each.rows, rows);
+      } else {  // a later change of such a row must not share it: others would miss the bytes
+        SharedBatch shared = each.rows;
+        std::erase_if(shared.puts, [&](const auto& put) { return unshared.contains(put.first); });
+        append(shared, rows);
+      }
       // A segment that is put again within a millisecond has objects of the same names.
       for (const Upload::Object& object : each.added) removed.erase(object.name);
       for (const Upload::Object& object : each.removed) removed[object.name] = object.size_bytes;
