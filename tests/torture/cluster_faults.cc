@@ -19,7 +19,8 @@ constexpr auto kLook = std::chrono::milliseconds(20);
 
 }  // namespace
 
-ClusterFaults::ClusterFaults(bool shared, std::uint32_t seed) : random_(seed) {
+ClusterFaults::ClusterFaults(bool shared, bool only_kills, std::uint32_t seed)
+    : only_kills_(only_kills), random_(seed) {
   if (shared) ceph_.emplace(kOsds);
   for (std::uint32_t n = 0; n < kNodes; ++n) {
     nodes_.emplace_back(etcd_, ceph_ ? &*ceph_ : nullptr, n, kLeaseS);
@@ -63,6 +64,7 @@ void ClusterFaults::pause(double leases) const {
 
 // In each round, each fault comes once and kills twice, in another order.
 ClusterFaults::Card ClusterFaults::draw() {
+  if (only_kills_) return {Fault::kKill};
   if (deck_.empty()) {
     deck_ = {{Fault::kKill},
              {Fault::kKill},

@@ -38,7 +38,8 @@ inline constexpr std::size_t kLinks = 3;
 class ClusterFaults {
  public:
   // Three nodes and three members of etcd; with `shared`, the nodes share a Ceph of three OSDs.
-  ClusterFaults(bool shared, std::uint32_t seed);
+  // `only_kills`: the only faults are kills of nodes.
+  ClusterFaults(bool shared, bool only_kills, std::uint32_t seed);
 
   // Clients reach the nodes there, in the form of Client::connect().
   std::string addresses() const;
@@ -67,6 +68,7 @@ class ClusterFaults {
   void pause(double leases) const;
   double fraction() { return static_cast<double>(random_() % 1000) / 1000; }
 
+  const bool only_kills_;
   std::mt19937 random_;
   std::optional<testing::CephCluster> ceph_;
   testing::EtcdMembers etcd_{3};

@@ -48,21 +48,48 @@ struct Talk {
   std::vector<TokenId> tokens, next;  // of all turns so far, and with one that is being made
 };
 
-// One client with paths of its own. Used by its thread alone, but for `longest`.
+// The longest time without a success since a fault began. Thread-safe.
+class Pauses {
+ public:
+  void begin_fault() {
+    const std::lock_guard lock(mutex_);
+    last_ = Steady::now();
+    longest_ = {};
+  }
+  void succeed() {
+    const std::lock_guard lock(mutex_);
+    longest_ = longest();
+    last_ = Steady::now();
+  }
+  double longest_s() {
+    const std::lock_guard lock(mutex_);
+    return std::chrono::duration<double>(longest()).count();
+  }
+
+ private:
+  Steady::duration longest() const { return std::max(longest_, Steady::now() - last_); }
+
+  std::mutex mutex_;
+  Steady::time_point last_ = Steady::now();  // a success, or the beginning of the fault
+  Steady::duration longest_{};
+};
+
+// One client with paths of its own. Used by its thread alone, but for `pauses`.
 struct Worker {
   std::mt19937 random;
   std::shared_ptr<Client> client;
   Model model;
   std::vector<Path> paths;
   Talk talk;
-  Steady::time_point last = Steady::now();  // success
-  std::atomic<Steady::duration> longest{};  // between two successes, since it was last taken
+  Pauses pauses;
 };
 
 class Run {
  public:
   explicit Run(const ClusterOptions& options)
-      : options_(options), random_(options.seed), faults_(options.shared, random_()) {}
+      : options_(options),
+        random_(options.seed),
+        faults_(options.shared, options.kills > 0, random_()) {}
 
   Status all() {
     PRECIS_TRY(faults_.settle());
@@ -142,9 +169,7 @@ class Run {
       Path& path = worker.paths[worker.random() % kPaths];
       const Status status = act(worker, path);
       if (status.ok()) {
-        const auto now = Steady::now();
-        worker.longest = std::max(worker.longest.load(), now - worker.last);
-        worker.last = now;
+        worker.pauses.succeed();
       } else if (is_expected(status)) {
         ++errors_;
       } else {
@@ -260,20 +285,20 @@ class Run {
 
   // ---- the faults -------------------------------------------------------------------------------
 
-  // Until the time is over, and each kind of fault has been made.
+  // Until the time is over, and each kind of fault has been made; or the kills have been made.
   Status disturb() {
     const auto began = Steady::now();
-    const std::chrono::duration<double> all(60 * options_.minutes);
     while (!over_) {
-      const std::chrono::duration<double> now = Steady::now() - began;
-      if (now >= all && faults_.had_all()) break;
-      options_.progress(std::min(now / all, 1.0),
-                        std::to_string(faults_.count(Fault::kKill)) + " kills");
-      for (Worker& worker : workers_) worker.longest = Steady::duration{};
+      const std::chrono::duration<double, std::ratio<60>> minutes = Steady::now() - began;
+      const std::uint64_t kills = faults_.count(Fault::kKill);
+      const double done = options_.kills > 0 ? static_cast<double>(kills) / options_.kills
+                                             : minutes.count() / options_.minutes;
+      if (done >= 1 && (options_.kills > 0 || faults_.had_all())) break;
+      options_.progress(std::min(done, 1.0), std::to_string(kills) + " kills");
+      for (Worker& worker : workers_) worker.pauses.begin_fault();
       PRECIS_ASSIGN(const Fault fault, faults_.next(over_));
-      if (fault != Fault::kKill) continue;
-      for (const Worker& worker : workers_) {
-        pauses_.push_back(std::chrono::duration<double>(worker.longest.load()).count());
+      if (fault == Fault::kKill) {
+        for (Worker& worker : workers_) pauses_.push_back(worker.pauses.longest_s());
       }
     }
     return {};

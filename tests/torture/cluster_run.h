@@ -16,7 +16,8 @@ namespace precis::torture {
 
 struct ClusterOptions {
   double minutes = 1;
-  bool shared = false;  // the nodes share a Ceph
+  std::uint32_t kills = 0;  // of nodes, and no other faults; 0: all faults, for `minutes`
+  bool shared = false;      // the nodes share a Ceph
   std::uint32_t seed = 0;
   std::function<void(double done, const std::string& note)> progress;
 };
@@ -29,7 +30,8 @@ struct ClusterCounts {
   std::uint64_t misses = 0;              // of what was acknowledged; with a Ceph there may be none
   std::uint64_t errors = 0;              // that a client must expect
   std::uint64_t errors_undocumented = 0;
-  // The longest time without a success of any client around a kill of a node: the 99th percentile.
+  // The longest time without a success of a client, from a kill of a node to the end of that fault:
+  // the 99th percentile over clients and kills.
   double pause_p99_seconds = 0;
 };
 

@@ -125,7 +125,8 @@ int main(int argc, char** argv) {
   torture::ClusterOptions cluster_options;
   bool cluster = false;
   std::string dir, json;
-  app.add_option("--kills", options.kills, "The number of kills")
+  app.add_option("--kills", options.kills,
+                 "The number of kills. With --cluster: of nodes, and no other faults are made")
       ->capture_default_str()
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--clients", chaos_options.clients, "Client processes, a third of them killed")
@@ -181,6 +182,7 @@ int main(int argc, char** argv) {
   if (cluster) {
     std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
     cluster_options.seed = options.seed;
+    if (app.count("--kills") > 0) cluster_options.kills = options.kills;
     cluster_options.progress = [&](double done, const std::string& note) {
       bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
     };
