@@ -1,6 +1,12 @@
 #include "cachesvc/catalog/catalog_keys.h"
 
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstring>
+#include <system_error>
+
+#include "precis/shards.h"
 
 namespace precis {
 namespace {
@@ -24,6 +30,20 @@ std::uint64_t from_big_endian(std::string_view digits) {
   std::uint64_t n = 0;
   for (const char digit : digits) n = n << 8 | static_cast<unsigned char>(digit);
   return n;
+}
+
+std::string four_digits(std::uint32_t shard) {
+  std::string text(4, '0');
+  for (std::size_t i = text.size(); i-- > 0; shard /= 16) text[i] = "0123456789abcdef"[shard % 16];
+  return text;
+}
+
+template <typename Number>
+std::optional<Number> number_in(std::string_view text, int base = 10) {
+  Number number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
 }
 
 std::string tenant_key(std::string_view tenant, std::string_view rest) {
@@ -59,8 +79,28 @@ std::string payload_key(const SegmentId& id, std::uint32_t layer) {
 }
 
 std::string object_name(const SegmentRow& row, std::uint32_t layer) {
-  return row.id.hex() + "-" + std::to_string(row.created_unix_ms) + "-" +
-         std::to_string(row.plan.total()) + "-" + std::to_string(layer);
+  PRECIS_CHECK(row.shard.has_value());
+  return four_digits(*row.shard) + "-" + row.id.hex() + "-" + std::to_string(row.created_unix_ms) +
+         "-" + std::to_string(row.plan.total()) + "-" + std::to_string(layer);
+}
+
+std::optional<ObjectName> object_in(std::string_view name) {
+  std::array<std::string_view, 5> parts;
+  for (std::string_view& part : parts) {
+    const std::size_t end = &part == &parts.back() ? name.size() : name.find('-');
+    if (end == std::string_view::npos) return std::nullopt;
+    part = name.substr(0, end);
+    name.remove_prefix(std::min(name.size(), end + 1));
+  }
+  const auto shard = number_in<std::uint32_t>(parts[0], 16);
+  const auto created = number_in<std::uint64_t>(parts[2]),
+             entries = number_in<std::uint64_t>(parts[3]);
+  const auto layer = number_in<std::uint32_t>(parts[4]);
+  if (!shard || *shard >= kShards || parts[0] != four_digits(*shard)) return std::nullopt;
+  auto segment = parse_segment_id(parts[1]);
+  if (!segment.ok() || segment->hex() != parts[1]) return std::nullopt;
+  if (!created || !entries || !layer) return std::nullopt;
+  return ObjectName{*shard, *segment, *layer};
 }
 
 std::string model_key(std::string_view tenant, const Digest& fingerprint) {

@@ -38,9 +38,17 @@ inline constexpr std::string_view kClusterIdKey = "cluster.id";
 
 std::string segment_key(const SegmentId& id);
 std::string payload_key(const SegmentId& id, std::uint32_t layer);
-// The name of a layer in the storage that nodes share. Each version of a segment has names of its
-// own.
+// The name of a layer of a segment in a shard, in the storage that nodes share: SHARD in four
+// hexadecimal digits, then SEGMENT-CREATED-ENTRIES-LAYER. Each version of a segment has names of
+// its own.
 std::string object_name(const SegmentRow& row, std::uint32_t layer);
+// The meaning of such a name; none for any other name.
+struct ObjectName {
+  std::uint32_t shard = 0;
+  SegmentId segment;
+  std::uint32_t layer = 0;
+};
+std::optional<ObjectName> object_in(std::string_view name);
 std::string model_key(std::string_view tenant, const Digest& fingerprint);
 std::string projection_key(std::string_view tenant, const Digest& fingerprint, std::uint32_t layer);
 std::string shared_projection_key(std::string_view tenant, const Digest& fingerprint,

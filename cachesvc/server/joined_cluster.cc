@@ -23,8 +23,8 @@ void warn_if_plain(const Config& config, Log& log) {
 }  // namespace
 
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
-                                   Runtime& runtime, HandlerParts& parts,
-                                   const SharedStorage* shared, NodeDisk disk) {
+                                   Runtime& runtime, HandlerParts& parts, SharedStorage* shared,
+                                   NodeDisk disk) {
   JoinedCluster cluster;
   if (config.cluster_etcd.empty()) return cluster;
   const auto taken = [&parts](const SettingsCopy::Taken& what) {
@@ -53,6 +53,9 @@ Result<JoinedCluster> join_cluster(const Config& config, const std::string& list
         WarmTier::Parts{config, runtime, parts.loop, *cluster.membership, disk.store, parts.catalog,
                         disk.watch, disk.quota, parts.metrics, parts.log},
         Eviction::Parts{*shared->tier, parts.catalog, runtime, cluster.keeper->disk()});
+    cluster.sweeps = std::make_unique<OrphanSweeps>(
+        OrphanSweeps::Parts{*shared->tier, *shared->uploads, parts.catalog, runtime, parts.loop,
+                            parts.log, shared->orphans_removed});
   }
   return cluster;
 }

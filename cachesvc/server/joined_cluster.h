@@ -9,6 +9,7 @@
 #include "cachesvc/cluster/membership.h"
 #include "cachesvc/server/handler_parts.h"
 #include "cachesvc/server/hot_segments.h"
+#include "cachesvc/server/orphan_sweeps.h"
 #include "cachesvc/server/settings_copy.h"
 #include "cachesvc/server/shard_keeper.h"
 #include "cachesvc/server/shared_storage.h"
@@ -21,8 +22,9 @@ struct JoinedCluster {
   std::unique_ptr<SettingsCopy> settings;
   std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
   std::unique_ptr<ShardKeeper> keeper;              // null: the node shares no storage
-  std::unique_ptr<HotSegments> hot;                 // these two are null as `keeper`
+  std::unique_ptr<HotSegments> hot;                 // these three are null as `keeper`
   std::unique_ptr<WarmTier> warm;
+  std::unique_ptr<OrphanSweeps> sweeps;
 };
 
 struct NodeDisk {
@@ -34,7 +36,7 @@ struct NodeDisk {
 // Joins the cluster of the configuration, if it has one, and lets the requests know. `listen`: the
 // address in use. `shared`: null without shared storage. All arguments outlive the result.
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
-                                   Runtime& runtime, HandlerParts& parts,
-                                   const SharedStorage* shared, NodeDisk disk);
+                                   Runtime& runtime, HandlerParts& parts, SharedStorage* shared,
+                                   NodeDisk disk);
 
 }  // namespace precis

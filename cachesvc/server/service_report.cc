@@ -82,6 +82,8 @@ msg::Stats ServiceReport::process_stats() const {
       "1 while nothing can be written to the storage that the nodes share");
   add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),
       "Segments that were here only, when another node had changed their shard (since the start)");
+  add("precis_cluster_orphans_removed_total", shares ? parts_.shared->orphans_removed.load() : 0,
+      "Objects that no row named, and that the node has removed from the shared storage");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),
                  parts_.loss.doubt, parts_.disk_watch.health());
   return stats;

@@ -1,6 +1,7 @@
 // The storage that the nodes of a cluster share, as the service uses it: connected, and copied to.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -17,6 +18,7 @@ namespace precis {
 struct SharedStorage {
   std::unique_ptr<SharedTier> tier;
   std::unique_ptr<Uploads> uploads;
+  std::atomic<std::uint64_t> orphans_removed = 0;  // objects (orphan_sweeps.h)
 
   // Null if the configuration has none. At most about `bytes_max` wait to be copied. Errors as
   // connect_rados() or connect_s3(), or kInvalidArgument without a cluster.

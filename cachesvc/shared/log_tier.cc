@@ -62,6 +62,7 @@ class LogTier final : public SharedTier {
   Status remove_object(const std::string& name, std::uint64_t) override {
     return store_->remove(object_name(name));
   }
+  Status list_objects(const VisitObject& object) override;
   Status write_common(const SharedBatch& batch) override;
   Status scan_common(const std::function<Status(std::string_view, Bytes)>& row) override;
 
@@ -159,6 +160,25 @@ Result<std::vector<std::optional<std::vector<std::byte>>>> LogTier::rows(
     if (found != state.rows.end()) values[i] = found->second;
   }
   return values;
+}
+
+Status LogTier::list_objects(const VisitObject& object) {
+  const std::string begin = object_name("");
+  std::string after;
+  for (;;) {
+    PRECIS_ASSIGN(const ObjectStore::Page page, store_->list(begin, after));
+    for (const std::string& name : page.names) {
+      if (name <= after || !name.starts_with(begin)) {
+        return Status::unavailable("a list of " + begin + " is not in order");
+      }
+      after = name;
+      PRECIS_TRY(object(name.substr(begin.size()), 0));
+    }
+    if (!page.more) return {};
+    if (page.names.empty()) {
+      return Status::unavailable("a list of " + begin + " goes on after a page without names");
+    }
+  }
 }
 
 Status LogTier::write_common(const SharedBatch& batch) {

@@ -1,9 +1,13 @@
 #include "cachesvc/shared/rados_keys.h"
 
+#include <charconv>
+#include <system_error>
+
 namespace precis::rados {
 namespace {
 
 constexpr char kEscape = 1;
+constexpr std::string_view kObjectBegin = "object.";
 
 std::string digits_of(std::uint32_t shard) {
   std::string text(4, '0');
@@ -16,7 +20,19 @@ std::string digits_of(std::uint32_t shard) {
 std::string rows_object(std::uint32_t group) { return "rows." + std::to_string(group); }
 
 std::string piece_name(const std::string& object, std::size_t piece) {
-  return "object." + object + (piece == 0 ? "" : ":" + std::to_string(piece));
+  return std::string(kObjectBegin) + object + (piece == 0 ? "" : ":" + std::to_string(piece));
+}
+
+std::optional<Piece> piece_in(std::string_view name) {
+  const auto colon = name.find(':');
+  if (!name.starts_with(kObjectBegin)) return {};
+  Piece piece{std::string(name.substr(0, colon).substr(kObjectBegin.size())), 0};
+  if (colon == std::string_view::npos) return piece;
+  const std::string_view digits = name.substr(colon + 1);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), piece.number);
+  if (error != std::errc() || piece_name(piece.object, piece.number) != name) return {};
+  return piece;
 }
 
 std::string mark_key(std::uint32_t shard) { return "e" + digits_of(shard); }

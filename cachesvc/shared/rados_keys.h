@@ -20,6 +20,12 @@ inline constexpr char kCommonObject[] = "common";
 std::string rows_object(std::uint32_t group);
 // The pieces of an object begin with piece 0. No name of an object has a colon (shared_tier.h).
 std::string piece_name(const std::string& object, std::size_t piece);
+// The reverse; none for another name.
+struct Piece {
+  std::string object;
+  std::size_t number = 0;
+};
+std::optional<Piece> piece_in(std::string_view name);
 
 std::string mark_key(std::uint32_t shard);
 // The beginning of the keys of a shard's rows.

@@ -17,7 +17,8 @@ namespace precis::rados {
   X(write_op_write_full) X(write_op_setxattr) X(write_op_omap_cmp2) X(write_op_omap_set2)        \
   X(write_op_omap_rm_keys2) X(create_read_op) X(release_read_op) X(read_op_operate)              \
   X(read_op_stat) X(read_op_read) X(read_op_cmpxattr) X(read_op_omap_get_vals2)                  \
-  X(read_op_omap_get_vals_by_keys2) X(omap_get_next2) X(omap_get_end)
+  X(read_op_omap_get_vals_by_keys2) X(omap_get_next2) X(omap_get_end) X(nobjects_list_open)      \
+  X(nobjects_list_next) X(nobjects_list_close)
 // clang-format on
 
 struct RadosLibrary {

@@ -71,6 +71,14 @@ void ReadOp::rows_after(const std::string& after, const std::string& prefix, std
                                   &rows.more_, &rows.error_);
 }
 
+int ObjectList::next(std::string& name) {
+  if (error_ < 0) return error_;
+  const char* text = nullptr;
+  const int error = library_.nobjects_list_next(list_, &text, nullptr, nullptr);
+  if (error == 0) name = text;
+  return error;
+}
+
 int ReadOp::operate(const std::string& object) {
   const int error = library_.read_op_operate(op_, from_.io(), object.c_str(), 0);
   if (error < 0) return error;

@@ -101,4 +101,24 @@ class ReadOp {
   std::vector<Rows*> rows_;
 };
 
+// Lists the names of all objects in the namespace, in any order.
+class ObjectList {
+ public:
+  explicit ObjectList(const RadosConnection& of)
+      : library_(of.library()), error_(library_.nobjects_list_open(of.io(), &list_)) {}
+  ~ObjectList() {
+    if (error_ == 0) library_.nobjects_list_close(list_);
+  }
+  ObjectList(const ObjectList&) = delete;
+  ObjectList& operator=(const ObjectList&) = delete;
+
+  // 0, or the negative of an errno; -ENOENT at the end.
+  int next(std::string& name);
+
+ private:
+  const RadosLibrary& library_;
+  rados_list_ctx_t list_ = nullptr;
+  const int error_;  // of opening it
+};
+
 }  // namespace precis::rados

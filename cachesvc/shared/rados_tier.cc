@@ -46,6 +46,7 @@ class RadosTier final : public SharedTier {
   Status write_object(const std::string& name, Bytes value) override;
   Status read_object(const std::string& name, MutableBytes into) override;
   Status remove_object(const std::string& name, std::uint64_t size_bytes) override;
+  Status list_objects(const VisitObject& object) override;
   Result<std::vector<std::optional<std::vector<std::byte>>>> rows(
       std::uint32_t shard, std::span<const std::string> keys) override;
   Status write_common(const SharedBatch& batch) override;
@@ -272,6 +273,19 @@ Status RadosTier::remove_object(const std::string& name, std::uint64_t size_byte
     if (error < 0 && error != -ENOENT) return failure(error, "remove", object);
   }
   return {};
+}
+
+// Reads names alone: the size of a piece would be a request for each.
+Status RadosTier::list_objects(const VisitObject& object) {
+  ObjectList list(*connection_);
+  std::string name;
+  for (;;) {
+    const int error = list.next(name);
+    if (error == -ENOENT) return {};
+    if (error < 0) return failure(error, "list", "all objects");
+    const auto piece = piece_in(name);
+    if (piece) PRECIS_TRY(object(piece->object, (piece->number + 1) * piece_bytes_));
+  }
 }
 
 Status RadosTier::write_common(const SharedBatch& batch) {

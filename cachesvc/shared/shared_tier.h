@@ -74,6 +74,11 @@ class SharedTier {
   virtual Status read_object(const std::string& name, MutableBytes into) = 0;
   // OK if it is absent.
   virtual Status remove_object(const std::string& name, std::uint64_t size_bytes) = 0;
+  // Visits the names of all objects, in any order; those that are written or removed meanwhile may
+  // be missing. An object in several pieces is visited for each of them, also if some are missing.
+  // `size_bytes` is for remove_object() alone: the largest that was visited removes all pieces.
+  using VisitObject = std::function<Status(const std::string& name, std::uint64_t size_bytes)>;
+  virtual Status list_objects(const VisitObject& object) = 0;
 
   // Rows that any node may write, for what all nodes have in common.
   virtual Status write_common(const SharedBatch& batch) = 0;

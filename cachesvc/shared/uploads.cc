@@ -93,10 +93,14 @@ void Uploads::add(std::uint32_t number, Upload upload) {
   const std::lock_guard lock(mutex_);
   const auto at = shards_.find(number);
   if (at == shards_.end() || at->second.is_lost || at->second.is_ending) return;
-  bytes_ += bytes_of(upload);
+  push(number, at->second, {std::move(upload), {}});
+}
+
+void Uploads::push(std::uint32_t number, Shard& shard, Waiting change) {
+  bytes_ += bytes_of(change.upload);
   ++changes_;
-  at->second.waiting.push_back({std::move(upload), {}});
-  start(number, at->second);
+  shard.waiting.push_back(std::move(change));
+  start(number, shard);
 }
 
 void Uploads::start(std::uint32_t number, Shard& shard) {

@@ -60,6 +60,15 @@ class Uploads {
   // if the storage is full: then they are copied once it has space. `done` is called on any thread,
   // possibly at once.
   void when_copied(std::uint32_t shard, std::uint64_t hold, std::function<void(Status)> done);
+  // The mark of the shard, if all changes of this hold are copied, and this node has made the last
+  // change of the shard; else none.
+  std::optional<ShardMark> settled(std::uint32_t shard, std::uint64_t hold) const;
+  // Removes objects that no row of the shard names, if nothing was added to the shard since it was
+  // settled() with this mark: else kConflict. It writes the mark first, with the next sequence, as
+  // with rows. So nothing is removed if another node has taken the shard. `done` as in
+  // when_copied().
+  void remove(std::uint32_t shard, std::uint64_t hold, const ShardMark& from,
+              std::vector<Upload::Object> objects, std::function<void(Status)> done);
   // From now on nobody waits: callers get kUnavailable. Copying goes on.
   void stop_waiting();
   // So much waits that callers should wait for their own changes.
@@ -115,6 +124,8 @@ class Uploads {
   static void tell_waiting(Shard& shard, const Status& status);
   void give_up(Shard& shard, const Status& why);
   void start(std::uint32_t number, Shard& shard);
+  void push(std::uint32_t number, Shard& shard, Waiting change);
+  const ShardMark* settled_mark(std::uint32_t shard, std::uint64_t hold) const;
 
   SharedTier& tier_;
   const Clock& clock_;

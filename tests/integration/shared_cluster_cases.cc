@@ -2,8 +2,11 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <set>
 
+#include "cachesvc/catalog/catalog_keys.h"
 #include "tests/integration/shared_cluster.h"
+#include "tests/integration/sweep.h"
 
 namespace {
 
@@ -90,6 +93,42 @@ TEST_CASE("what only a node's disk has is there again when the node is", "[integ
   REQUIRE(read.ok());
   CHECK(rows_are_of(*read, {&kv}));
   await(node, [](const msg::ClusterState& state) { return state.unshared_bytes == 0; });
+}
+
+TEST_CASE("what a node leaves that dies while it stores is swept, and nothing else",
+          "[integration][cluster]") {
+  Cluster cluster("orphans");
+  const auto prompts = cluster.put_some(12, Durability::kShared);
+  cluster.put_some(12, Durability::kWal);
+  CHECK(cluster.b.kill() == -SIGKILL);  // while it copies them
+  cluster.await_loaded({"a", "c"});
+  std::set<std::uint32_t> shards;
+  for (const Prompt& prompt : prompts) {
+    shards.insert(cluster.client->lookup(cluster.model, prompt.tokens).value().shard.value());
+  }
+  REQUIRE(cluster.a.stop() == 0);
+  REQUIRE(cluster.c.stop() == 0);
+  const auto tier = nodes_storage->connect("orphans");
+  std::vector<std::string> orphans;
+  for (const std::uint32_t shard : shards) {
+    SegmentRow row;
+    row.shard = shard;
+    row.plan = {1, 1, {1}};
+    orphans.push_back(object_name(row, 0));
+    REQUIRE(tier->write_object(orphans.back(), std::array<std::byte, 3>{}).ok());
+  }
+  CHECK(sweep(*tier, shards) >= orphans.size());
+  std::array<std::byte, 3> into{};
+  for (const std::string& orphan : orphans) {
+    CHECK(tier->read_object(orphan, into).code() == StatusCode::kNotFound);
+  }
+  for (Node* const node : {&cluster.a, &cluster.b, &cluster.c}) {
+    node->lose_disk();
+    node->start();
+  }
+  cluster.await_all();
+  const auto client = cluster.a.connect_as("red");
+  for (const Prompt& prompt : prompts) CHECK(read_error(*client, cluster.model, prompt) == "");
 }
 
 TEST_CASE("a cluster does not use the pool of another one of its name", "[integration][cluster]") {

@@ -41,6 +41,31 @@ TEST_CASE("payload keys of a segment stand in the order of its layers", "[unit][
   }
 }
 
+TEST_CASE("the name of an object says its shard, segment and layer, and other names nothing",
+          "[unit][catalog]") {
+  SegmentRow row;
+  row.id = id_of(0xab);
+  row.shard = 0x1f;
+  row.created_unix_ms = 1234;
+  row.plan = {1, 2, {5, 6}};
+  const std::string name = object_name(row, 7);
+  CHECK(name == "001f-abababababababababababababababab-1234-11-7");
+  const auto said = object_in(name);
+  REQUIRE(said);
+  CHECK(said->shard == 0x1f);
+  CHECK(said->segment == row.id);
+  CHECK(said->layer == 7);
+  const std::string id = "abababababababababababababababab";
+  for (const std::string& other :
+       {std::string(), name + "-1", name + "x", name + "-", "0" + name, "4000" + name.substr(4),
+        "001F" + name.substr(4), "+01f" + name.substr(4), name.substr(5), "projection-" + name,
+        "001f-" + id + "-1234-11", "001f-" + id + "-1234--7", "001f-" + id + "-1234-11--7",
+        "001f-" + id.substr(1) + "-1234-11-7", "001f-" + id + "-1234-11-4294967296"}) {
+    CAPTURE(other);
+    CHECK_FALSE(object_in(other));
+  }
+}
+
 TEST_CASE("a quarantine key gives its segment back, other keys give none", "[unit][catalog]") {
   CHECK(quarantined_segment(quarantine_key(id_of(9))) == id_of(9));
   CHECK_FALSE(quarantined_segment(kCatalogFormatKey));

@@ -1,5 +1,6 @@
-// Random changes, moves, crashes and failures of the shared storage, while other threads evict and
-// read: every segment that is stored reads back exactly, and no other one is found.
+// Random changes, moves, crashes and failures of the shared storage, while other threads evict,
+// read and sweep: every segment that is stored reads back exactly, no other one is found, and in
+// the end the shared storage has no object that no row names.
 #include <atomic>
 #include <map>
 #include <random>
@@ -7,7 +8,9 @@
 #include <thread>
 
 #include "cachesvc/server/eviction.h"
+#include "cachesvc/server/orphans.h"
 #include "tests/unit/shared/shared_node.h"
+#include "tests/unit/shared/shared_tier_contract.h"
 
 namespace {
 
@@ -16,6 +19,7 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kFirstShard = 70, kShardCount = 3;
 constexpr std::size_t kSegments = 18;
+constexpr std::uint64_t kOrphansMs = 1'000'000;  // no put has such times
 
 class World {
  public:
@@ -34,6 +38,9 @@ class World {
     threads_.emplace_back([this] { evict(a_); });
     threads_.emplace_back([this] { evict(b_); });
     threads_.emplace_back([this] { read(); });
+    threads_.emplace_back([this] {
+      for (bool of_a = true; !stop_; of_a = !of_a) sweep(of_a ? a_ : b_);
+    });
   }
   ~World() {
     stop_ = true;
@@ -44,7 +51,8 @@ class World {
 
   void act() {
     const std::size_t n = pick(kSegments);
-    switch (pick(12)) {
+    switch (pick(13)) {
+      case 12: return leave_orphan(n);
       case 0: return move(n % kShardCount);
       case 1: return restart();
       case 2: tier_.fill(pick(2) == 0); break;
@@ -63,7 +71,18 @@ class World {
     const std::lock_guard lock(mutex_);
     CHECK(failed_ == "");
   }
+  // Without the other threads, and after a change of each shard.
+  void check_objects() {
+    const Pause pause(*this);
+    for (std::size_t s = 0; s < kShardCount; ++s) put(s);
+    copy_all();
+    while (sweep_now(a_) + sweep_now(b_) > 0) continue;
+    std::size_t named = 0;
+    for (const auto& [n, segment] : stored_) named += segment->layers.size();
+    CHECK(tier_.objects() == named);
+  }
   std::uint64_t evicted() const { return evicted_; }
+  std::uint64_t swept() const { return swept_; }
 
  private:
   // The other threads stand still during its life. The lock alone could stay shared for long.
@@ -109,6 +128,14 @@ class World {
     to.created_unix_ms = (*row)->created_unix_ms;
     REQUIRE(*catalog_of(n).trim(**row, to, less_[n].payload(), Durability::kWal));
     stored_[n] = &less_[n];
+  }
+
+  // As a node that dies before it writes the row.
+  void leave_orphan(std::size_t n) {
+    SegmentRow row = whole_[n].row;
+    row.created_unix_ms = kOrphansMs + ++now_ms_;
+    REQUIRE(tier_.write_object(object_name(row, 0), bytes_of("orphan")).code() !=
+            StatusCode::kUnavailable);
   }
 
   // The shard gets another holder. The former one removes its copies, or keeps them.
@@ -172,6 +199,16 @@ class World {
       evicted_ += eviction.run(local_max_ / 3, own, [] {}).bytes;
     }
   }
+  void sweep(Node& node) {
+    const auto lock = run();
+    swept_ += sweep_now(node);
+  }
+  std::uint64_t sweep_now(Node& node) {
+    const SystemClock clock;
+    Orphans orphans({tier_, *node.uploads, *node.catalog, clock, std::chrono::nanoseconds(0)});
+    const std::uint64_t removed = orphans.sweep().removed;
+    return removed + orphans.sweep().removed;
+  }
   // As ColdReads: what a reader of the stored row gets is of that row, or the row has changed.
   void read() {
     for (std::size_t turn = 0; !stop_; ++turn) {
@@ -213,7 +250,7 @@ class World {
   std::uint64_t local_max_ = 0;
   std::array<Node*, kShardCount> holder_{};
   std::atomic<bool> stop_ = false;
-  std::atomic<std::uint64_t> evicted_ = 0;
+  std::atomic<std::uint64_t> evicted_ = 0, swept_ = 0;
   std::mutex mutex_;
   std::string failed_;  // guarded by mutex_
   std::vector<std::thread> threads_;
@@ -222,7 +259,7 @@ class World {
 }  // namespace
 
 TEST_CASE("whatever is evicted when, every stored segment reads back exactly", "[unit][shared]") {
-  std::uint64_t evicted = 0;
+  std::uint64_t evicted = 0, swept = 0;
   for (unsigned seed = 1; seed <= 20; ++seed) {
     CAPTURE(seed);
     World world(seed);
@@ -231,7 +268,10 @@ TEST_CASE("whatever is evicted when, every stored segment reads back exactly", "
       if (step % 10 == 9) world.check();
     }
     world.check();
+    world.check_objects();
     evicted += world.evicted();
+    swept += world.swept();
   }
   CHECK(evicted > 0);
+  CHECK(swept > 0);
 }

@@ -1,6 +1,7 @@
 #include "tests/unit/shared/memory_tier.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace precis::testing {
 namespace {
@@ -24,6 +25,16 @@ Status MemoryTier::end() const {
 std::size_t MemoryTier::objects() const {
   const std::lock_guard lock(mutex_);
   return objects_.size();
+}
+
+bool MemoryTier::has_object(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  return objects_.contains(name);
+}
+
+void MemoryTier::after_scan(std::function<void()> run) {
+  const std::lock_guard lock(mutex_);
+  after_scan_ = std::move(run);
 }
 
 void MemoryTier::lose_objects() {
@@ -71,14 +82,17 @@ Status MemoryTier::change_marks(std::span<const Change> changes) {
 Status MemoryTier::scan(std::span<const std::uint32_t> shards, const Visit& row) {
   PRECIS_TRY(begin());
   std::map<std::uint32_t, Table> copy;
+  std::function<void()> run;
   {
     const std::lock_guard lock(mutex_);
+    run = std::exchange(after_scan_, nullptr);
     for (const std::uint32_t shard : shards) {
       check_one_group(shards.front(), shard);
       const auto found = rows_.find(shard);
       if (found != rows_.end()) copy[shard] = found->second;
     }
   }
+  if (run) run();
   for (const auto& [shard, table] : copy) {
     for (const auto& [key, value] : table) PRECIS_TRY(row(shard, key, value));
   }
@@ -144,6 +158,18 @@ Status MemoryTier::remove_object(const std::string& name, std::uint64_t) {
   const std::lock_guard lock(mutex_);
   objects_.erase(name);
   return end();
+}
+
+Status MemoryTier::list_objects(const VisitObject& object) {
+  PRECIS_TRY(begin());
+  ++lists_;
+  std::vector<std::pair<std::string, std::uint64_t>> found;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, value] : objects_) found.emplace_back(name, value.size());
+  }
+  for (const auto& [name, size_bytes] : found) PRECIS_TRY(object(name, size_bytes));
+  return {};
 }
 
 void MemoryTier::clear() {

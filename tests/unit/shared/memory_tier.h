@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -24,6 +25,10 @@ class MemoryTier final : public SharedTier {
   // All calls since the construction.
   std::uint64_t calls() const { return calls_; }
   std::size_t objects() const;
+  bool has_object(const std::string& name) const;
+  std::uint64_t lists() const { return lists_; }  // of objects, since the construction
+  // Called once, when the next scan() has read its rows.
+  void after_scan(std::function<void()> run);
   void lose_objects();
 
   Result<std::vector<std::optional<ShardMark>>> marks(
@@ -34,6 +39,7 @@ class MemoryTier final : public SharedTier {
   Status write_object(const std::string& name, Bytes value) override;
   Status read_object(const std::string& name, MutableBytes into) override;
   Status remove_object(const std::string& name, std::uint64_t size_bytes) override;
+  Status list_objects(const VisitObject& object) override;
   Result<std::vector<std::optional<std::vector<std::byte>>>> rows(
       std::uint32_t shard, std::span<const std::string> keys) override;
   Status write_common(const SharedBatch& batch) override;
@@ -48,11 +54,12 @@ class MemoryTier final : public SharedTier {
   static void apply(Table& table, const SharedBatch& batch);
 
   std::atomic<bool> failing_ = false, losing_ = false, full_ = false, refusing_ = false;
-  std::atomic<std::uint64_t> calls_ = 0;
+  std::atomic<std::uint64_t> calls_ = 0, lists_ = 0;
   mutable std::mutex mutex_;  // guards the rest
   std::map<std::uint32_t, ShardMark> marks_;
   std::map<std::uint32_t, Table> rows_;  // by shard
   Table common_, objects_;
+  std::function<void()> after_scan_;
 };
 
 }  // namespace precis::testing

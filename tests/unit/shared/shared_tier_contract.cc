@@ -1,7 +1,9 @@
 #include "tests/unit/shared/shared_tier_contract.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
+#include <set>
 #include <thread>
 
 namespace precis::testing {
@@ -278,6 +280,48 @@ void objects_have_names_of_their_own(SharedTier& tier) {
   CHECK(common_rows_of(tier).size() == 1);
 }
 
+void all_objects_are_listed(SharedTier& tier) {
+  using Sizes = std::map<std::string, std::uint64_t>;
+  const auto listed = [&] {
+    Sizes sizes;
+    const Status status = tier.list_objects([&](const std::string& name, std::uint64_t size_bytes) {
+      sizes[name] = std::max(sizes[name], size_bytes);
+      return Status();
+    });
+    INFO(status.to_string());
+    REQUIRE(status.ok());
+    return sizes;
+  };
+  const auto names_of = [](const Sizes& sizes) {
+    std::set<std::string> names;
+    for (const auto& [name, size_bytes] : sizes) names.insert(name);
+    return names;
+  };
+  CHECK(listed().empty());
+  std::set<std::string> expected = {"0001-2.A"};
+  for (int i = 0; i < 30; ++i) expected.insert("object-" + std::to_string(i));
+  for (const std::string& name : expected) {
+    REQUIRE(tier.write_object(name, noise(1, name.size())).ok());
+  }
+  const std::string large = "large", larger = "larger";
+  REQUIRE(tier.write_object(large, noise(2, kContractPieceBytes)).ok());
+  REQUIRE(tier.write_object(larger, noise(3, 3 * kContractPieceBytes + 7)).ok());
+  take(tier, kA, mark("a"));  // rows are no objects
+  REQUIRE(tier.write(kA, mark("a"), puts({{"k", "v"}})).ok());
+  REQUIRE(tier.write_common(puts({{"c", "v"}})).ok());
+  const Sizes sizes = listed();
+  const auto rest = expected;
+  expected.insert({large, larger});
+  CHECK(names_of(sizes) == expected);
+  const auto stopped = [](const std::string&, std::uint64_t) { return Status::canceled("enough"); };
+  CHECK(tier.list_objects(stopped) == Status::canceled("enough"));
+  // All pieces are removed with the sizes that were listed.
+  for (const std::string& name : {large, larger}) {
+    REQUIRE(tier.remove_object(name, sizes.at(name)).ok());
+  }
+  CHECK(names_of(listed()) == rest);
+}
+
 void common_rows_are_written_by_all(SharedTier& tier) {
   CHECK(common_rows_of(tier).empty());
   std::map<std::string, Value> expected;
@@ -345,6 +389,7 @@ const std::vector<ContractCase>& shared_tier_contract() {
       {"keys and values have any bytes", keys_and_values_have_any_bytes},
       {"objects come back, and only with their own size", objects_come_back},
       {"objects have names of their own", objects_have_names_of_their_own},
+      {"all objects are listed", all_objects_are_listed},
       {"common rows are written by all", common_rows_are_written_by_all},
   };
   return kCases;

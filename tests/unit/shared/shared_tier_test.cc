@@ -99,4 +99,13 @@ TEST_CASE("keys in Ceph have no zeros, keep their order and come back", "[unit][
   CHECK(rados::row_prefix(5) == "r0005");
   CHECK(rados::piece_name("a", 0) == "object.a");
   CHECK(rados::piece_name("a", 2) == "object.a:2");
+  CHECK(rados::piece_in("object.a-1")->object == "a-1");
+  CHECK(rados::piece_in("object.a-1")->number == 0);
+  CHECK(rados::piece_in("object.a:12")->object == "a");
+  CHECK(rados::piece_in("object.a:12")->number == 12);
+  for (const std::string other : {"common", "rows.3", "object.a:0", "object.a:", "object.a:1x",
+                                  "object.a:01", "object.a:1:2", "object.a:99999999999999999999"}) {
+    CAPTURE(other);
+    CHECK_FALSE(rados::piece_in(other));
+  }
 }
