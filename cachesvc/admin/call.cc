@@ -63,7 +63,8 @@ class CallConnection final : public Connection {
 
 void call(EventLoop& loop, OperatorAccess& access, const std::string& tenant, std::string from,
           const msg::RequestBody& request, Called done) {
-  const Status may = access.may_connect(tenant);
+  Status may = access.may_connect(tenant);
+  if (may.ok()) may = access.may_ask(request);
   if (!may.ok()) return done(may);
   access.connect(
       tenant, std::make_unique<CallConnection>(loop, std::move(from),

@@ -159,8 +159,10 @@ Status AgreedRows::compare_all(const Version& now, AgreedStore::Index& index, Ro
       missing.push_back({key, std::move(value)});
     }
   }
-  if (!changed.empty()) {
-    log_.warn("settings of this node are replaced by the cluster's", {{"rows", changed.size()}});
+  const auto replaced =
+      std::ranges::count_if(changed, [&](const AgreedRow& row) { return own.contains(row.key); });
+  if (replaced > 0) {
+    log_.warn("settings of this node are replaced by the cluster's", {{"rows", replaced}});
   }
   return {};
 }

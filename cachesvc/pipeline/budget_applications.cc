@@ -58,23 +58,55 @@ Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApp
                                                 std::uint64_t revision, bool dry_run) {
   if (stopped_) return Status::unavailable("the service is stopping");
   PRECIS_TRY(check_free(owner.tenant));
+  begin(owner, std::move(budgets), {++started_, revision, dry_run});
+  return started_;
+}
+
+void BudgetApplications::follow(const Owner& owner, BudgetsToApply budgets, const Agreed& agreed) {
+  if (stopped_) return;
+  const auto found = applications_.find(owner.tenant);
+  if (found == applications_.end() || found->second->state.number != agreed.number) {
+    return begin(owner, std::move(budgets), agreed);
+  }
+  Application& latest = *found->second;
+  if (latest.canceled || latest.state.dry_run) return;
+  latest.again = true;
+  if (std::exchange(latest.state.state, kRunning) == kRunning) return;
+  latest.state.ended_unix_ms = 0;
+  latest.state.error.clear();
+  latest.state.code.clear();
+  ++running_;
+  spawn(run(owner, std::move(budgets), found->second));
+}
+
+void BudgetApplications::begin(const Owner& owner, BudgetsToApply budgets, const Agreed& which) {
   Shared& latest = applications_[owner.tenant];
   const Shared earlier = std::exchange(latest, std::make_shared<Application>());
   if (earlier) {
-    earlier->canceled = true;
-    wake(*earlier);
-    // One that still waits ends at once, and only the one that it waits for can be trimming.
-    latest->before = earlier->before ? earlier->before : earlier;
+    const bool goes_on =
+        earlier->runs() && !earlier->state.dry_run && earlier->state.revision == which.revision;
+    if (!goes_on) end(*earlier);
+    // One that ends while it waits does so at once, and only the one that it waits for can be
+    // trimming.
+    latest->before = earlier->before && !goes_on ? earlier->before : earlier;
   }
   msg::BudgetApplication& state = latest->state;
-  state.number = ++started_;
+  state.number = which.number;
   state.state = kRunning;
-  state.dry_run = dry_run;
-  state.revision = revision;
+  state.dry_run = which.dry_run;
+  state.revision = which.revision;
   state.started_unix_ms = parts_.clock.unix_ms();
   ++running_;
   spawn(run(owner, std::move(budgets), latest));
-  return started_;
+}
+
+void BudgetApplications::end(Application& application) {
+  application.canceled = true;
+  wake(application);
+}
+
+void BudgetApplications::end_all(Application* latest) {
+  for (; latest != nullptr; latest = latest->before.get()) end(*latest);
 }
 
 msg::BudgetApplication BudgetApplications::state(const std::string& tenant) const {
@@ -91,8 +123,8 @@ Result<msg::BudgetApplication> BudgetApplications::cancel(const std::string& ten
       return Status::conflict("application " + std::to_string(is) + " runs, not " +
                               std::to_string(number));
     }
-    found->second->canceled = true;
-    wake(*found->second);
+    if (number == 0) end_all(found->second.get());
+    end(*found->second);
   }
   return state(tenant);
 }
@@ -100,8 +132,7 @@ Result<msg::BudgetApplication> BudgetApplications::cancel(const std::string& ten
 void BudgetApplications::forget(const std::string& tenant) {
   const auto found = applications_.find(tenant);
   if (found == applications_.end()) return;
-  found->second->canceled = true;
-  wake(*found->second);
+  end_all(found->second.get());
   applications_.erase(found);
 }
 
@@ -122,7 +153,11 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
   // If it was canceled while it waited, a later one waits for the same.
   const bool waits = application->before && application->before->state.state == kRunning;
   if (!waits) application->before.reset();
-  const Status ended = co_await apply(owner, budgets, *application);
+  Status ended;
+  do {
+    application->again = false;
+    ended = co_await apply(owner, budgets, *application);
+  } while (application->again && !application->canceled && !stopped_);
   msg::BudgetApplication& state = application->state;
   const bool was_canceled = ended.code() == StatusCode::kCanceled || stopped_;
   state.state = ended.ok() ? "done" : was_canceled ? "canceled" : "failed";
@@ -160,7 +195,7 @@ Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply&
   msg::BudgetApplication& state = application.state;
   state.quality = lines_of(chosen.quality);
   state.apart = lines_of(chosen.apart);
-  state.segments = chosen.segments.size();
+  state.segments += chosen.segments.size();
   for (const auto& segment : chosen.segments) state.bytes += segment.stored_bytes;
   for (const auto& segment : chosen.segments) {
     PRECIS_CO_TRY(check_wanted(owner.tenant, application));

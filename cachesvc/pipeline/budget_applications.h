@@ -39,9 +39,18 @@ class BudgetApplications {
   // Errors as check_free().
   Result<std::uint64_t> start(const Owner& owner, BudgetsToApply budgets, std::uint64_t revision,
                               bool dry_run);
+  struct Agreed {
+    std::uint64_t number = 0;  // at all nodes
+    std::uint64_t revision = 0;
+    bool dry_run = false;
+  };
+  // In a cluster: begins an application that all nodes begin. Trims for the same revision go on
+  // before it, and whatever else runs ends. If the latest one has this number, it is applied again,
+  // and what that does is added to what it has done; a count, or one that was canceled, is not.
+  void follow(const Owner& owner, BudgetsToApply budgets, const Agreed& agreed);
   // Returns the tenant's application that runs, or else the one that ran last.
   msg::BudgetApplication state(const std::string& tenant) const;
-  // Returns kConflict if another one than `number` runs; 0: cancels whichever runs.
+  // Returns kConflict if another one than `number` runs; 0: cancels all that run.
   Result<msg::BudgetApplication> cancel(const std::string& tenant, std::uint64_t number);
   // Cancels the tenant's application and forgets it.
   void forget(const std::string& tenant);
@@ -53,13 +62,17 @@ class BudgetApplications {
   using Shared = std::shared_ptr<Application>;
   struct Application {
     msg::BudgetApplication state;
-    Shared before;  // the tenant's earlier one, whose end it waits for; null once it has begun
+    Shared before;       // the tenant's earlier one, whose end it waits for; null once it has begun
+    bool again = false;  // apply it once more
     std::weak_ptr<Application> next;         // the last one that waits for its end
     std::function<void(bool)> resume;        // set while it waits
     std::vector<std::uint64_t> mass_counts;  // [layers], of state.kept_mass, which are sums
     bool canceled = false;
     bool runs() const { return state.ended_unix_ms == 0 && !canceled; }
   };
+  void begin(const Owner& owner, BudgetsToApply budgets, const Agreed& which);
+  void end(Application& application);
+  void end_all(Application* latest);  // also those that it waits for
   Task<void> run(Owner owner, BudgetsToApply budgets, Shared application);
   void wake(Application& application);  // ends its wait
   Task<Status> apply(const Owner& owner, const BudgetsToApply& budgets, Application& application);

@@ -192,6 +192,7 @@ class Chooser {
   }
 
   Status add(const SegmentRow& row) {
+    if (row.created_unix_ms > request_.stored_by_ms) return {};
     const Decided* const decided = decided_for(row);
     if (!decided) return {};
     if (row.recipe != recipe_text_) {  // to parse a recipe costs more than all else here

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ struct BudgetsToApply {
   std::vector<msg::BudgetChange> changes;
   bool smaller_only = false;  // only segments of which a put gets less than before the changes
   bool to_limit = false;      // to the limits that the changes set, instead of the keeps
+  // Only segments that were stored by then, by the clock of the node that stored them.
+  std::uint64_t stored_by_ms = std::numeric_limits<std::uint64_t>::max();
 };
 
 struct ConcernedSegments {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/server/change_text.h"
 #include "cachesvc/server/next_put.h"
 
@@ -31,16 +32,24 @@ Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
   return caller_.parts.applications.check_free(tenant_);
 }
 
-Result<std::uint64_t> BudgetRequests::apply(std::string_view request,
-                                            const msg::BudgetRevision& revision,
-                                            BudgetsToApply budgets, bool dry_run) const {
+Task<Result<std::uint64_t>> BudgetRequests::apply(std::string_view request,
+                                                  const msg::BudgetRevision& revision,
+                                                  const BudgetsToApply& budgets,
+                                                  bool dry_run) const {
   const bool is_made = !dry_run && !revision.changes.empty();
-  const auto begun =
-      caller_.parts.applications.start(caller_.tenant.owner(nullptr), std::move(budgets),
-                                       is_made ? revision.number : revision.number - 1, dry_run);
+  const std::uint64_t newest = is_made ? revision.number : revision.number - 1;
+  AgreedApplications* const agreed = caller_.parts.agreed_applications;
+  Result<std::uint64_t> begun = std::uint64_t{0};
+  if (agreed != nullptr) {
+    begun =
+        co_await caller_.changed([&] { return agreed->begin(tenant_, budgets, newest, dry_run); });
+  } else {
+    begun =
+        caller_.parts.applications.start(caller_.tenant.owner(nullptr), budgets, newest, dry_run);
+  }
   if (!begun.ok()) {
-    return begun.status().with_context(is_made ? "the budgets are changed, but what is stored stays"
-                                               : "nothing is changed");
+    co_return begun.status().with_context(
+        is_made ? "the budgets are changed, but what is stored stays" : "nothing is changed");
   }
   if (!dry_run) {
     caller_.note({.request = request,
@@ -48,7 +57,7 @@ Result<std::uint64_t> BudgetRequests::apply(std::string_view request,
                   .of = "application " + std::to_string(*begun),
                   .text = "revision " + std::to_string(revision.number)});
   }
-  return *begun;
+  co_return *begun;
 }
 
 msg::BudgetValues BudgetRequests::values_of(const msg::BudgetScope& scope) const {
@@ -144,8 +153,7 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
     if (budgets.changes.empty()) {  // the same budget again: for what an earlier application left
       budgets.changes.push_back({request.scope, own, own});
     }
-    PRECIS_CO_ASSIGN(application,
-                     apply("SetBudget", revision, std::move(budgets), request.dry_run));
+    PRECIS_CO_ASSIGN(application, co_await apply("SetBudget", revision, budgets, request.dry_run));
   }
   msg::Budgets told = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
   told.application = application;
@@ -178,9 +186,10 @@ Task<Answer> BudgetRequests::on(msg::RollBackBudget request) {
                   "revision " + std::to_string(revision.number)});
   }
   if (request.apply_to_stored && !revision.changes.empty()) {
+    BudgetsToApply budgets{revision.changes};
+    budgets.smaller_only = true;
     PRECIS_CO_ASSIGN(revision.application,
-                     apply("RollBackBudget", revision,
-                           {revision.changes, /*smaller_only=*/true, false}, request.dry_run));
+                     co_await apply("RollBackBudget", revision, budgets, request.dry_run));
   }
   co_return msg::ReplyBody(std::move(revision));
 }
@@ -190,8 +199,15 @@ Task<Answer> BudgetRequests::on(msg::ShowApplication) {
 }
 
 Task<Answer> BudgetRequests::on(msg::CancelApplication request) {
-  const bool ran = caller_.parts.applications.state(tenant_).ended_unix_ms == 0;
-  PRECIS_CO_ASSIGN(auto state, caller_.parts.applications.cancel(tenant_, request.number));
+  BudgetApplications& applications = caller_.parts.applications;
+  const bool ran = applications.state(tenant_).ended_unix_ms == 0;
+  AgreedApplications* const agreed = caller_.parts.agreed_applications;
+  if (agreed != nullptr) {
+    PRECIS_CO_TRY(co_await caller_.changed([&] { return agreed->end(tenant_, request.number); }));
+  } else {
+    PRECIS_CO_TRY(applications.cancel(tenant_, request.number).status());
+  }
+  msg::BudgetApplication state = applications.state(tenant_);
   if (ran && state.number > 0) {
     caller_.note({.request = "CancelApplication",
                   .event = "application of budgets canceled",

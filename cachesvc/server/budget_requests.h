@@ -34,10 +34,10 @@ class BudgetRequests {
   // if that was added. A change that is refused leaves none, unless another one overtook it.
   Result<msg::BudgetRevision> set(msg::SetBudget& request, const std::optional<HeadTable>& table,
                                   std::optional<msg::ProfileRow>& profile) const;
-  // Applies the changes of a revision, which were made unless it is a dry run. `request`: the name
-  // of the request. Returns the number of the application.
-  Result<std::uint64_t> apply(std::string_view request, const msg::BudgetRevision& revision,
-                              BudgetsToApply budgets, bool dry_run) const;
+  // Applies the changes of a revision, which were made unless it is a dry run, at all nodes of a
+  // cluster. `request`: the name of the request, a literal. Returns the number of the application.
+  Task<Result<std::uint64_t>> apply(std::string_view request, const msg::BudgetRevision& revision,
+                                    const BudgetsToApply& budgets, bool dry_run) const;
   msg::BudgetValues values_of(const msg::BudgetScope& scope) const;
   // The recipe and keep that are set for this scope itself.
   std::string budget_text(const msg::BudgetScope& scope) const;

@@ -37,14 +37,16 @@ Result<JoinedCluster> join_cluster(const Config& config, const std::string& list
       }
     });
   };
-  cluster.settings =
-      std::make_unique<SettingsCopy>(parts.catalog, std::to_string(runtime.random()), taken);
+  cluster.applications = std::make_unique<AgreedApplications>(parts);
+  cluster.settings = std::make_unique<SettingsCopy>(parts.catalog, *cluster.applications,
+                                                    std::to_string(runtime.random()), taken);
   cluster.settings->begin();
   warn_if_plain(config, parts.log);
   PRECIS_ASSIGN(cluster.membership,
                 cluster::join(config, listen, kVersion, runtime, parts.log, *cluster.settings));
   cluster.settings->agree_through(cluster.membership->agreed());
   parts.membership = cluster.membership.get();
+  parts.agreed_applications = cluster.applications.get();
   if (shared != nullptr) {
     PRECIS_ASSIGN(cluster.keeper, shared->keep_shards(config, disk.store, runtime, parts));
     cluster.hot = std::make_unique<HotSegments>(parts.clock, config.cluster_hot_bytes_per_s);

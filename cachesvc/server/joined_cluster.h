@@ -7,6 +7,7 @@
 #include "cachesvc/base/config.h"
 #include "cachesvc/base/runtime.h"
 #include "cachesvc/cluster/membership.h"
+#include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/server/handler_parts.h"
 #include "cachesvc/server/hot_segments.h"
 #include "cachesvc/server/orphan_sweeps.h"
@@ -19,6 +20,7 @@ namespace precis {
 
 // In order of dependency; destroyed from last to first.
 struct JoinedCluster {
+  std::unique_ptr<AgreedApplications> applications;
   std::unique_ptr<SettingsCopy> settings;
   std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
   std::unique_ptr<ShardKeeper> keeper;              // null: the node shares no storage

@@ -13,15 +13,18 @@ namespace precis {
 namespace {
 
 struct Needs {
-  std::optional<Digest> model;
-  std::string recipe;  // empty: none
+  std::optional<Digest> model = {};
+  std::string recipe = {};  // empty: none
+  bool all = false;         // whatever other nodes have changed
 };
 
 struct NeedsOf {
   const Caller& caller;
   template <typename Request>
   Needs operator()(const Request& request) const {
-    if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
+    if constexpr (std::is_same_v<Request, msg::ShowApplication>) {
+      return {.all = true};  // of a change that another node may have just answered
+    } else if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
       return {model_fingerprint(request.model), ""};
     } else if constexpr (std::is_same_v<Request, msg::BeginPut>) {
       if (!request.recipe.empty()) return {request.model, request.recipe};
@@ -41,6 +44,7 @@ struct NeedsOf {
 
 bool knows(const Caller& caller, const Needs& needs) {
   const Catalog& catalog = caller.parts.catalog;
+  if (needs.all) return false;
   if (!needs.model) return true;
   const auto model = catalog.model(caller.tenant.name, *needs.model);
   if (!model.ok()) return false;

@@ -26,6 +26,22 @@ Status OperatorAccess::may_connect(const std::string& tenant) const {
   return Quota::take(part, 1).status();
 }
 
+Status OperatorAccess::may_ask(const msg::RequestBody& request) const {
+  if (parts_.handlers.membership == nullptr) return {};
+  const auto refused = [](const std::string& what, const std::string& command) {
+    return Status::unsupported(
+        "in a cluster, a " + what +
+        " is removed after all nodes were asked what they store of it, and this port asks one: use "
+        "precisctl " +
+        command);
+  };
+  const auto* const model = std::get_if<msg::RemoveModel>(&request);
+  if (model != nullptr && !model->here_only) return refused("model", "model rm");
+  const auto* const tenant = std::get_if<msg::RemoveTenant>(&request);
+  if (tenant != nullptr && !tenant->here_only) return refused("tenant", "tenant rm");
+  return {};
+}
+
 void OperatorAccess::connect(const std::string& tenant, std::unique_ptr<Connection> connection) {
   parts_.peers.add(std::make_shared<Peer>(parts_.handlers, parts_.tenants.named(tenant), kClient,
                                           std::move(connection)));

@@ -35,6 +35,9 @@ class OperatorAccess {
   // that tenant does not exist; kRejected if there are too many connections; kUnavailable while the
   // service stops.
   Status may_connect(const std::string& tenant) const;
+  // kUnsupported for a removal that asks all nodes of a cluster before it is made: an operator's
+  // request asks one.
+  Status may_ask(const msg::RequestBody& request) const;
   // Adds a client that the caller has authenticated and that may connect.
   void connect(const std::string& tenant, std::unique_ptr<Connection> connection);
   // Counts, logs and audits a refused operator.

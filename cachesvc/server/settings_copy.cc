@@ -48,8 +48,10 @@ Status check_stored_tenant(const SettingRow& row) {
 }  // namespace
 
 Result<std::vector<AgreedRow>> SettingsCopy::rows() {
-  PRECIS_ASSIGN(const std::vector<SettingRow> rows, catalog_.settings());
-  return to_agreed(rows);
+  PRECIS_ASSIGN(const std::vector<SettingRow> settings, catalog_.settings());
+  std::vector<AgreedRow> rows = to_agreed(settings);
+  std::ranges::move(applications_.rows(), std::back_inserter(rows));
+  return rows;
 }
 
 std::vector<AgreedRow> SettingsCopy::own_changes() {
@@ -65,6 +67,7 @@ std::string SettingsCopy::identity() const {
 Status SettingsCopy::take(std::vector<AgreedRow> rows, cluster::LeftOut& left_out) {
   std::vector<SettingRow> settings;
   for (const AgreedRow& row : rows) {
+    if (AgreedApplications::is_key(row.key)) continue;
     const auto table = std::ranges::find_if(
         kTables, [&](const auto& each) { return row.key.starts_with(each.second); });
     if (table == std::end(kTables)) {
@@ -84,12 +87,18 @@ Status SettingsCopy::take(std::vector<AgreedRow> rows, cluster::LeftOut& left_ou
       settings.push_back(std::move(to));
     }
   }
-  PRECIS_ASSIGN(const Taken taken, catalog_.take_settings(std::move(settings)));
-  for (const Taken::LeftOut& row : taken.left_out) {
-    left_out[agreed_key(row.table, row.key)] =
-        row.why.with_context("a setting of the cluster is left out");
+  if (!settings.empty()) {
+    PRECIS_ASSIGN(const Taken taken, catalog_.take_settings(std::move(settings)));
+    for (const Taken::LeftOut& row : taken.left_out) {
+      left_out[agreed_key(row.table, row.key)] =
+          row.why.with_context("a setting of the cluster is left out");
+    }
+    taken_(taken);
   }
-  taken_(taken);
+  for (const AgreedRow& row : rows) {  // after the budgets that they apply
+    if (!AgreedApplications::is_key(row.key)) continue;
+    if (const Status status = applications_.take(row); !status.ok()) left_out[row.key] = status;
+  }
   return {};
 }
 

@@ -1,4 +1,5 @@
-// The settings of a node (settings_catalog.h) as the rows that all nodes of a cluster have alike.
+// The settings of a node (settings_catalog.h), and its applications of budgets, as the rows that
+// all nodes of a cluster have alike.
 #pragma once
 
 #include <atomic>
@@ -8,6 +9,7 @@
 
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/cluster/agreed_rows.h"
+#include "cachesvc/server/agreed_applications.h"
 
 namespace precis {
 
@@ -15,9 +17,13 @@ class SettingsCopy final : public cluster::AgreedCopy {
  public:
   using Taken = SettingsCatalog::Taken;
   // `cluster_id`: for a cluster that has none yet. `taken` is called for changes, on any thread.
-  // `catalog` outlives it.
-  SettingsCopy(Catalog& catalog, std::string cluster_id, std::function<void(const Taken&)> taken)
-      : catalog_(catalog), cluster_id_(std::move(cluster_id)), taken_(std::move(taken)) {}
+  // `catalog` and `applications` outlive it.
+  SettingsCopy(Catalog& catalog, AgreedApplications& applications, std::string cluster_id,
+               std::function<void(const Taken&)> taken)
+      : catalog_(catalog),
+        applications_(applications),
+        cluster_id_(std::move(cluster_id)),
+        taken_(std::move(taken)) {}
 
   Result<std::vector<cluster::AgreedRow>> rows() override;
   Status take(std::vector<cluster::AgreedRow> rows, cluster::LeftOut& left_out) override;
@@ -31,6 +37,7 @@ class SettingsCopy final : public cluster::AgreedCopy {
 
  private:
   Catalog& catalog_;
+  AgreedApplications& applications_;
   const std::string cluster_id_;
   const std::function<void(const Taken&)> taken_;
   std::atomic<cluster::AgreedRows*> rows_ = nullptr;

@@ -293,6 +293,7 @@ Status ShardKeeper::load(std::span<const SharedTier::Change> changes) {
     if (status.ok()) status = found;
     held_[change.shard] = true;
   }
+  parts_.loaded();
   return status;
 }
 

@@ -40,6 +40,7 @@ class ShardKeeper {
     Log& log;
     // Called on any thread with segments that are not stored here any more.
     std::function<void(std::vector<SegmentId>)> forget;
+    std::function<void()> loaded;  // called on any thread when shards were loaded
     std::chrono::seconds lease{};  // a node waits so long until its changes are copied
   };
   explicit ShardKeeper(Parts parts);

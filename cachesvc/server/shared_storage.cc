@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/net/address.h"
+#include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/shared/rados_tier.h"
 #include "cachesvc/shared/s3_tier.h"
 #include "cachesvc/shared/tiered_store.h"
@@ -99,9 +100,10 @@ Result<std::unique_ptr<ShardKeeper>> SharedStorage::keep_shards(const Config& co
       for (const SegmentId& id : gone) parts.hot_tier.erase(id);
     });
   };
-  auto keeper = std::make_unique<ShardKeeper>(
-      ShardKeeper::Parts{*parts.membership, *tier, *uploads, parts.catalog, std::move(disk),
-                         runtime, parts.log, forget, std::chrono::seconds(config.cluster_lease_s)});
+  auto keeper = std::make_unique<ShardKeeper>(ShardKeeper::Parts{
+      *parts.membership, *tier, *uploads, parts.catalog, std::move(disk), runtime, parts.log,
+      forget, [&parts] { parts.agreed_applications->apply_again(); },
+      std::chrono::seconds(config.cluster_lease_s)});
   parts.uploads = uploads.get();
   parts.shards = keeper.get();
   return keeper;

@@ -7,6 +7,7 @@
 #include "cachesvc/base/config_changes.h"
 #include "cachesvc/base/counted.h"
 #include "cachesvc/capacity/capacity_manager.h"
+#include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/server/purge.h"
 #include "cachesvc/server/tenants_in_force.h"
 #include "precis/greeting.h"
@@ -239,8 +240,11 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
   }));
   if (!only_row) caller_.parts.applications.forget(request.name);
   if (request.purge && !only_row) {  // what it set until it was out of force
-    PRECIS_CO_TRY(
-        co_await caller_.changed([&] { return catalog_.remove_budgets(request.name).status(); }));
+    PRECIS_CO_TRY(co_await caller_.changed([&]() -> Status {
+      AgreedApplications* const agreed = caller_.parts.agreed_applications;
+      if (agreed != nullptr) PRECIS_TRY(agreed->forget(request.name));
+      return catalog_.remove_budgets(request.name).status();
+    }));
   }
   caller_.note({"RemoveTenant", "tenant removed", request.name,
                 counted(removed.segments, "segment") + " purged", was});

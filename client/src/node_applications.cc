@@ -61,18 +61,15 @@ void add(msg::BudgetApplication& sum, const NodeApplication& node) {
 
 msg::BudgetApplication joined(const std::vector<NodeApplication>& nodes) {
   if (nodes.size() == 1) return nodes.front().state;
-  const auto newest = std::ranges::max_element(nodes, {}, [](const NodeApplication& node) {
-    return std::pair(node.state.revision, node.state.started_unix_ms);
-  });
   msg::BudgetApplication sum;
-  if (newest == nodes.end()) return sum;
+  const auto newest = std::ranges::max_element(
+      nodes, {}, [](const NodeApplication& node) { return node.state.number; });
+  if (newest == nodes.end() || newest->state.number == 0) return sum;
+  sum.number = newest->state.number;
   sum.revision = newest->state.revision;
   sum.dry_run = newest->state.dry_run;
   for (const NodeApplication& node : nodes) {
-    sum.number += node.state.number;
-    const bool is_same = node.state.number != 0 && node.state.revision == sum.revision &&
-                         node.state.dry_run == sum.dry_run;
-    if (is_same) add(sum, node);
+    if (node.state.number == sum.number) add(sum, node);
   }
   if (sum.state == "running") sum.ended_unix_ms = 0;
   if (sum.trimmed_segments > 0) {

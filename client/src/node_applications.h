@@ -1,5 +1,5 @@
 // The applications of a change of budgets at the nodes of a cluster, as one: each node trims what
-// it stores, and numbers its applications by itself.
+// it stores, under a number that all nodes have alike.
 #pragma once
 
 #include <string>
@@ -14,8 +14,7 @@ struct NodeApplication {
   msg::BudgetApplication state;
 };
 
-// Those of the newest change, added up. It runs while one of them does. The number is the sum of
-// all nodes' numbers, so it changes when any node begins another one, or is restarted.
+// Those with the newest number, added up. It runs while one of them does.
 msg::BudgetApplication joined(const std::vector<NodeApplication>& nodes);
 
 }  // namespace precis

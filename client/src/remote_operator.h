@@ -1,6 +1,6 @@
 // The calls of a remote client that operators and their tools use. Each is one request to any node,
 // except that calls about stored segments ask every node of a cluster: segments are named without
-// their shard. So do calls that apply budgets to what is stored.
+// their shard. So do calls about applications of budgets, whose sums they return.
 #pragma once
 
 #include <algorithm>
@@ -133,12 +133,8 @@ class RemoteOperator : public Client {
  private:
   // The applications of all nodes.
   Result<std::vector<NodeApplication>> all_applications(Retry& retry);
-  // In a cluster, the number of an application that began at one node, as application() has it.
-  Result<std::uint64_t> joined_number(std::uint64_t number);
-  // In a cluster: sets a budget at one node, and lets all nodes apply it to what they store.
-  Result<msg::Budgets> apply_budget(const msg::SetBudget& change);
-  Result<msg::Budgets> set_at(const Target& node, Retry& retry, const msg::SetBudget& change);
-  Result<bool> is_clustered(Retry& retry);
+  // In a cluster: kConflict while a node trims what it stores to an earlier change of budgets.
+  Status check_none_trims();
   // The newest of a node.
   Result<std::vector<msg::SegmentInfo>> segments_of(Retry& retry, const Target& node,
                                                     std::optional<Digest> model,

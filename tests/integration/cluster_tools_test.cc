@@ -1,4 +1,4 @@
-// precisctl tells operators about a cluster, and changes what all of its nodes store.
+// precisctl tells operators about a cluster.
 #include <catch2/catch.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -110,74 +110,6 @@ TEST_CASE("a rebalance refuses what cannot be, and what nodes do by themselves",
     const Ran ran = a.ctl({"rebalance", "--dry-run", "--with", wrong});
     CHECK(ran.exit_code == 2);
     CHECK_THAT(ran.err, Contains("such as node-4=100"));
-  }
-}
-
-TEST_CASE("budgets are applied to what all nodes store", "[integration][cluster]") {
-  const EtcdMembers etcd;
-  Node a(etcd, "a"), b(etcd, "b"), c(etcd, "c");
-  const std::vector<Node*> nodes = {&a, &b, &c};
-  for (Node* const node : nodes) await(*node, shared_by({"a", "b", "c"}));
-  const auto client = a.connect_as("red");
-  put_some(*client, client->register_model(tiny_model()).value(), 24);
-  for (const Node* const node : nodes) REQUIRE(stored_at(*node) > 0);
-  const auto ctl = [&](const std::string& command, std::vector<std::string> words = {}) {
-    words.insert(words.begin(), {PRECISCTL_PATH, "--address", b.address(), "--tenant", "red",
-                                 "budget", command, "--json"});
-    const Ran ran = run(words);
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == 0);
-    return json::parse(ran.out);
-  };
-
-  const json tried = ctl("set", {"--keep", "0.3", "--dry-run"});
-  CHECK(tried["stored"]["trimmed_segments"] == 24);
-  CHECK_FALSE(tried["next_put"].is_null());
-  const json set = ctl("set", {"--keep", "0.3", "--apply-to-stored"});
-  CHECK(set["stored"]["state"] == "done");
-  CHECK(set["stored"]["trimmed_segments"] == 24);
-  CHECK(set["stored"]["freed_bytes"] == tried["stored"]["freed_bytes"]);
-  const auto segments = client->segments().value();
-  REQUIRE(segments.size() == 24);
-  for (const msg::SegmentInfo& segment : segments) {
-    CHECK(client->segment(segment.id)->trimmed == Budget::ratio_ppm(300'000));
-  }
-  CHECK(client->budget_revisions({})->newest == 1);  // the others made no revision
-  const json ended = ctl("application");
-  CHECK(ended["number"] == set["stored"]["number"]);
-  CHECK(ended["trimmed_segments"] == 24);
-
-  // Again: it is done already.
-  CHECK(ctl("set", {"--keep", "0.3", "--apply-to-stored"})["stored"]["trimmed_segments"] == 0);
-  msg::SetBudget change;
-  change.keep = Budget::ratio_ppm(200'000);
-  change.apply_to_stored = true;
-  change.if_revision = 7;
-  CHECK(client->set_budget(change).status().code() == StatusCode::kConflict);
-  CHECK(client->cancel_application().ok());  // none runs
-}
-
-TEST_CASE("a budget of a session is applied at the node that has the session",
-          "[integration][cluster]") {
-  const EtcdMembers etcd;
-  Node a(etcd, "a"), b(etcd, "b");
-  for (Node* const node : {&a, &b}) await(*node, shared_by({"a", "b"}));
-  const auto client = a.connect_as("red");
-  const Model model = client->register_model(tiny_model()).value();
-  std::mt19937 random(3);
-  for (const std::string name : {"chat-1", "chat-2", "chat-3"}) {
-    REQUIRE(client->open_session(name, 600).ok());
-    PutOptions options = keep_most();
-    options.session = name;
-    const auto stored = put_all(*client, model, random_tokens(random, kTokens),
-                                random_kv(random, tiny_model(), 0, kTokens), options);
-    REQUIRE(stored.ok());
-    REQUIRE(client->advance_session(name, stored->id).ok());
-    const Ran ran = run({PRECISCTL_PATH, "--address", b.address(), "--tenant", "red", "budget",
-                         "set", "--session", name, "--keep", "0.3", "--apply-to-stored", "--json"});
-    INFO(ran.err);
-    REQUIRE(ran.exit_code == 0);
-    CHECK(json::parse(ran.out)["stored"]["trimmed_segments"] == 1);
   }
 }
 

@@ -1,10 +1,13 @@
 // Nodes that share a storage: what they acknowledge at "shared" outlives them. For each storage.
 #include <array>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <set>
+#include <thread>
 
 #include "cachesvc/catalog/catalog_keys.h"
+#include "tests/integration/raw_peer.h"
 #include "tests/integration/shared_cluster.h"
 #include "tests/integration/sweep.h"
 
@@ -174,4 +177,32 @@ TEST_CASE("a node that stood still while others took its shards changes nothing 
   for (const Prompt& prompt : uncopied) {
     CHECK((no_tokens(prompt) || read_error(*cluster.client, cluster.model, prompt).empty()));
   }
+}
+
+TEST_CASE("budgets are applied to the shards of a node that died before",
+          "[integration][cluster]") {
+  Cluster cluster("applied");
+  cluster.put_some(12, Durability::kShared);
+  REQUIRE(stored_at(cluster.c) > 0);
+  cluster.c.kill();
+  // The other two apply them to what they store before they take its shards.
+  RawPeer peer;
+  REQUIRE(peer.connect(cluster.a.address(), {"", "red", ""}).value().status.ok());
+  msg::SetBudget change;
+  change.keep = Budget::ratio_ppm(300'000);
+  change.apply_to_stored = true;
+  REQUIRE(peer.call(change).value().status.ok());
+  cluster.await_loaded({"a", "b"});
+  const auto untrimmed = [&] {
+    const auto segments = cluster.client->segments().value();
+    REQUIRE(segments.size() == 12);
+    return std::ranges::count_if(segments, [&](const msg::SegmentInfo& segment) {
+      return cluster.client->segment(segment.id)->trimmed != change.keep;
+    });
+  };
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (untrimmed() > 0 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  CHECK(untrimmed() == 0);
 }

@@ -20,10 +20,11 @@ NodeApplication ended(const std::string& address, std::uint64_t number, std::uin
 }
 
 TEST_CASE("the applications of the newest change at all nodes are added up", "[client]") {
-  const auto a = ended("a:1", 3, 7, 1), b = ended("b:1", 1, 7, 3), old = ended("c:1", 2, 6, 100);
+  const auto a = ended("a:1", 3, 7, 1), b = ended("b:1", 3, 7, 3), old = ended("c:1", 2, 7, 100);
   const msg::BudgetApplication sum = joined({a, b, old, {"d:1", {}}});
   CHECK(sum.state == "done");
-  CHECK(sum.number == 6);  // of all nodes, so that a later one at any node changes it
+  CHECK(sum.number == 3);
+  CHECK(sum.revision == 7);
   CHECK(sum.trimmed_segments == 4);
   CHECK(sum.kept_mass[0] == Approx(0.5));
   CHECK(sum.ended_unix_ms == 2000);
@@ -47,9 +48,8 @@ TEST_CASE("an application runs while one node runs it, and an error names its no
   CHECK(sum.apart == "model-1\nmodel-2\nmodel-3");
   c.state.state = "done";
   CHECK(joined({a, b, c}).state == "failed");
-  // A count is no part of what trims.
-  b.state.dry_run = true;
-  b.state.started_unix_ms = 1;
+  // Another application, for example an earlier count, is no part of it.
+  b.state.number = 0;
   CHECK(joined({a, b, c}).state == "done");
 }
 

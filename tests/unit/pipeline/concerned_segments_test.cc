@@ -42,5 +42,27 @@ TEST_CASE("sessions with budgets of their own are looked at in several pieces",
   CHECK(pieces >= 3 + 2);
 }
 
+TEST_CASE("what was stored after budgets were to be applied is left", "[unit][pipeline]") {
+  CatalogFixture f;
+  const NewSegment before = f.put(tokens(8), nullptr, 1, 4);
+  BudgetsToApply request;
+  request.changes.emplace_back().after.keep = Budget::entries(1);
+  request.stored_by_ms = f.catalog->stored_uses(f.tenant).front().row->created_unix_ms;
+  NewSegment later = f.segment(tokens(8, 1000), nullptr, 1, 4);
+  later.row.created_unix_ms = request.stored_by_ms + 1;
+  REQUIRE(f.commit(later).ok());
+  const BudgetDefaults silent;
+  const auto chosen = [&] {
+    std::optional<Result<ConcernedSegments>> result;
+    const auto piece = concerned_by(*f.catalog, f.tenant, silent, request, result);
+    while (piece()) continue;
+    return result.value().value().segments;
+  };
+  REQUIRE(chosen().size() == 1);
+  CHECK(chosen()[0].id == before.row.id);
+  ++request.stored_by_ms;
+  CHECK(chosen().size() == 2);
+}
+
 }  // namespace
 }  // namespace precis::testing

@@ -1,0 +1,73 @@
+// The applications of budgets that all nodes of a cluster begin: of each tenant the newest one, and
+// the newest count (a dry run). Both are rows that all nodes have alike (agreed_rows.h), so it does
+// not matter which node was asked, and how.
+//
+// A node begins an application once it has the row. After a restart, and when it has taken shards,
+// it applies the budgets again, until a later change of the tenant's budgets is made. Segments that
+// were stored after the application was asked for are left alone.
+//
+// A row's value is a StoredRevision, whose `number` is the newest revision of the tenant's budgets,
+// and whose `application` is the number of the application at all nodes. Its changes are those to
+// apply. It has `rollback_to` if only smaller budgets are applied, and no change has a keep if the
+// limits are. Without changes, the application was canceled.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cachesvc/cluster/agreed_rows.h"
+#include "cachesvc/pipeline/concerned_segments.h"
+#include "cachesvc/server/handler_parts.h"
+
+namespace precis {
+
+class AgreedApplications {
+ public:
+  // `parts` outlive it.
+  explicit AgreedApplications(const HandlerParts& parts) : parts_(parts) {}
+
+  // [blocking] Any thread. Lets all nodes apply these budgets, or count, if `revision` is still the
+  // tenant's newest. Returns the number. kConflict if it is not; else errors as
+  // AgreedRows::change(). This node has begun when the loop has run what was posted to it.
+  Result<std::uint64_t> begin(const std::string& tenant, const BudgetsToApply& budgets,
+                              std::uint64_t revision, bool dry_run);
+  // [blocking] Any thread. Ends the tenant's newest one at all nodes, also for those that are down
+  // now; 0: all of the tenant. kConflict if the newest has another number; else as begin().
+  Status end(const std::string& tenant, std::uint64_t number);
+  // [blocking] Any thread. As end(), for a tenant that was removed.
+  Status forget(const std::string& tenant);
+  // Any thread. Call it when this node has taken over stored segments.
+  void apply_again();
+
+  // The rows of this node. Any thread.
+  static bool is_key(std::string_view key);
+  std::vector<cluster::AgreedRow> rows() const;
+  // Begins with it, unless an error is returned: kCorruption for a row that none of these has
+  // written. Then it keeps the former one.
+  Status take(const cluster::AgreedRow& row);
+
+  // The budgets as a row's value has them, and back.
+  static msg::BudgetRevision to_row(const BudgetsToApply& budgets);
+  static BudgetsToApply from_row(const msg::BudgetRevision& row);
+
+ private:
+  struct Kept {
+    std::string value;
+    std::string tenant;
+    bool dry_run = false;
+    msg::BudgetRevision row;
+  };
+  std::uint64_t newest_number(const std::string& tenant) const;
+  Status change(const cluster::AgreedRows::Plan& plan) const;
+  void begin_here(const Kept& kept) const;  // on the loop
+
+  const HandlerParts& parts_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Kept> kept_;  // by key; guarded by mutex_
+};
+
+}  // namespace precis
