@@ -21,6 +21,9 @@ class PutPath {
   PutPath(const PutPath&) = delete;
   PutPath& operator=(const PutPath&) = delete;
 
+  // Call it before the first put.
+  void catch_up_by(PutPlanner::CatchUp catch_up) { planner_.catch_up_by(std::move(catch_up)); }
+
   // Finds the parent, sets recipe and budget, and waits until there is room for all that the put
   // stages. If another writer has begun the same put, joins that put instead. All writers of a put
   // and its requests in progress share it. A put that is begun `traced` has OpenPut::times.

@@ -51,8 +51,9 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
   // Before the put gets its name: each writer measures its own time, and has a span of its own.
   put->row.prefill_seconds = std::exchange(request.prefill_seconds, 0);
   request.traceparent.clear();
-  const Status settled = settle(tenant, request, *put);
   put->owner = tenant.owner(&from);
+  Status settled = settle(tenant, request, *put);
+  if (settled.ok()) settled = co_await equip(tenant, request, *put);
   put->row.shard = shard;
   const Digest root = tenant.root(request.model, request.adapter, shard);
   std::vector<TokenId> tokens = std::exchange(request.tokens, {});
@@ -102,16 +103,27 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
   put.limit = defaults.limit;
   if (request.recipe.empty()) put.recipe = default_for(put.recipe, put.asked, put.limit);
-  PRECIS_TRY(RowForm::of(put.model, put.recipe.encoding).validate());
-  PRECIS_TRY(equip(tenant, request.model, put));
+  return RowForm::of(put.model, put.recipe.encoding).validate();
+}
+
+// Completes the recipe. A recipe that the request names has all that it needs by now
+// (know_settings.h). The one in force may need what another node was told just before.
+Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
+  Status found = find_equipment(tenant, request.model, put);
+  const bool may_be_new = found.code() == StatusCode::kNotFound && request.recipe.empty();
+  if (may_be_new && catch_up_) {
+    PRECIS_CO_TRY(co_await catch_up_(put.owner));
+    found = find_equipment(tenant, request.model, put);
+  }
+  PRECIS_CO_TRY(found);
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.encoding = put.recipe.encoding;
-  return {};
+  co_return Status();
 }
 
 // Finds the profile and the projections that the recipe needs.
-Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put) {
+Status PutPlanner::find_equipment(const Tenant& tenant, const Digest& model, OpenPut& put) {
   if (put.recipe.needs_profile()) {
     PRECIS_ASSIGN(auto found, parts_.catalog.find_profile(tenant.name, model, put.recipe));
     put.profile = std::move(found.profile);
@@ -120,6 +132,7 @@ Status PutPlanner::equip(const Tenant& tenant, const Digest& model, OpenPut& put
   }
   if (!put.recipe.needs_o_proj()) return {};
   put.part = Projections::part_of(put.recipe);
+  put.projections.clear();
   for (std::uint32_t l = 0; l < put.model.num_layers; ++l) {
     auto row = parts_.catalog.projection(tenant.name, model, l);
     if (!row.ok()) return row.status().with_context("the recipe needs output projections");

@@ -2,8 +2,10 @@
 // and the memory that the put needs. Loop thread only, unless a function says otherwise.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "cachesvc/base/task.h"
 #include "cachesvc/pipeline/open_put.h"
@@ -19,6 +21,10 @@ class PutPlanner {
   // `parts` must outlive this object.
   explicit PutPlanner(const PutParts& parts);
 
+  // In a cluster: takes the settings that other nodes have just changed.
+  using CatchUp = std::function<Task<Status>(Owner)>;
+  void catch_up_by(CatchUp catch_up) { catch_up_ = std::move(catch_up); }
+
   struct Planned {
     std::shared_ptr<OpenPut> put;
     Status status;  // why the put is refused; its writer may still join another writer's put
@@ -33,7 +39,8 @@ class PutPlanner {
 
  private:
   Status settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
-  Status equip(const Tenant& tenant, const Digest& model, OpenPut& put);
+  Task<Status> equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
+  Status find_equipment(const Tenant& tenant, const Digest& model, OpenPut& put);
   Task<Status> split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
                      PutPlaces::Found& found);
   Status begin(OpenPut& put);
@@ -44,6 +51,7 @@ class PutPlanner {
   const PutParts& parts_;
   const PutPlaces places_;
   SplitPath split_;
+  CatchUp catch_up_;  // none: there is no cluster
 };
 
 }  // namespace precis

@@ -20,6 +20,13 @@ void warn_if_plain(const Config& config, Log& log) {
            {{"cluster_etcd", config.cluster_etcd}});
 }
 
+Task<Status> catch_up(const HandlerParts& parts, Owner owner) {
+  cluster::AgreedRows& agreed = parts.membership->agreed();
+  const std::uint64_t asked = agreed.ask();
+  co_return co_await run_on(parts.changes, parts.loop, owner,
+                            [&] { return agreed.catch_up(asked); });
+}
+
 }  // namespace
 
 Result<JoinedCluster> join_cluster(const Config& config, const std::string& listen,
@@ -46,6 +53,7 @@ Result<JoinedCluster> join_cluster(const Config& config, const std::string& list
                 cluster::join(config, listen, kVersion, runtime, parts.log, *cluster.settings));
   cluster.settings->agree_through(cluster.membership->agreed());
   parts.membership = cluster.membership.get();
+  parts.put_path.catch_up_by([&parts](Owner owner) { return catch_up(parts, std::move(owner)); });
   parts.agreed_applications = cluster.applications.get();
   if (shared != nullptr) {
     PRECIS_ASSIGN(cluster.keeper, shared->keep_shards(config, disk.store, runtime, parts));

@@ -19,7 +19,6 @@ struct Needs {
 };
 
 struct NeedsOf {
-  const Caller& caller;
   template <typename Request>
   Needs operator()(const Request& request) const {
     if constexpr (std::is_same_v<Request, msg::ShowApplication>) {
@@ -27,11 +26,7 @@ struct NeedsOf {
     } else if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
       return {model_fingerprint(request.model), ""};
     } else if constexpr (std::is_same_v<Request, msg::BeginPut>) {
-      if (!request.recipe.empty()) return {request.model, request.recipe};
-      const msg::BudgetScope scope{request.model, request.session};
-      const HandlerParts& parts = caller.parts;
-      const auto budgets = parts.catalog.budgets(caller.tenant.name, scope, parts.configured);
-      return {request.model, budgets.effective.recipe};
+      return {request.model, request.recipe};  // if it names none, the put looks for the rest
     } else if constexpr (requires { request.scope.model; }) {
       return {request.scope.model, ""};
     } else if constexpr (requires { std::optional<Digest>(request.model); }) {
@@ -64,7 +59,7 @@ bool knows(const Caller& caller, const Needs& needs) {
 
 Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request) {
   cluster::Membership* const membership = caller.parts.membership;
-  if (knows(caller, std::visit(NeedsOf{caller}, request))) co_return Status();
+  if (knows(caller, std::visit(NeedsOf{}, request))) co_return Status();
   // Numbered now, so that the requests that wait together need one answer of etcd.
   const std::uint64_t asked = membership->agreed().ask();
   const Status known =

@@ -69,6 +69,31 @@ TEST_CASE("output projections that one node is sent are used by all nodes",
   }
 }
 
+TEST_CASE("a put that names no recipe finds the projections that another node was just sent",
+          "[integration][cluster]") {
+  Cluster cluster("defaults");
+  msg::SetBudget change;
+  change.recipe = "criticalkv";
+  REQUIRE(cluster.client->set_budget(change).ok());
+  ModelSpec spec = tiny_model();
+  const std::vector<float> ones(spec.num_q_heads * spec.head_dim * 8, 1.0f);
+  const std::vector<HeadsView> o_proj(
+      spec.num_layers,
+      HeadsView::packed(ones.data(), spec.num_q_heads, spec.head_dim, 8, Dtype::kF32));
+  PutOptions how = keep_most();
+  how.recipe = "";
+  for (int i = 0; i < 12; ++i) {
+    spec.revision = "revision " + std::to_string(i);
+    const Model model = cluster.client->register_model(spec, o_proj).value();
+    Prompt prompt = cluster.prompt();
+    prompt.kv = random_kv(cluster.random, spec, 0, kTokens, /*num_queries=*/64);
+    const auto stored = put_all(*cluster.client, model, prompt.tokens, prompt.kv, how);
+    INFO(stored.status().to_string());
+    REQUIRE(stored.ok());
+    CHECK_THAT(cluster.client->segment(stored->id)->recipe, Contains("two_stage"));
+  }
+}
+
 TEST_CASE("what only a node's disk has is there again when the node is", "[integration][cluster]") {
   EtcdMembers etcd;
   Node node(etcd, "a", named("alone"), 2);
