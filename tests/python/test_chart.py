@@ -55,8 +55,15 @@ CLUSTER = {
         "antiAffinity": "preferred",
     },
 }
-VALUES = [{}, EVERYTHING, CLUSTER]
-VALUES_IDS = ["defaults", "everything", "cluster"]
+S3 = {
+    "url": "https://s3.example.com:8443/precis-kv",
+    "region": "eu-central-1",
+    "secretName": "s3",
+    "tls": {"secretName": "s3-ca"},
+}
+CLUSTER_S3 = {**CLUSTER, "cluster": {**CLUSTER["cluster"], "ceph": {}, "s3": S3}}
+VALUES = [{}, EVERYTHING, CLUSTER, CLUSTER_S3]
+VALUES_IDS = ["defaults", "everything", "cluster", "cluster with S3"]
 
 
 def run_render(tmp_path: Path, values: dict, kubernetes: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +110,7 @@ def check_configuration(tmp_path: Path, objects: dict[str, Any], pod_name: str) 
             if item["path"].startswith("tokens/"):
                 assert item["key"] in objects["Secret"]["data"]
             folders.write(f"{mounts['config']}/{item['path']}", "a token of enough characters")
-    for name in ("tls", "etcd"):
+    for name in ("tls", "etcd", "s3"):
         make_certificate(Path(folders.here(mounts["config"])) / name)
     folders.check(container(objects)["command"], tmp_path, POD_NAME=pod_name)
     return folders
@@ -145,6 +152,34 @@ def test_each_pod_of_a_cluster_is_a_node_with_its_own_name_and_address(tmp_path:
 
 
 @needs_tools
+def test_the_nodes_of_a_cluster_share_a_bucket_of_s3(tmp_path: Path) -> None:
+    objects = render(tmp_path, CLUSTER_S3)
+    folders = check_configuration(tmp_path, objects, "kv-precis-0")
+    settings = tomllib.loads(folders.read("/run/precis/precisd.toml"))
+    assert {key: settings[key] for key in settings if "s3" in key or "ceph" in key} == {
+        "cluster_s3": "https://s3.example.com:8443/precis-kv",
+        "cluster_s3_keys": folders.here("/etc/precis/s3/keys"),
+        "cluster_s3_region": "eu-central-1",
+        "cluster_s3_ca": folders.here("/etc/precis/s3/ca.crt"),
+    }
+    pod = objects["StatefulSet"]["spec"]["template"]["spec"]
+    (config,) = (volume for volume in pod["volumes"] if volume["name"] == "config")
+    secrets = [source["secret"] for source in config["projected"]["sources"] if "secret" in source]
+    mounted = {
+        item["path"]: (secret["name"], item["key"])
+        for secret in secrets
+        for item in secret["items"]
+    }
+    assert mounted["s3/keys"] == ("s3", "keys")
+    assert mounted["s3/ca.crt"] == ("s3-ca", "ca.crt")
+    # The system's CAs.
+    values = {**CLUSTER_S3["cluster"], "s3": {**S3, "tls": {}}}
+    objects = render(tmp_path, {**CLUSTER_S3, "cluster": values})
+    assert "cluster_s3_ca" not in objects["ConfigMap"]["data"]["precisd.toml"]
+    assert "s3/ca.crt" not in json.dumps(objects["StatefulSet"])
+
+
+@needs_tools
 def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: Path) -> None:
     values = {"replicas": 3, "cluster": {"enabled": True, "etcd": {"endpoints": ["http://e:2379"]}}}
     objects = render(tmp_path, values)
@@ -183,10 +218,10 @@ def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: 
 def test_a_chart_without_a_cluster_renders_nothing_of_it(tmp_path: Path) -> None:
     for values in ({}, EVERYTHING):
         assert "cluster_" not in json.dumps(render(tmp_path, values))
-    without = {**CLUSTER["cluster"], "enabled": False}
-    objects = render(tmp_path, {"cluster": without})
-    for part in ("ConfigMap", "Service", "StatefulSet"):
-        assert objects[part] == render(tmp_path, {})[part]
+    for values in (CLUSTER, CLUSTER_S3):
+        objects = render(tmp_path, {"cluster": {**values["cluster"], "enabled": False}})
+        for part in ("ConfigMap", "Service", "StatefulSet"):
+            assert objects[part] == render(tmp_path, {})[part]
 
 
 def make_certificate(folder: Path) -> None:
@@ -240,6 +275,9 @@ def test_a_gpu_is_asked_for_beside_the_other_resources(tmp_path: Path) -> None:
         ({"cluster": {"enabled": True}}, "endpoints"),
         ({"cluster": {"enabled": True, "etcd": {"endpoints": ["e:2379"]}}}, "endpoints"),
         ({"cluster": {"leaseSeconds": 1}}, "leaseSeconds"),
+        ({"cluster": {"s3": {**S3, "url": "s3.example.com/precis-kv"}}}, "url"),
+        ({"cluster": {"s3": {**S3, "secretName": ""}}}, "secretName"),
+        ({"cluster": {"s3": S3, "ceph": {"secretName": "ceph"}}}, "secretName"),
     ],
 )
 def test_values_that_the_chart_does_not_know_or_sets_itself_are_refused(

@@ -96,17 +96,28 @@ def test_a_compose_file_with_an_error_is_refused(
 
 
 @needs_tools
-@pytest.mark.parametrize("with_ceph", [False, True], ids=["without Ceph", "with Ceph"])
-def test_precisd_takes_the_settings_of_the_compose_file(tmp_path: Path, with_ceph: bool) -> None:
-    text = COMPOSE.read_text()
-    if with_ceph:  # as the file's comment says
-        lines = [
-            line.replace("# ", "", 1) if line.endswith("# Ceph") else line
-            for line in text.splitlines()
-        ]
-        text = "\n".join(lines)
-        assert text.count("# Ceph") == 4
-    (tmp_path / "compose.yaml").write_text(text)
+@pytest.mark.parametrize(
+    ("storage", "lines", "expected"),
+    [
+        ("", 0, {}),
+        ("Ceph", 4, {"cluster_ceph_conf": "/etc/ceph/ceph.conf"}),
+        (
+            "S3",
+            5,
+            {"cluster_s3": "https://s3.example.com/precis", "cluster_s3_keys": "/etc/s3/keys"},
+        ),
+    ],
+    ids=["nothing shared", "with Ceph", "with S3"],
+)
+def test_precisd_takes_the_settings_of_the_compose_file(
+    tmp_path: Path, storage: str, lines: int, expected: dict[str, str]
+) -> None:
+    text = COMPOSE.read_text().splitlines()
+    if storage:  # as the file's comment says
+        marked = [line for line in text if line.endswith(f"# {storage}")]
+        assert len(marked) == lines
+        text = [line.replace("# ", "", 1) if line in marked else line for line in text]
+    (tmp_path / "compose.yaml").write_text("\n".join(text))
     file = read_compose(tmp_path / "compose.yaml")
     for name in ("precis-1", "precis-2", "precis-3"):
         service = file["services"][name]
@@ -115,8 +126,8 @@ def test_precisd_takes_the_settings_of_the_compose_file(tmp_path: Path, with_cep
         settings = tomllib.loads(folders.read("/run/precis/precisd.toml"))
         assert settings["cluster_node"] == name
         assert settings["cluster_address"] == f"{name}:7470"
-        if with_ceph:
-            assert settings["cluster_ceph_conf"] == folders.here("/etc/ceph/ceph.conf")
+        shared = {key: settings[key] for key in settings if "ceph" in key or "s3" in key}
+        assert shared == {key: folders.here(path) for key, path in expected.items()}
 
 
 @pytest.fixture

@@ -65,6 +65,16 @@ cluster_ceph_user = {{ toJson .user }}
 cluster_ceph_pool = {{ toJson .pool }}
 {{- end }}
 {{- end }}
+{{- with .Values.cluster.s3 }}
+{{- if .url }}
+cluster_s3 = {{ toJson .url }}
+cluster_s3_keys = "/etc/precis/s3/keys"
+cluster_s3_region = {{ toJson .region }}
+{{- if .tls.secretName }}
+cluster_s3_ca = "/etc/precis/s3/ca.crt"
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* A value of JSON is one of TOML. */}}
