@@ -8,6 +8,7 @@
 
 #include "cachesvc/shared/s3_tier.h"
 #include "tests/integration/free_port.h"
+#include "tests/integration/s3_keys_file.h"
 
 namespace precis::testing {
 namespace {
@@ -81,17 +82,12 @@ void S3Server::await_answer() const {
   }
 }
 
-std::string S3Server::url() const {
-  return (tls_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + port_ + "/" + kBucket;
+std::string S3Server::url_at(const std::string& address) const {
+  return (tls_ ? "https://" : "http://") + address + "/" + kBucket;
 }
 
 std::string S3Server::keys_file(const std::string& id, const std::string& secret) const {
-  std::string file = path("keys-" + id + "-" + secret);
-  if (std::filesystem::exists(file)) return file;
-  std::ofstream(file) << "[default]\naws_access_key_id = " << id
-                      << "\naws_secret_access_key = " << secret << "\n";
-  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
-  return file;
+  return s3_keys_file(dir_.path(), id, secret);
 }
 
 std::string S3Server::keys_of_reader() const { return keys_file("reader", "reader-secret"); }
@@ -105,8 +101,8 @@ S3Settings S3Server::settings(const std::string& space) const {
   return settings;
 }
 
-std::string S3Server::node_settings() const {
-  return "cluster_s3 = '" + url() + "'\ncluster_s3_keys = '" +
+std::string S3Server::node_settings(const std::string& at) const {
+  return "cluster_s3 = '" + url_at(at) + "'\ncluster_s3_keys = '" +
          keys_file("precis", "precis-secret") + "'\n";
 }
 

@@ -24,13 +24,15 @@ class S3Server {
 
   // They name the bucket and a user who may do everything. `space`: the cluster's name.
   S3Settings settings(const std::string& space) const;
-  std::string url() const;
+  std::string url() const { return url_at(address()); }
+  std::string address() const { return "127.0.0.1:" + port_; }
   // A file with the keys of this user, who may read only.
   std::string keys_of_reader() const;
   // A file with keys.
   std::string keys_file(const std::string& id, const std::string& secret) const;
-  // Lines of a node's configuration.
-  std::string node_settings() const;
+  // Lines of a node's configuration. `at`: the node reaches it there, such as through a relay.
+  std::string node_settings(const std::string& at) const;
+  std::string node_settings() const { return node_settings(address()); }
 
   // The process ends at once, and its data stay.
   void kill();
@@ -40,6 +42,7 @@ class S3Server {
 
  private:
   std::string path(const std::string& name) const { return dir_.path() + "/" + name; }
+  std::string url_at(const std::string& address) const;
   void await_answer() const;
 
   const TestDir dir_;
