@@ -12,6 +12,8 @@ using Steady = std::chrono::steady_clock;
 
 constexpr std::uint32_t kNodes = 3, kOsds = 3, kLeaseS = 2;
 constexpr auto kSettle = std::chrono::seconds(60), kClockMax = std::chrono::seconds(12 * 3600);
+// S3 refuses requests whose clock is more than a quarter of an hour wrong.
+constexpr auto kClockMaxOfS3 = std::chrono::seconds(4 * 60);
 constexpr std::chrono::milliseconds kDelayMin{50}, kDelayMax{400};  // each way
 // After a lease has ended.
 constexpr auto kGrace = std::chrono::milliseconds(100);
@@ -19,12 +21,12 @@ constexpr auto kLook = std::chrono::milliseconds(20);
 
 }  // namespace
 
-ClusterFaults::ClusterFaults(bool shared, bool only_kills, std::uint32_t seed)
+ClusterFaults::ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed)
     : only_kills_(only_kills), random_(seed) {
-  if (shared) ceph_.emplace(kOsds);
-  for (std::uint32_t n = 0; n < kNodes; ++n) {
-    nodes_.emplace_back(etcd_, ceph_ ? &*ceph_ : nullptr, n, kLeaseS);
-  }
+  if (storage == Storage::kCeph) ceph_.emplace(kOsds);
+  if (storage == Storage::kS3) s3_.emplace();
+  const NodesShare share{ceph_ ? &*ceph_ : nullptr, s3_ ? &*s3_ : nullptr};
+  for (std::uint32_t n = 0; n < kNodes; ++n) nodes_.emplace_back(etcd_, share, n, kLeaseS);
   for (std::uint32_t& way : ways_) way = random_();
 }
 
@@ -62,26 +64,40 @@ void ClusterFaults::pause(double leases) const {
   while (!*over_ && Steady::now() < until) std::this_thread::sleep_for(kLook);
 }
 
+// A partition lasts so long, and so does what is like one. A long one outlasts the clients'
+// patience. The first round has none, so that it is short.
+double ClusterFaults::some_leases() {
+  const bool is_long = rounds_ > 1 && random_() % 4 == 0;
+  return 0.2 + (is_long ? 7 : 2) * fraction();
+}
+
+std::vector<ClusterFaults::Card> ClusterFaults::new_deck() {
+  std::vector<Card> deck{{Fault::kKill},
+                         {Fault::kKill},
+                         {Fault::kRestart},
+                         {Fault::kStand},
+                         {Fault::kDrain},
+                         {Fault::kEtcdKill},
+                         {Fault::kPartition, Link::kClients},
+                         {Fault::kSlowLink, Link::kClients},
+                         {Fault::kPartition, Link::kEtcd},
+                         {Fault::kSlowLink, Link::kEtcd}};
+  if (DisturbedNode::kLoads) deck.push_back({Fault::kClockStep});
+  if (ceph_) deck.push_back({Fault::kOsdKill});
+  if (s3_) deck.insert(deck.end(), {{Fault::kS3Kill}, {Fault::kS3Stand}});
+  // A library leads the links to Ceph to relays, and a setting those to S3.
+  if (s3_ || (ceph_ && DisturbedNode::kLoads)) {
+    deck.insert(deck.end(),
+                {{Fault::kPartition, Link::kStorage}, {Fault::kSlowLink, Link::kStorage}});
+  }
+  return deck;
+}
+
 // In each round, each fault comes once and kills twice, in another order.
 ClusterFaults::Card ClusterFaults::draw() {
   if (only_kills_) return {Fault::kKill};
   if (deck_.empty()) {
-    deck_ = {{Fault::kKill},
-             {Fault::kKill},
-             {Fault::kRestart},
-             {Fault::kStand},
-             {Fault::kDrain},
-             {Fault::kEtcdKill},
-             {Fault::kPartition, Link::kClients},
-             {Fault::kSlowLink, Link::kClients},
-             {Fault::kPartition, Link::kEtcd},
-             {Fault::kSlowLink, Link::kEtcd}};
-    if (DisturbedNode::kLoads) deck_.push_back({Fault::kClockStep});
-    if (ceph_) deck_.push_back({Fault::kOsdKill});
-    if (ceph_ && DisturbedNode::kLoads) {
-      deck_.insert(deck_.end(),
-                   {{Fault::kPartition, Link::kCeph}, {Fault::kSlowLink, Link::kCeph}});
-    }
+    deck_ = new_deck();
     std::ranges::shuffle(deck_, random_);
     ++rounds_;
   }
@@ -120,16 +136,11 @@ Status ClusterFaults::make(const Card& card, DisturbedNode& disturbed) {
     case Fault::kDrain: return drain(node);
     case Fault::kEtcdKill: kill_etcd_leader(); break;
     case Fault::kOsdKill: kill_osd(); break;
+    case Fault::kS3Kill: kill_s3(); break;
+    case Fault::kS3Stand: stop_s3(); break;
     case Fault::kPartition: return partition(card.link, disturbed);
     case Fault::kSlowLink: slow(card.link, disturbed); break;
-    case Fault::kClockStep: {
-      // The clock stays wrong, so that later faults meet nodes whose clocks differ.
-      const double from_minus_1_to_1 = 2 * fraction() - 1;
-      disturbed.set_clock(std::chrono::seconds(
-          static_cast<int>(from_minus_1_to_1 * static_cast<double>(kClockMax.count()))));
-      pause(0.5);
-      break;
-    }
+    case Fault::kClockStep: set_clock(disturbed); break;
   }
   return {};
 }
@@ -155,10 +166,30 @@ void ClusterFaults::kill_osd() {
   ceph_->await_osds(kOsds);
 }
 
+void ClusterFaults::kill_s3() {
+  s3_->kill();
+  pause(0.2 + fraction());
+  s3_->start();
+}
+
+void ClusterFaults::stop_s3() {
+  s3_->signal(SIGSTOP);
+  pause(some_leases());
+  s3_->signal(SIGCONT);
+}
+
+// The clock stays wrong, so that later faults meet nodes whose clocks differ.
+void ClusterFaults::set_clock(DisturbedNode& node) {
+  const double from_minus_1_to_1 = 2 * fraction() - 1;
+  const auto most = static_cast<double>((s3_ ? kClockMaxOfS3 : kClockMax).count());
+  node.set_clock(std::chrono::seconds(static_cast<int>(from_minus_1_to_1 * most)));
+  pause(0.5);
+}
+
 // At times only the links to one member of etcd, which changes nothing for a node.
 std::vector<Relay*> ClusterFaults::relays(Link link, DisturbedNode& node) {
   if (link == Link::kClients) return {&node.clients()};
-  if (link == Link::kCeph) return {&node.ceph()};
+  if (link == Link::kStorage) return {&node.storage()};
   std::vector<Relay*> relays;
   for (Relay& relay : node.etcd()) relays.push_back(&relay);
   if (rounds_ > 1 && random_() % 3 == 0) relays = {relays[random_() % relays.size()]};
@@ -171,9 +202,7 @@ Status ClusterFaults::partition(Link link, DisturbedNode& node) {
   const auto cut = relays(link, node);
   const auto began = Steady::now();
   for (Relay* relay : cut) relay->hold(way);
-  // A long one outlasts the clients' patience. The first round has none, so that it is short.
-  const bool is_long = rounds_ > 1 && random_() % 4 == 0;
-  pause(0.2 + (is_long ? 7 : 2) * fraction());
+  pause(some_leases());
   const bool is_cut_off = link == Link::kEtcd && cut.size() == etcd_.size() &&
                           Steady::now() - began > std::chrono::seconds(kLeaseS) + kGrace;
   const std::string state = node.node().state().state;

@@ -15,9 +15,13 @@
 #include "precis/status.h"
 #include "tests/integration/ceph_cluster.h"
 #include "tests/integration/etcd_members.h"
+#include "tests/integration/s3_server.h"
 #include "tests/torture/disturbed_node.h"
 
 namespace precis::torture {
+
+// The storage that the nodes share.
+enum class Storage : std::uint8_t { kNothing, kCeph, kS3 };
 
 enum class Fault : std::uint8_t {
   kKill,
@@ -26,20 +30,22 @@ enum class Fault : std::uint8_t {
   kDrain,
   kEtcdKill,  // of the leader
   kOsdKill,
+  kS3Kill,     // all of it, at once; it starts again on its data
+  kS3Stand,    // all of it stands still
   kPartition,  // nothing passes one of the kinds of links of a node, one way or both
   kSlowLink,
   kClockStep,
 };
-inline constexpr std::size_t kFaults = 9;
+inline constexpr std::size_t kFaults = 11;
 // The kinds of links of a node.
-enum class Link : std::uint8_t { kClients, kEtcd, kCeph };
+enum class Link : std::uint8_t { kClients, kEtcd, kStorage };
 inline constexpr std::size_t kLinks = 3;
 
 class ClusterFaults {
  public:
-  // Three nodes and three members of etcd; with `shared`, the nodes share a Ceph of three OSDs.
-  // `only_kills`: the only faults are kills of nodes.
-  ClusterFaults(bool shared, bool only_kills, std::uint32_t seed);
+  // Three nodes and three members of etcd. A Ceph has three OSDs. `only_kills`: the only faults are
+  // kills of nodes.
+  ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed);
 
   // Clients reach the nodes there, in the form of Client::connect().
   std::string addresses() const;
@@ -57,6 +63,7 @@ class ClusterFaults {
     Fault fault;
     Link link = Link::kClients;  // of a partition or a slow link
   };
+  std::vector<Card> new_deck();
   Card draw();
   Status make(const Card& card, DisturbedNode& node);
   Status drain(testing::Node& node);
@@ -64,13 +71,18 @@ class ClusterFaults {
   void slow(Link link, DisturbedNode& node);
   std::vector<Relay*> relays(Link link, DisturbedNode& node);
   void kill_osd();
+  void kill_s3();
+  void stop_s3();
   void kill_etcd_leader();
+  void set_clock(DisturbedNode& node);
   void pause(double leases) const;
+  double some_leases();
   double fraction() { return static_cast<double>(random_() % 1000) / 1000; }
 
   const bool only_kills_;
   std::mt19937 random_;
   std::optional<testing::CephCluster> ceph_;
+  std::optional<testing::S3Server> s3_;
   testing::EtcdMembers etcd_{3};
   std::deque<DisturbedNode> nodes_;
   std::vector<Card> deck_;  // the faults of this round that are to come

@@ -88,8 +88,9 @@ class Run {
  public:
   explicit Run(const ClusterOptions& options)
       : options_(options),
+        is_shared_(options.storage != Storage::kNothing),
         random_(options.seed),
-        faults_(options.shared, options.kills > 0, random_()) {}
+        faults_(options.storage, options.kills > 0, random_()) {}
 
   Status all() {
     PRECIS_TRY(faults_.settle());
@@ -107,16 +108,22 @@ class Run {
   ClusterCounts counts() const {
     ClusterCounts counts;
     const auto of = [this](Fault fault) { return faults_.count(fault); };
+    const auto from = [this](Storage storage) {
+      return storage == options_.storage ? faults_.partitions(Link::kStorage) : 0;
+    };
     counts.faults = {{"kills", of(Fault::kKill)},
                      {"restarts", of(Fault::kRestart)},
                      {"nodes_that_stood_still", of(Fault::kStand)},
                      {"drains", of(Fault::kDrain)},
                      {"kills_of_etcd_leaders", of(Fault::kEtcdKill)},
                      {"kills_of_osds", of(Fault::kOsdKill)},
+                     {"kills_of_s3", of(Fault::kS3Kill)},
+                     {"stops_of_s3", of(Fault::kS3Stand)},
                      {"partitions", of(Fault::kPartition)},
                      {"partitions_from_clients", faults_.partitions(Link::kClients)},
                      {"partitions_from_etcd", faults_.partitions(Link::kEtcd)},
-                     {"partitions_from_ceph", faults_.partitions(Link::kCeph)},
+                     {"partitions_from_ceph", from(Storage::kCeph)},
+                     {"partitions_from_s3", from(Storage::kS3)},
                      {"slow_links", of(Fault::kSlowLink)},
                      {"clock_steps", of(Fault::kClockStep)}};
     counts.acknowledged = acknowledged_;
@@ -182,13 +189,13 @@ class Run {
   Status act(Worker& worker, Path& path) {
     const std::uint32_t what = worker.random() % 8;
     if (what < 2) return put(worker, path);
-    if (options_.shared && what == 2) return remove(worker, path);
-    if (options_.shared && what == 3) return advance(worker);
-    if (options_.shared && what == 4) return check_talk(worker);
+    if (is_shared_ && what == 2) return remove(worker, path);
+    if (is_shared_ && what == 3) return advance(worker);
+    if (is_shared_ && what == 4) return check_talk(worker);
     return read(worker, path);
   }
 
-  Durability durability() const { return options_.shared ? Durability::kShared : Durability::kWal; }
+  Durability durability() const { return is_shared_ ? Durability::kShared : Durability::kWal; }
 
   Status put(Worker& worker, Path& path) {
     if (path.state == Path::State::kRemoved) path.state = Path::State::kUnknown;
@@ -221,7 +228,7 @@ class Run {
     if (copy.status().code() == StatusCode::kNotFound) return check_miss(worker, path);
     PRECIS_TRY(copy.status().with_context("read"));
     ++reads_;
-    if (options_.shared && path.state == Path::State::kRemoved) {
+    if (is_shared_ && path.state == Path::State::kRemoved) {
       return Status::corruption("what was removed is there again");
     }
     if (testing::rows_are_of(*copy, {&path.kv})) return {};
@@ -230,7 +237,7 @@ class Run {
 
   Status check_miss(Worker& worker, const Path& path) {
     if (path.state != Path::State::kStored) return {};
-    if (!options_.shared) {
+    if (!is_shared_) {
       ++misses_;
       return {};
     }
@@ -308,7 +315,7 @@ class Run {
   Status check_all() {
     PRECIS_TRY(faults_.settle());
     for (Worker& worker : workers_) {
-      if (options_.shared) PRECIS_TRY(check_talk(worker).with_context("in the end"));
+      if (is_shared_) PRECIS_TRY(check_talk(worker).with_context("in the end"));
       for (Path& path : worker.paths) {
         PRECIS_TRY(read(worker, path).with_context("in the end"));
         PRECIS_TRY(put(worker, path).with_context("in the end"));
@@ -321,6 +328,7 @@ class Run {
   }
 
   const ClusterOptions options_;
+  const bool is_shared_;
   std::mt19937 random_;
   ClusterFaults faults_;
   std::deque<Worker> workers_;

@@ -35,7 +35,7 @@ void allow_descriptors() {
 
 bool DisturbedNode::available() { return !kLoads || std::filesystem::exists(FAKETIME_PATH); }
 
-DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const testing::CephCluster* ceph,
+DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const NodesShare& share,
                              std::uint32_t number, std::uint32_t lease_s) {
   testing::NodeSetup setup;
   setup.name = std::string(1, static_cast<char>('a' + number));
@@ -49,13 +49,17 @@ DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const testing::Ce
   }
   // Through a Unix socket, bytes of clients would pass by the relay.
   setup.more = "cluster_address = '" + address_ + "'\nlisten_unix = 'off'\n";
-  if (ceph != nullptr) {
-    // The disk has room for a part of what the node stores.
-    setup.more += "cluster_ceph_conf = '" + ceph->conf() + "'\ncluster_ceph_user = '" +
-                  ceph->user() + "'\nwarm_disk_bytes = '4MiB'\n";
+  if (share.ceph != nullptr) {
+    setup.more += "cluster_ceph_conf = '" + share.ceph->conf() + "'\ncluster_ceph_user = '" +
+                  share.ceph->user() + "'\n";
   }
+  if (share.s3 != nullptr) {
+    setup.more += share.s3->node_settings(storage_.listen(kAnyPort, share.s3->address()));
+  }
+  // The disk has room for a part of what the node stores.
+  if (share.ceph != nullptr || share.s3 != nullptr) setup.more += "warm_disk_bytes = '4MiB'\n";
   set_clock(std::chrono::seconds(0));
-  if (kLoads) setup.before = environment(ceph, number);
+  if (kLoads) setup.before = environment(share.ceph, number);
   node_.emplace(setup);
   forget_clock();
 }
@@ -69,10 +73,10 @@ std::vector<std::string> DisturbedNode::environment(const testing::CephCluster* 
   if (ceph != nullptr) {
     allow_descriptors();
     const std::string at = address_of(number), ceph_at = "127.0.0.1";
-    ceph_.listen(at + ":" + ceph->monitor_port(), ceph_at + ":" + ceph->monitor_port());
+    storage_.listen(at + ":" + ceph->monitor_port(), ceph_at + ":" + ceph->monitor_port());
     for (int port = kOsdPortFirst; port <= kOsdPortLast; ++port) {
       const std::string colon_port = ":" + std::to_string(port);
-      ceph_.listen(at + colon_port, ceph_at + colon_port);
+      storage_.listen(at + colon_port, ceph_at + colon_port);
     }
     libraries += std::string(":") + CEPH_DETOUR_PATH;
     command.push_back("PRECIS_DETOUR=" + at);

@@ -12,9 +12,16 @@
 #include "tests/integration/ceph_cluster.h"
 #include "tests/integration/cluster_node.h"
 #include "tests/integration/etcd_members.h"
+#include "tests/integration/s3_server.h"
 #include "tests/torture/relay.h"
 
 namespace precis::torture {
+
+// The storage that the nodes share: one of the two, or none.
+struct NodesShare {
+  const testing::CephCluster* ceph = nullptr;
+  const testing::S3Server* s3 = nullptr;
+};
 
 class DisturbedNode {
  public:
@@ -22,19 +29,19 @@ class DisturbedNode {
   static constexpr bool kLoads = PRECISD_LOADS;
   // The libraries are installed, if nodes load any.
   static bool available();
-  // `number`: of this node among those of this process. `ceph` may be null.
-  DisturbedNode(const testing::EtcdMembers& etcd, const testing::CephCluster* ceph,
-                std::uint32_t number, std::uint32_t lease_s);
+  // `number`: of this node among those of this process.
+  DisturbedNode(const testing::EtcdMembers& etcd, const NodesShare& share, std::uint32_t number,
+                std::uint32_t lease_s);
 
   // Its own client does not pass through a relay.
   testing::Node& node() { return *node_; }
   void start();  // again
   // Clients reach it there.
   const std::string& address() const { return address_; }
-  // The links of clients to it, from it to each member of etcd, and from it to all of Ceph.
+  // The links of clients to it, from it to each member of etcd, and from it to S3 or all of Ceph.
   Relay& clients() { return clients_; }
   std::deque<Relay>& etcd() { return etcd_; }
-  Relay& ceph() { return ceph_; }
+  Relay& storage() { return storage_; }
   // From now on, its wall clock is so much ahead of the true time. Its monotonic clock goes on.
   void set_clock(std::chrono::seconds ahead) const;
 
@@ -44,7 +51,7 @@ class DisturbedNode {
   void forget_clock() const;
 
   const testing::TempDir dir_;
-  Relay clients_, ceph_;
+  Relay clients_, storage_;
   std::deque<Relay> etcd_;
   std::string address_;
   std::optional<testing::Node> node_;

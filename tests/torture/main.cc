@@ -15,6 +15,7 @@
 #include "client/cli/table.h"
 #include "tests/integration/ceph_cluster.h"
 #include "tests/integration/etcd_members.h"
+#include "tests/integration/s3_server.h"
 #include "tests/torture/chaos.h"
 #include "tests/torture/cluster_run.h"
 #include "tests/torture/disturbed_node.h"
@@ -123,7 +124,7 @@ int main(int argc, char** argv) {
   chaos_options.clients = 0;
   options.seed = std::random_device()();
   torture::ClusterOptions cluster_options;
-  bool cluster = false;
+  bool cluster = false, ceph = false, s3 = false;
   std::string dir, json;
   app.add_option("--kills", options.kills,
                  "The number of kills. With --cluster: of nodes, and no other faults are made")
@@ -140,7 +141,10 @@ int main(int argc, char** argv) {
                  "With --clients: as precisd's; its log goes to stderr")
       ->capture_default_str();
   app.add_flag("--cluster", cluster, "Three nodes of a cluster and three members of etcd");
-  app.add_flag("--ceph", cluster_options.shared, "With --cluster: the nodes share a Ceph");
+  CLI::Option* const ceph_flag =
+      app.add_flag("--ceph", ceph, "With --cluster: the nodes share a Ceph");
+  app.add_flag("--s3", s3, "With --cluster: the nodes share a bucket of a SeaweedFS")
+      ->excludes(ceph_flag);
   app.add_option("--minutes", cluster_options.minutes, "With --cluster: how long")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 10'000.0));
@@ -164,9 +168,13 @@ int main(int argc, char** argv) {
     fmt::print("precis_torture: skipped, because the Debian package libfaketime is missing\n");
     return 77;
   }
-  if (cluster_options.shared && !testing::CephCluster::available()) {
+  if (ceph && !testing::CephCluster::available()) {
     fmt::print(
         "precis_torture: skipped, because ceph-mon or ceph-osd is missing, or not for this user\n");
+    return 77;
+  }
+  if (s3 && !testing::S3Server::available()) {
+    fmt::print("precis_torture: skipped, because ./dev has not installed SeaweedFS\n");
     return 77;
   }
   fmt::print("seed {}, data in {}\n", options.seed, options.data_dir);
@@ -183,6 +191,8 @@ int main(int argc, char** argv) {
     std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
     cluster_options.seed = options.seed;
     if (app.count("--kills") > 0) cluster_options.kills = options.kills;
+    if (ceph) cluster_options.storage = torture::Storage::kCeph;
+    if (s3) cluster_options.storage = torture::Storage::kS3;
     cluster_options.progress = [&](double done, const std::string& note) {
       bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
     };
@@ -190,8 +200,11 @@ int main(int argc, char** argv) {
     status = torture::torture_cluster(cluster_options, counts);
     bar.reset();
     summary = summary_of(counts, !status.ok(), took());
-    again = fmt::format("--cluster{} --minutes {}", cluster_options.shared ? " --ceph" : "",
-                        cluster_options.minutes);
+    const char* const storage = ceph ? " --ceph" : s3 ? " --s3" : "";
+    const std::string length = cluster_options.kills > 0
+                                   ? fmt::format("--kills {}", cluster_options.kills)
+                                   : fmt::format("--minutes {}", cluster_options.minutes);
+    again = fmt::format("--cluster{} {}", storage, length);
   } else if (chaos_options.clients > 0) {
     std::optional<cli::Progress> bar(std::in_place, "torture", kBarSteps);
     chaos_options.seed = options.seed;
