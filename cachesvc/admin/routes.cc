@@ -31,7 +31,7 @@ std::vector<Route> make_table() {
   t.add(kGet, "/api/v1/stats", "Counters and gauges", msg::GetStats{});
   t.add(kGet, "/api/v1/models", "A page of the registered models", msg::ListModels{});
   t.add(kDelete, "/api/v1/models/{model}", "Remove a model that has no segments",
-        msg::RemoveModel{});
+        msg::RemoveModel{}, {"here_only"});
   t.add(kGet, "/api/v1/models/{model}/profiles/{name}", "A profile with its JSON",
         msg::ShowProfile{});
   t.add(kDelete, "/api/v1/models/{model}/profiles/{name}", "Remove a profile",
@@ -83,7 +83,7 @@ std::vector<Route> make_table() {
   t.add(kPost, "/api/v1/tenants/{name}/token", "Make a new token, or drop the old one",
         msg::RotateToken{});
   t.add(kDelete, "/api/v1/tenants/{name}", "Remove a tenant; purge: with what it has stored",
-        msg::RemoveTenant{});
+        msg::RemoveTenant{}, {"here_only"});
   t.add(kGet, "/api/v1/backups", "The complete backups, the newest first", msg::ListBackups{});
   t.add(kPost, "/api/v1/backups", "Start a backup of all tenants", msg::StartBackup{});
   t.add(kGet, "/api/v1/backup", "The backup that runs, or ran last", msg::ShowBackup{});

@@ -41,6 +41,7 @@ std::string four_digits(std::uint32_t shard) {
 template <typename Number>
 std::optional<Number> number_in(std::string_view text, int base = 10) {
   Number number = 0;
+  if (text.size() > 1 && text.starts_with('0') && base == 10) return std::nullopt;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
@@ -100,7 +101,7 @@ std::optional<ObjectName> object_in(std::string_view name) {
   auto segment = parse_segment_id(parts[1]);
   if (!segment.ok() || segment->hex() != parts[1]) return std::nullopt;
   if (!created || !entries || !layer) return std::nullopt;
-  return ObjectName{*shard, *segment, *layer};
+  return ObjectName{*shard, *segment, *created, *layer};
 }
 
 std::string model_key(std::string_view tenant, const Digest& fingerprint) {

@@ -46,6 +46,7 @@ std::string object_name(const SegmentRow& row, std::uint32_t layer);
 struct ObjectName {
   std::uint32_t shard = 0;
   SegmentId segment;
+  std::uint64_t created_unix_ms = 0;
   std::uint32_t layer = 0;
 };
 std::optional<ObjectName> object_in(std::string_view name);

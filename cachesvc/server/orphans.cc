@@ -12,7 +12,8 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kFoundMax = 100'000;  // the rest is found when these are removed
+// The rest is found when these are removed.
+constexpr std::size_t kFoundMax = 100'000, kFoundOfShardMax = 1024;
 // The objects of a shard that are removed at once: changes of the shard wait meanwhile.
 constexpr std::size_t kObjectsAtOnce = 64;
 constexpr std::chrono::seconds kAnswerWait{30};
@@ -29,11 +30,17 @@ bool names(const SegmentRow& row, std::uint32_t layer, const std::string& object
   return layer < row.layer_bytes.size() && object_name(row, layer) == object;
 }
 
-// One of the rows names this object.
-bool is_named(const Rows& rows, const std::string& object) {
+// Whether the row names the object, or a later version of it may. A trim, a merge or a new put
+// makes the same names again if the node that began it has died: those have no earlier time than
+// the row.
+bool may_name(const SegmentRow& row, const std::string& object) {
   const ObjectName name = object_in(object).value();
-  const auto row = rows.find(name.segment);
-  return row != rows.end() && names(*row->second, name.layer, object);
+  return names(row, name.layer, object) || row.created_unix_ms <= name.created_unix_ms;
+}
+
+bool may_be_named(const Rows& rows, const std::string& object) {
+  const auto row = rows.find(object_in(object)->segment);
+  return row != rows.end() && may_name(*row->second, object);
 }
 
 Status stopping() { return Status::unavailable("the service is stopping"); }
@@ -60,19 +67,23 @@ bool Orphans::is_stopped() const {
   return waiting_->is_stopped;
 }
 
-// The objects of shards that are held, without those that the catalog's rows name.
+// The objects of shards that are held, without those that the catalog's rows may name.
 Result<Orphans::Objects> Orphans::find_unnamed() const {
   std::vector<std::uint64_t> holds;
   for (std::uint32_t shard = 0; shard < kShards; ++shard) {
     holds.push_back(parts_.uploads.hold(shard));
   }
   Objects found;
+  std::vector<std::size_t> counts(kShards);
   Rows rows = rows_of(parts_.catalog);
   PRECIS_TRY(parts_.tier.list_objects([&](const std::string& name, std::uint64_t size_bytes) {
     if (is_stopped()) return stopping();
     const auto object = object_in(name);
-    if (!object || holds[object->shard] == 0 || is_named(rows, name)) return Status();
-    if (found.size() == kFoundMax && !found.contains(name)) return Status();
+    if (!object || holds[object->shard] == 0 || may_be_named(rows, name)) return Status();
+    if (!found.contains(name)) {
+      if (found.size() == kFoundMax || counts[object->shard] == kFoundOfShardMax) return Status();
+      ++counts[object->shard];
+    }
     Object& each = found[name];
     each.shard = object->shard;
     each.hold = holds[object->shard];
@@ -80,7 +91,7 @@ Result<Orphans::Objects> Orphans::find_unnamed() const {
     return Status();
   }));
   rows = rows_of(parts_.catalog);  // also of what was put meanwhile
-  std::erase_if(found, [&](const auto& each) { return is_named(rows, each.first); });
+  std::erase_if(found, [&](const auto& each) { return may_be_named(rows, each.first); });
   return found;
 }
 
@@ -89,6 +100,7 @@ Orphans::Done Orphans::sweep() {
   auto found = find_unnamed();
   if (!found.ok()) {
     done.problem = found.status();
+    done.again = true;
     return done;
   }
   const Clock::Time now = parts_.clock.now();
@@ -132,16 +144,17 @@ Status Orphans::remove_of_group(Shards shards, Done& done) {
     // A shard that has changed, or has another holder now, is not swept this time.
     const bool is_changed =
         removed.code() == StatusCode::kConflict || removed.code() == StatusCode::kMoved;
+    done.again = done.again || !removed.ok();
     if (!removed.ok() && !is_changed) return removed;
     if (removed.ok()) done.removed += some.size();
-    done.again = done.again || !removed.ok() || some.size() < shard.objects.size();
+    done.again = done.again || some.size() < shard.objects.size();
   }
   return {};
 }
 
-// Takes away the objects that the shared storage's own rows name: the catalog may have a later row,
-// if what that names could not be copied. A shard with a row that this version does not understand
-// is left out, because the row may name any object.
+// Takes away the objects that the shared storage's own rows may name: the catalog may have a later
+// row, if what that names could not be copied. A shard with a row that this version does not
+// understand is left out, because the row may name any object.
 Status Orphans::leave_named(Shards& shards) const {
   std::vector<std::uint32_t> numbers;
   for (const auto& [number, shard] : shards) numbers.push_back(number);
@@ -155,9 +168,8 @@ Status Orphans::leave_named(Shards& shards) const {
                               segment_key(row->id) == name->second && row->shard == number;
         if (!is_known) unread.insert(number);
         if (!is_known || !shards.at(number).segments.contains(row->id)) return {};
-        std::erase_if(shards.at(number).objects, [&](const auto& object) {
-          return names(*row, object_in(object.first)->layer, object.first);
-        });
+        std::erase_if(shards.at(number).objects,
+                      [&](const auto& object) { return may_name(*row, object.first); });
         return {};
       }));
   for (const std::uint32_t number : unread) shards.erase(number);

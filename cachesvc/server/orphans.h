@@ -1,6 +1,7 @@
 // Removes objects of the shared storage that no row names: a node wrote them, and died before it
 // wrote their rows (docs/design/cluster.md, Orphans). An object goes if two sweeps have found it
-// so, some time apart, while this node held its shard. Objects of output projections stay.
+// so, some time apart, while this node held its shard, and if no later row can name it. Objects of
+// output projections stay.
 #pragma once
 
 #include <chrono>

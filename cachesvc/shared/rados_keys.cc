@@ -31,7 +31,9 @@ std::optional<Piece> piece_in(std::string_view name) {
   const std::string_view digits = name.substr(colon + 1);
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), piece.number);
-  if (error != std::errc() || piece_name(piece.object, piece.number) != name) return {};
+  const bool is_ours = error == std::errc() && piece.number < kPiecesMax &&
+                       piece_name(piece.object, piece.number) == name;
+  if (!is_ours) return {};
   return piece;
 }
 

@@ -20,6 +20,7 @@ inline constexpr char kCommonObject[] = "common";
 std::string rows_object(std::uint32_t group);
 // The pieces of an object begin with piece 0. No name of an object has a colon (shared_tier.h).
 std::string piece_name(const std::string& object, std::size_t piece);
+inline constexpr std::size_t kPiecesMax = 4096;  // of 64 MiB; no layer has so many
 // The reverse; none for another name.
 struct Piece {
   std::string object;

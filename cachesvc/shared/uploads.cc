@@ -219,11 +219,23 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
     copied.each.push_back(std::move(objects));
   }
   copied.status = tier_.write(shard, mark, rows);
-  for (const auto& [object, size_bytes] : removed) {
-    if (!copied.status.ok()) break;
-    (void)tier_.remove_object(object, size_bytes);  // else it is only garbage
+  if (!copied.status.ok()) return copied;
+  const Status gone = remove_objects(removed, is_abandoned);
+  for (std::size_t i = 0; i < attempt.some.size(); ++i) {
+    // Objects that a later row has replaced are only garbage then.
+    if (attempt.some[i].only_removes()) copied.each[i] = gone;
   }
   return copied;
+}
+
+// Ends at the first failure, so that a storage that does not answer stops nobody for long.
+Status Uploads::remove_objects(const std::map<std::string, std::uint64_t>& sizes,
+                               const std::atomic<bool>& is_abandoned) {
+  for (const auto& [object, size_bytes] : sizes) {
+    if (is_abandoned) return Status::moved("given up");
+    PRECIS_TRY(tier_.remove_object(object, size_bytes));
+  }
+  return {};
 }
 
 // Says in the mark that this node changes the shard, before it does.

@@ -35,6 +35,7 @@ struct Upload {
   std::shared_ptr<const KeptPayload> values;
   SharedBatch rows;
   std::vector<Object> removed;  // after the rows
+  bool only_removes() const { return added.empty() && rows.puts.empty() && rows.deletes.empty(); }
 };
 
 // Thread-safe.
@@ -66,7 +67,7 @@ class Uploads {
   // Removes objects that no row of the shard names, if nothing was added to the shard since it was
   // settled() with this mark: else kConflict. It writes the mark first, with the next sequence, as
   // with rows. So nothing is removed if another node has taken the shard. `done` as in
-  // when_copied().
+  // when_copied(), or why not all of them were removed.
   void remove(std::uint32_t shard, std::uint64_t hold, const ShardMark& from,
               std::vector<Upload::Object> objects, std::function<void(Status)> done);
   // From now on nobody waits: callers get kUnavailable. Copying goes on.
@@ -114,6 +115,8 @@ class Uploads {
   };
   Copied copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark, Unshared& unshared,
               const std::atomic<bool>& is_abandoned);
+  Status remove_objects(const std::map<std::string, std::uint64_t>& sizes,
+                        const std::atomic<bool>& is_abandoned);
   Status name(std::uint32_t shard, const ShardMark& mark, const std::string& node);
   void note_copied(Shard& shard, const std::vector<Status>& each);
   static std::vector<Upload> first_of(const Shard& shard);

@@ -132,8 +132,7 @@ class World {
 
   // As a node that dies before it writes the row.
   void leave_orphan(std::size_t n) {
-    SegmentRow row = whole_[n].row;
-    row.created_unix_ms = kOrphansMs + ++now_ms_;
+    const SegmentRow row = in_shard(tokens(8, 50'000 + n), kOrphansMs + ++now_ms_).row;
     REQUIRE(tier_.write_object(object_name(row, 0), bytes_of("orphan")).code() !=
             StatusCode::kUnavailable);
   }
