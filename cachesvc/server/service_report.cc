@@ -80,6 +80,8 @@ msg::Stats ServiceReport::process_stats() const {
       "The most of it that the node keeps: warm_disk_bytes, or what its disk has room for");
   add("precis_cluster_shared_failing", lag.problem.ok() ? 0 : 1,
       "1 while nothing can be written to the storage that the nodes share");
+  add("precis_cluster_snapshot_failures_total", shares ? parts_.shared->problems.count() : 0,
+      "Tries to make a snapshot of a log in S3, or to remove what it replaces, that failed");
   add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),
       "Segments that were here only, when another node had changed their shard (since the start)");
   add("precis_cluster_orphans_removed_total", shares ? parts_.shared->orphans_removed.load() : 0,

@@ -15,6 +15,8 @@ namespace precis {
 namespace {
 
 constexpr unsigned kCopiers = 8, kTidiers = 4;  // they wait for the shared storage
+// Rows of logs in S3 take at most 1/kRowsShare of what may wait to be copied.
+constexpr std::uint64_t kRowsShare = 4;
 
 constexpr const char* kDiskKey = "store.disk";  // no backup has it (is_stores_own())
 
@@ -45,8 +47,9 @@ bool is_here(const std::string& authority) {
   return is_loopback(authority) || is_loopback(authority + ":80");
 }
 
-Result<std::unique_ptr<SharedTier>> connect_bucket(const Config& config, Runtime& runtime,
-                                                   Log& log) {
+Result<std::unique_ptr<SharedTier>> connect_bucket(const Config& config, Runtime& runtime, Log& log,
+                                                   std::uint64_t rows_bytes_max,
+                                                   SnapshotProblems& problems) {
   S3Settings settings;
   settings.url = config.cluster_s3;
   settings.keys_file = config.cluster_s3_keys;
@@ -58,7 +61,13 @@ Result<std::unique_ptr<SharedTier>> connect_bucket(const Config& config, Runtime
     log.warn("all that is stored goes to S3 unencrypted: use https in cluster_s3",
              {{"cluster_s3", config.cluster_s3}});
   }
-  auto tier = connect_s3(settings, runtime.make_executor("s3-tidy", kTidiers));
+  LogTierSettings logs;
+  logs.rows_bytes_max = rows_bytes_max;
+  logs.tidier = runtime.make_executor("s3-tidy", kTidiers);
+  logs.tidied = [&problems](const std::string& name, const Status& status) {
+    problems.note(name, status);
+  };
+  auto tier = connect_s3(settings, std::move(logs));
   if (!tier.ok()) return tier.status().with_context("cluster_s3");
   return tier;
 }
@@ -77,9 +86,11 @@ Result<std::unique_ptr<SharedStorage>> SharedStorage::connect(const Config& conf
   if (has_ceph && has_s3) {
     return Status::invalid("cluster_s3 and cluster_ceph_conf exclude each other: set one of them");
   }
-  auto tier = has_ceph ? connect_ceph(config) : connect_bucket(config, runtime, log);
+  auto shared = std::make_unique<SharedStorage>(log, runtime.clock());
+  auto tier = has_ceph
+                  ? connect_ceph(config)
+                  : connect_bucket(config, runtime, log, bytes_max / kRowsShare, shared->problems);
   PRECIS_TRY(tier.status());
-  auto shared = std::make_unique<SharedStorage>();
   shared->tier = std::move(tier).value();
   auto threads = runtime.make_executor("uploads", kCopiers);
   shared->uploads =

@@ -17,6 +17,8 @@ constexpr std::uint32_t kMagic = 0x474c5250;  // "PRLG"
 constexpr std::uint16_t kFormat = 1;
 enum class Kind : std::uint16_t { kRecord = 1, kSnapshot = 2 };
 constexpr std::size_t kCheckedFrom = 16;  // the bytes before are the magic, format, kind and check
+// A row of a state takes so much besides its key and value: a node of a map, three allocations.
+constexpr std::size_t kRowOverhead = 144;
 
 void put_block(std::vector<std::byte>& out, Bytes bytes) {
   put_le(out, static_cast<std::uint32_t>(bytes.size()));
@@ -128,6 +130,16 @@ LogState::Fit LogState::fit(const LogRecord& record) const {
   return std::ranges::all_of(record.changes, is_to) ? Fit::kIsMade : Fit::kDiffers;
 }
 
+void LogState::put_row(std::uint32_t shard, const std::string& key, Bytes value) {
+  const auto [at, is_new] = rows.try_emplace({shard, key});
+  row_bytes += is_new ? key.size() : 0;
+  row_bytes -= at->second.size();
+  row_bytes += value.size();
+  at->second.assign(value.begin(), value.end());
+}
+
+std::size_t LogState::memory_bytes() const { return row_bytes + rows.size() * kRowOverhead; }
+
 void LogState::apply_marks(const LogRecord& record) {
   if (fit(record) != Fit::kMakes) return;
   for (const SharedTier::Change& change : record.changes) marks[change.shard] = change.to;
@@ -136,8 +148,13 @@ void LogState::apply_marks(const LogRecord& record) {
 void LogState::apply(const LogRecord& record) {
   if (fit(record) != Fit::kMakes) return;
   for (const SharedTier::Change& change : record.changes) marks[change.shard] = change.to;
-  for (const auto& [key, value] : record.rows.puts) rows[{record.shard, key}] = value;
-  for (const std::string& key : record.rows.deletes) rows.erase({record.shard, key});
+  for (const auto& [key, value] : record.rows.puts) put_row(record.shard, key, value);
+  for (const std::string& key : record.rows.deletes) {
+    const auto found = rows.find({record.shard, key});
+    if (found == rows.end()) continue;
+    row_bytes -= key.size() + found->second.size();
+    rows.erase(found);
+  }
 }
 
 std::vector<std::byte> encode(const LogPlace& place, const LogRecord& record) {
@@ -205,10 +222,10 @@ Result<LogState> decode_snapshot(const LogPlace& place, Bytes bytes) {
   }
   for (auto left = get_count(reader, 12); left > 0 && reader.ok(); --left) {
     const auto shard = reader.get<std::uint32_t>();
-    std::string key = get_text(reader);
+    const std::string key = get_text(reader);
     const Bytes value = get_block(reader);
     if (shard >= kShards) return damaged(place, "a row is of no shard");
-    state.rows[{shard, std::move(key)}].assign(value.begin(), value.end());
+    state.put_row(shard, key, value);
   }
   if (!reader.ok() || !reader.rest().empty()) {
     return damaged(place, "its bytes are not those of a snapshot");

@@ -33,6 +33,10 @@ struct LogRecord {
 struct LogState {
   std::map<std::uint32_t, ShardMark> marks;
   std::map<std::pair<std::uint32_t, std::string>, std::vector<std::byte>> rows;
+  std::size_t row_bytes = 0;  // of the keys and values, as put_row() and apply() count them
+
+  void put_row(std::uint32_t shard, const std::string& key, Bytes value);
+  std::size_t memory_bytes() const;  // that the rows take in memory, about
 
   enum class Fit { kMakes, kIsMade, kDiffers };
   // Whether the record makes its change now. kIsMade: all marks are as after the change already.

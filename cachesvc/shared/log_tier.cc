@@ -5,6 +5,7 @@
 #include <deque>
 #include <utility>
 
+#include "cachesvc/shared/log_memory.h"
 #include "cachesvc/shared/shard_log.h"
 #include "cachesvc/shared/shard_marks.h"
 
@@ -29,11 +30,15 @@ class LogTier final : public SharedTier {
   LogTier(std::unique_ptr<ObjectStore> store, LogTierSettings settings)
       : store_(std::move(store)),
         prefix_(std::move(settings.prefix)),
+        memory_(settings.rows_bytes_max),
+        tidied_(std::move(settings.tidied)),
         tidier_(std::move(settings.tidier)) {
     const std::string logs = prefix_ + "/log/";
     for (std::uint32_t group = 0; group < kShardGroups; ++group) {
       logs_.emplace_back(*store_, ShardLog::Settings{.name = logs + two_digits(group),
-                                                     .snapshot_after = settings.snapshot_after});
+                                                     .snapshot_after = settings.snapshot_after,
+                                                     .kept_bytes_max = settings.records_bytes_max,
+                                                     .memory = &memory_});
     }
     // A person may remove the common log (claim_pool.cc), so nothing of it is kept.
     logs_.emplace_back(*store_, ShardLog::Settings{.name = logs + "common",
@@ -82,16 +87,20 @@ class LogTier final : public SharedTier {
 
   const std::unique_ptr<ObjectStore> store_;
   const std::string prefix_;
+  LogMemory memory_;
+  const std::function<void(const std::string&, const Status&)> tidied_;
   std::deque<Log> logs_;  // of each group, then the common one
   std::atomic<bool> is_closing_ = false;
   const std::unique_ptr<Executor> tidier_;  // the last: it ends first
 };
 
-// A failure is made good after the next records.
 void LogTier::tidy(Log& log) {
   if (log.is_being_tidied.exchange(true)) return;
   const auto work = [this, &log] {
-    if (!is_closing_) (void)log.log.tidy(is_closing_);
+    if (!is_closing_) {
+      const Status status = log.log.tidy(is_closing_);
+      if (tidied_) tidied_(log.log.name(), status);
+    }
     log.is_being_tidied = false;
   };
   tidier_ == nullptr ? work() : tidier_->post(work);
@@ -140,25 +149,28 @@ Status LogTier::write(std::uint32_t shard, const ShardMark& from, const SharedBa
 
 Status LogTier::scan(std::span<const std::uint32_t> shards, const Visit& row) {
   if (shards.empty()) return {};
-  PRECIS_ASSIGN(const LogState state, logs_[one_group(shards)].log.read());
-  for (const std::uint32_t shard : shards) {
-    for (auto at = state.rows.lower_bound({shard, ""});
-         at != state.rows.end() && at->first.first == shard; ++at) {
-      PRECIS_TRY(row(shard, at->first.second, at->second));
+  return logs_[one_group(shards)].log.read([&](const LogState& state) -> Status {
+    for (const std::uint32_t shard : shards) {
+      for (auto at = state.rows.lower_bound({shard, ""});
+           at != state.rows.end() && at->first.first == shard; ++at) {
+        PRECIS_TRY(row(shard, at->first.second, at->second));
+      }
     }
-  }
-  return {};
+    return {};
+  });
 }
 
 Result<std::vector<std::optional<std::vector<std::byte>>>> LogTier::rows(
     std::uint32_t shard, std::span<const std::string> keys) {
   std::vector<std::optional<std::vector<std::byte>>> values(keys.size());
   if (keys.empty()) return values;
-  PRECIS_ASSIGN(const LogState state, logs_[one_group({&shard, 1})].log.read());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const auto found = state.rows.find({shard, keys[i]});
-    if (found != state.rows.end()) values[i] = found->second;
-  }
+  PRECIS_TRY(logs_[one_group({&shard, 1})].log.read([&](const LogState& state) -> Status {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto found = state.rows.find({shard, keys[i]});
+      if (found != state.rows.end()) values[i] = found->second;
+    }
+    return {};
+  }));
   return values;
 }
 
@@ -186,9 +198,10 @@ Status LogTier::write_common(const SharedBatch& batch) {
 }
 
 Status LogTier::scan_common(const std::function<Status(std::string_view, Bytes)>& row) {
-  PRECIS_ASSIGN(const LogState state, common().log.read());
-  for (const auto& [name, value] : state.rows) PRECIS_TRY(row(name.second, value));
-  return {};
+  return common().log.read([&](const LogState& state) -> Status {
+    for (const auto& [name, value] : state.rows) PRECIS_TRY(row(name.second, value));
+    return {};
+  });
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "cachesvc/shared/log_tier.h"
-
 namespace precis {
 namespace {
 
@@ -26,14 +24,14 @@ Status check_creation(ObjectStore& store, const std::string& prefix) {
 
 }  // namespace
 
-Result<std::unique_ptr<SharedTier>> connect_s3(const S3Settings& settings,
-                                               std::unique_ptr<Executor> tidier) {
+Result<std::unique_ptr<SharedTier>> connect_s3(const S3Settings& settings, LogTierSettings logs) {
   PRECIS_ASSIGN(auto store, make_s3_store(settings));
   const std::string prefix = "precis-" + settings.space;
   PRECIS_TRY(store->list(prefix + "/log/", "").status());
   PRECIS_TRY(store->remove(prefix + "/none"));  // it is absent, and must be permitted
   PRECIS_TRY(check_creation(*store, prefix));
-  return make_log_tier(std::move(store), {.prefix = prefix, .tidier = std::move(tidier)});
+  logs.prefix = prefix;
+  return make_log_tier(std::move(store), std::move(logs));
 }
 
 }  // namespace precis

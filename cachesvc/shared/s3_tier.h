@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cachesvc/base/executor.h"
+#include "cachesvc/shared/log_tier.h"
 #include "cachesvc/shared/object_store.h"
 #include "cachesvc/shared/s3_settings.h"
 #include "cachesvc/shared/shared_tier.h"
@@ -17,8 +17,7 @@ Result<std::unique_ptr<ObjectStore>> make_s3_store(const S3Settings& settings);
 // Blocks. kUnavailable if the storage does not answer in time, or has no such bucket; a later call
 // may succeed. Other errors last until a person acts, and say how: those of make_s3_store();
 // kUnsupported if the storage lets two requests create one object; kPermissionDenied.
-// `tidier`: LogTierSettings.
-Result<std::unique_ptr<SharedTier>> connect_s3(const S3Settings& settings,
-                                               std::unique_ptr<Executor> tidier);
+// The prefix of `logs` is set here.
+Result<std::unique_ptr<SharedTier>> connect_s3(const S3Settings& settings, LogTierSettings logs);
 
 }  // namespace precis

@@ -10,13 +10,8 @@ namespace {
 constexpr std::size_t kDigits = 20;
 constexpr std::string_view kSnapshotEnd = ".s";  // so that it comes after the record of its number
 constexpr std::size_t kRecordBytesMax = 64u << 20;
-constexpr std::size_t kSnapshotBytesMax = 1u << 30;
 constexpr int kPagesMax = 1000;
-// Other machines may change the log all the time.
-constexpr int kAttemptsMax = 64, kReadsMax = 16;
-// A large snapshot is written less often.
-constexpr std::size_t kSnapshotBytesPerRecord = 32u << 10;
-constexpr std::uint64_t kSnapshotAfterMax = 1024;
+constexpr int kAttemptsMax = 64;  // other machines may change the log all the time
 
 std::string digits_of(std::uint64_t number) {
   const std::string text = std::to_string(number);
@@ -32,15 +27,6 @@ std::optional<std::uint64_t> number_of(std::string_view text) {
   std::uint64_t number = 0;
   for (const char digit : text) number = number * 10 + static_cast<std::uint64_t>(digit - '0');
   return number;
-}
-
-Status too_busy(const std::string& log) {
-  return Status::unavailable("the log " + log + " is changed by others all the time");
-}
-
-Status too_large(const std::string& what, std::size_t bytes) {
-  return Status::invalid("write " + what + " of " + std::to_string(bytes) +
-                         " bytes to a log: it is too large");
 }
 
 }  // namespace
@@ -64,6 +50,15 @@ std::string ShardLog::snapshot_name(std::uint64_t number) const {
 Status ShardLog::missing(std::uint64_t number) const {
   return Status::corruption("the object " + record_name(number) +
                             " is missing, and later ones are there");
+}
+
+Status ShardLog::too_busy() const {
+  return Status::unavailable("the log " + settings_.name + " is changed by others all the time");
+}
+
+Status ShardLog::too_large(const std::string& what, std::size_t bytes) {
+  return Status::invalid("write " + what + " of " + std::to_string(bytes) +
+                         " bytes to a log: it is too large");
 }
 
 Status ShardLog::removed_in_use() const {
@@ -103,10 +98,17 @@ Result<ShardLog::Record> ShardLog::fetch(std::uint64_t number) const {
   return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
+// The caller holds mutex_, and the record is the last one.
 void ShardLog::keep(std::uint64_t number, Record bytes) {
+  {
+    const std::lock_guard lock(kept_mutex_);
+    kept_bytes_ += bytes->size();
+    kept_.insert_or_assign(number, std::move(bytes));
+    if (kept_bytes_ <= settings_.kept_bytes_max) return;
+  }
+  // The rows that are kept need the records that are forgotten now.
+  if (auto rows = take_rows()) settings_.memory->give(this, std::move(rows), /*was_read=*/false);
   const std::lock_guard lock(kept_mutex_);
-  kept_bytes_ += bytes->size();
-  kept_.insert_or_assign(number, std::move(bytes));
   while (kept_bytes_ > settings_.kept_bytes_max && !kept_.empty()) {
     kept_bytes_ -= kept_.begin()->second->size();
     kept_.erase(kept_.begin());
@@ -118,20 +120,26 @@ void ShardLog::keep(std::uint64_t number, Record bytes) {
 void ShardLog::forget() {
   marks_ = {};
   last_ = counted_ = 0;
+  if (keeps_rows()) settings_.memory->drop(this);
   const std::lock_guard lock(kept_mutex_);
   kept_.clear();
   kept_bytes_ = 0;
 }
 
-// A snapshot that is gone has been replaced by a later one.
+// A snapshot that is gone has been replaced by a later one. A node that takes shards reads the
+// marks and then the rows, which the snapshot has too.
 Status ShardLog::load(std::uint64_t snapshot) {
   forget();
-  const auto bytes = store_.get(snapshot_name(snapshot), kSnapshotBytesMax);
+  LogMemory::Turn turn;
+  const auto bytes = fetch_snapshot(snapshot, turn);
   if (bytes.status().code() == StatusCode::kNotFound) return {};
   PRECIS_TRY(bytes.status());
   PRECIS_ASSIGN(LogState state, decode_snapshot({settings_.name, snapshot}, *bytes));
-  marks_.marks = std::move(state.marks);
+  marks_.marks = state.marks;
   last_ = counted_ = snapshot;
+  if (!keeps_rows()) return {};
+  auto kept = std::make_unique<LogMemory::Kept>(LogMemory::Kept{std::move(state), snapshot});
+  settings_.memory->give(this, std::move(kept), /*was_read=*/false);
   return {};
 }
 
@@ -189,7 +197,7 @@ Status ShardLog::catch_up() {
     has_gap = !forgot && names.goes_on_after(last_);
     if (!has_gap && !forgot) end = last_;
   }
-  return has_gap ? missing(last_ + 1) : too_busy(settings_.name);
+  return has_gap ? missing(last_ + 1) : too_busy();
 }
 
 Result<LogState> ShardLog::marks() {
@@ -241,85 +249,7 @@ Result<ShardLog::Appended> ShardLog::append(const LogRecord& record) {
                                     : settings_.snapshot_after;
     return Appended{fit, {}, number % std::max<std::uint64_t>(every, 1) == 0};
   }
-  return too_busy(settings_.name);
-}
-
-// ---- all rows
-
-Result<ShardLog::Whole> ShardLog::read_once(Read& read) const {
-  read = {};
-  PRECIS_ASSIGN(const Names names, list(0));
-  read.snapshot = read.last = names.snapshot();
-  if (read.snapshot > 0) {
-    const auto bytes = store_.get(snapshot_name(read.snapshot), kSnapshotBytesMax);
-    if (bytes.status().code() == StatusCode::kNotFound) return Whole::kChanges;
-    PRECIS_TRY(bytes.status());
-    PRECIS_ASSIGN(read.state, decode_snapshot({settings_.name, read.snapshot}, *bytes));
-    read.snapshot_bytes = bytes->size();
-  }
-  std::map<std::uint64_t, Record> kept;
-  {
-    const std::lock_guard lock(kept_mutex_);
-    kept = kept_;
-  }
-  while (names.has(read.last + 1)) {
-    const std::uint64_t number = read.last + 1;
-    const auto found = kept.find(number);
-    const auto bytes = found == kept.end() ? fetch(number) : Result<Record>(found->second);
-    if (bytes.status().code() == StatusCode::kNotFound) return Whole::kChanges;
-    PRECIS_TRY(bytes.status());
-    PRECIS_ASSIGN(const LogRecord record, decode_record({settings_.name, number}, **bytes));
-    read.state.apply(record);
-    read.last = number;
-  }
-  if (names.goes_on_after(read.last)) return Whole::kGap;
-  if (read.last == read.snapshot) return Whole::kYes;
-  PRECIS_ASSIGN(const Names again, list(read.snapshot));
-  return again.snapshot() > read.snapshot ? Whole::kChanges : Whole::kYes;
-}
-
-Result<ShardLog::Read> ShardLog::read_all() const {
-  Read read;
-  Whole whole = Whole::kChanges;
-  for (int n = 0; n < kReadsMax; ++n) {
-    PRECIS_ASSIGN(whole, read_once(read));
-    if (whole == Whole::kYes) return read;
-  }
-  return whole == Whole::kGap ? missing(read.last + 1) : too_busy(settings_.name);
-}
-
-Result<LogState> ShardLog::read() const {
-  PRECIS_ASSIGN(Read read, read_all());
-  return std::move(read.state);
-}
-
-Status ShardLog::tidy(const std::atomic<bool>& is_ending) {
-  PRECIS_ASSIGN(const Read read, read_all());
-  // Half of it, because the last snapshot may have been made late.
-  const std::uint64_t wanted = std::max(
-      settings_.snapshot_after / 2,
-      std::min<std::uint64_t>(kSnapshotAfterMax, read.snapshot_bytes / kSnapshotBytesPerRecord));
-  if (read.last - read.snapshot < wanted) return remove_until(read.snapshot, is_ending);
-  if (is_ending) return {};
-  const auto bytes = encode(LogPlace{settings_.name, read.last}, read.state);
-  if (bytes.size() > kSnapshotBytesMax) return too_large("a snapshot", bytes.size());
-  // If another machine has made the snapshot of this number, it is the same.
-  PRECIS_TRY(store_.create(snapshot_name(read.last), bytes).status());
-  return remove_until(read.last, is_ending);
-}
-
-// Removes what comes before the snapshot.
-Status ShardLog::remove_until(std::uint64_t snapshot, const std::atomic<bool>& is_ending) {
-  tidied_ = snapshot;
-  PRECIS_ASSIGN(const Names names, list(0));
-  for (const std::uint64_t number : names.records) {
-    if (is_ending) return {};
-    if (number <= snapshot) PRECIS_TRY(store_.remove(record_name(number)));
-  }
-  for (const std::uint64_t number : names.snapshots) {
-    if (number < snapshot) PRECIS_TRY(store_.remove(snapshot_name(number)));
-  }
-  return {};
+  return too_busy();
 }
 
 }  // namespace precis

@@ -6,11 +6,17 @@
 // machine may later create one of them again. Such an object has no effect, because a record counts
 // only if no snapshot of its number or a later one existed when it was read. So a reader lists the
 // names again after it has read records, from the last record that is known to count.
+//
+// A log keeps the marks, the last records, and, if there is room (log_memory.h), the rows since
+// they were last read. All of them are of the same records, and are used after a list has shown
+// which records have come since and that those before count. So a change that another machine has
+// made before a call is never missed.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/shared/log_memory.h"
 #include "cachesvc/shared/log_record.h"
 #include "cachesvc/shared/object_store.h"
 
@@ -32,14 +39,18 @@ class ShardLog {
     std::uint64_t snapshot_after = 128;    // records
     std::size_t kept_bytes_max = 1 << 18;  // of the last records, so that a scan need not read them
     bool may_be_removed = false;  // by a person, while it is in use; else that is kCorruption
+    LogMemory* memory = nullptr;  // outlives the log; null: no rows are kept
   };
   // `store` outlives it.
   ShardLog(ObjectStore& store, Settings settings) : store_(store), settings_(std::move(settings)) {}
 
+  const std::string& name() const { return settings_.name; }
   // The marks at some time after the call began.
   Result<LogState> marks();
-  // Rows and marks at some time after the call began.
-  Result<LogState> read() const;
+  // Calls `use`, which uses no log, with the rows and marks at some time after the call began, and
+  // returns its error.
+  using Use = std::function<Status(const LogState&)>;
+  Status read(const Use& use);
   struct Appended {
     LogState::Fit fit = LogState::Fit::kMakes;  // kMakes: the record has made its change now
     LogState now;                               // if kDiffers: the marks
@@ -52,6 +63,12 @@ class ShardLog {
   Status tidy(const std::atomic<bool>& is_ending);
 
  private:
+  static constexpr std::size_t kSnapshotBytesMax = 1u << 30;
+  // A snapshot above this needs a turn of LogMemory, as does a state of twice as much.
+  static constexpr std::size_t kLargeBytes = 16u << 20;
+  // Other machines may change the log all the time.
+  static constexpr int kReadsMax = 16;
+
   using Record = std::shared_ptr<const std::vector<std::byte>>;
   struct Names {
     std::vector<std::uint64_t> records, snapshots;  // in their order
@@ -63,6 +80,7 @@ class ShardLog {
     LogState state;
     std::uint64_t snapshot = 0, last = 0;  // their numbers; 0: none
     std::size_t snapshot_bytes = 0;
+    LogMemory::Turn turn;
   };
 
   std::string record_name(std::uint64_t number) const;
@@ -76,17 +94,25 @@ class ShardLog {
   void forget();
   void keep(std::uint64_t number, Record bytes);
   Result<Record> fetch(std::uint64_t number) const;
+  Result<std::vector<std::byte>> fetch_snapshot(std::uint64_t number, LogMemory::Turn& turn) const;
+  bool keeps_rows() const { return settings_.memory != nullptr && !settings_.may_be_removed; }
+  std::unique_ptr<LogMemory::Kept> take_rows();
+  Result<bool> use_kept(const Use& use);
+  void keep_rows(Read read);
   enum class Whole { kYes, kChanges, kGap };
   Result<Whole> read_once(Read& read) const;
   Result<Read> read_all() const;
   Status remove_until(std::uint64_t snapshot, const std::atomic<bool>& is_ending);
   Status removed_in_use() const;
+  Status too_busy() const;
+  static Status too_large(const std::string& what, std::size_t bytes);
   Status missing(std::uint64_t number) const;
 
   ObjectStore& store_;
   const Settings settings_;
-  std::atomic<std::uint64_t> tidied_ = 0;  // the last snapshot that tidy() has seen
-  std::mutex mutex_;
+  std::atomic<std::uint64_t> tidied_ = 0;       // the last snapshot that tidy() has seen
+  mutable std::atomic<bool> is_large_ = false;  // the last snapshot that was read
+  std::mutex mutex_;                            // also held during requests about new records
   // Guarded by mutex_.
   LogState marks_;             // after the record last_
   std::uint64_t last_ = 0;     // the last record that is replayed

@@ -14,14 +14,14 @@
 namespace precis::testing {
 
 std::unique_ptr<SharedTier> connect_to(const S3Settings& settings) {
-  auto tier = connect_s3(settings, std::make_unique<ThreadExecutor>("tidy", 2));
+  auto tier = connect_s3(settings, {.tidier = std::make_unique<ThreadExecutor>("tidy", 2)});
   INFO(tier.status().to_string());
   REQUIRE(tier.ok());
   return std::move(*tier);
 }
 
 Status failure_of(const S3Settings& settings) {
-  const auto tier = connect_s3(settings, nullptr);
+  const auto tier = connect_s3(settings, {});
   REQUIRE_FALSE(tier.ok());
   CHECK_THAT(tier.status().message(), !Catch::Contains("secret"));
   return tier.status();
@@ -69,7 +69,7 @@ TEST_CASE("several nodes write to the shards of one group in S3", "[integration]
   std::array<Status, kNodes> ends;
   for (std::uint32_t node = 0; node < kNodes; ++node) {
     threads.emplace_back([&, node] {
-      const auto tier = connect_s3(s3_settings("several"), nullptr).value();
+      const auto tier = connect_s3(s3_settings("several"), {}).value();
       const std::uint32_t shard = node * kShardGroups;
       ShardMark mark{1, 0, false, "node", "instance"};
       ends[node] = tier->change_marks(std::array{SharedTier::Change{shard, {}, mark}});

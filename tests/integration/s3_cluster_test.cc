@@ -18,7 +18,7 @@ class S3Storage final : public NodesStorage {
  public:
   std::string node_settings() const override { return server_.node_settings(); }
   std::unique_ptr<SharedTier> connect(const std::string& cluster_name) const override {
-    return connect_s3(server_.settings(cluster_name), nullptr).value();
+    return connect_s3(server_.settings(cluster_name), {}).value();
   }
   void signal(int number) const override { ::kill(server_.pid(), number); }
 

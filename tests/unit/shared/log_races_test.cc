@@ -124,8 +124,13 @@ class Node {
                                       [this](const std::string& name, std::function<void()> make) {
                                         race_.late.push_back({name, std::move(make)});
                                       }};
+    // One keeps rows and records, one rows alone, and one records alone.
     tier_ = make_log_tier(std::make_unique<BucketClient>(race.bucket, faults),
-                          {.prefix = "races", .snapshot_after = 3, .tidier = nullptr});
+                          {.prefix = "races",
+                           .snapshot_after = 3,
+                           .rows_bytes_max = number == 2 ? 0u : 64u << 20,
+                           .records_bytes_max = number == 1 ? 0u : 1u << 18,
+                           .tidier = nullptr});
   }
   void run() {
     for (int step = 0; step < kSteps; ++step) {

@@ -17,6 +17,7 @@ void MemoryBucket::put(const std::string& name, Bytes value) {
 
 bool MemoryBucket::get(const std::string& name, std::vector<std::byte>& value) const {
   const std::lock_guard lock(mutex_);
+  ++requests_.gets;
   const auto found = objects_.find(name);
   if (found != objects_.end()) value = found->second;
   return found != objects_.end();
@@ -34,6 +35,7 @@ bool MemoryBucket::was_removed(const std::string& name) const {
 
 ObjectStore::Page MemoryBucket::list(const std::string& prefix, const std::string& after) const {
   const std::lock_guard lock(mutex_);
+  ++requests_.lists;
   ObjectStore::Page page;
   auto at = after < prefix ? objects_.lower_bound(prefix) : objects_.upper_bound(after);
   for (; at != objects_.end() && at->first.starts_with(prefix); ++at) {
@@ -42,6 +44,11 @@ ObjectStore::Page MemoryBucket::list(const std::string& prefix, const std::strin
     page.names.push_back(at->first);
   }
   return page;
+}
+
+MemoryBucket::Requests MemoryBucket::requests() const {
+  const std::lock_guard lock(mutex_);
+  return requests_;
 }
 
 std::size_t MemoryBucket::objects() const {

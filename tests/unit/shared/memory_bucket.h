@@ -22,6 +22,10 @@ class MemoryBucket {
   void remove(const std::string& name);
   ObjectStore::Page list(const std::string& prefix, const std::string& after) const;
   std::size_t objects() const;
+  struct Requests {
+    std::size_t lists = 0, gets = 0;
+  };
+  Requests requests() const;  // so far, of all clients
   // It was removed, and nobody has written it again.
   bool was_removed(const std::string& name) const;
 
@@ -31,6 +35,7 @@ class MemoryBucket {
   // Guarded by mutex_.
   std::map<std::string, std::vector<std::byte>> objects_;
   std::set<std::string> removed_;
+  mutable Requests requests_;
 };
 
 class BucketClient final : public ObjectStore {
