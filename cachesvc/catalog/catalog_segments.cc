@@ -138,15 +138,17 @@ Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer
   return there.code() == StatusCode::kNotFound ? here : there;
 }
 
-// If it fails, the next read reads from the shared storage again.
+// The layer is written before other changes have to wait. If it fails, the next read tries again.
 void CatalogSegments::keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) {
   if (store_.payload_bytes() + records.size() > local_bytes_max_) return;
+  const std::shared_ptr<StagedValue> staged = store_.stage({records, nullptr});
+  if (!staged->wait().ok()) return;
   std::lock_guard changing(changes_);
   const SegmentNode* const node = tree_.find(row.id);
   if (!node || *node->row != row) return;
   Change change;
   change.put_segment_here(row);
-  change.put_borrowed(Table::kPayload, payload_key(row.id, layer), records);
+  change.put_borrowed(Table::kPayload, payload_key(row.id, layer), records, staged);
   (void)store_.write(change.batch(), Durability::kMemory);
 }
 

@@ -62,7 +62,8 @@ Result<Catalog::Row> ColdReads::stored(const Catalog::Row& row, Scope scope) con
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner, Scope scope) {
   Status status = co_await run_on(parts_.reads, parts_.loop, owner, [&]() -> Status {
-    // Concurrent reads share the disk's rate. Their number is taken once, when this read begins.
+    // Concurrent reads share the disk's rate, and that of the storage that nodes share. Their
+    // number is taken once, when this read begins.
     const auto sharing = static_cast<double>(++under_way_);
     const std::uint64_t began_ns = parts_.clock.monotonic_ns();
     bool was_here = true;
@@ -70,7 +71,11 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     const auto seconds = static_cast<double>(parts_.clock.monotonic_ns() - began_ns) * 1e-9;
     --under_way_;
     PRECIS_TRY(read);
-    if (was_here) parts_.rate.read_cold(into.size(), seconds / sharing);
+    if (was_here) {
+      parts_.rate.read_cold(into.size(), seconds / sharing);
+    } else {
+      parts_.rate.read_shared(into.size(), seconds / sharing);
+    }
     PRECIS_TRY(check_records(into, *row, layer));
     if (was_here) return {};
     ++parts_.metrics.layers_shared;

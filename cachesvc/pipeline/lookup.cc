@@ -1,5 +1,6 @@
 #include "cachesvc/pipeline/lookup.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -152,7 +153,8 @@ std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     match.bytes += ServedLayout::of(layer_counts(links, l), model.num_kv_heads, forms).size_bytes;
   }
-  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
+  match.predicted_seconds =
+      parts_.rate.predict_seconds(match.bytes, described->cold_bytes, described->shared_bytes);
   return std::move(match);
 }
 
@@ -174,10 +176,17 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
     info.in_memory = true;
     const std::vector<bool> hot =
         parts_.layers.hot_tier.present(info.id, model.num_layers, link.row);
+    std::uint64_t cold_bytes = 0;
     for (std::uint32_t l = 0; l < model.num_layers; ++l) {
       if (hot[l]) continue;
       info.in_memory = false;
-      described.cold_bytes += link.row->layer_bytes[l];
+      cold_bytes += link.row->layer_bytes[l];
+    }
+    described.cold_bytes += cold_bytes;
+    if (cold_bytes > 0 && parts_.rate.knows_shared()) {
+      const std::uint64_t all = link.row->stored_bytes,
+                          here = std::min(all, parts_.layers.catalog.local_bytes(info.id));
+      described.shared_bytes += std::min(cold_bytes, all - here);
     }
     match.links.push_back({std::move(info), link.matched_end});
   }
@@ -246,7 +255,8 @@ Task<Result<std::optional<msg::Match>>> Lookup::attempt(const Owner& owner, cons
   }
   match.plan = std::move(counted.plan);
   match.bytes = counted.bytes;
-  match.predicted_seconds = parts_.rate.predict_seconds(match.bytes, described->cold_bytes);
+  match.predicted_seconds =
+      parts_.rate.predict_seconds(match.bytes, described->cold_bytes, described->shared_bytes);
   co_return std::optional<msg::Match>(std::move(match));
 }
 

@@ -49,7 +49,8 @@ class Lookup {
   // A match without its price.
   struct Described {
     msg::Match match;
-    std::uint64_t cold_bytes = 0;
+    std::uint64_t cold_bytes = 0;    // not in memory
+    std::uint64_t shared_bytes = 0;  // of these, not on the disk either, about
   };
   // The two functions below run on any thread. None if a segment was removed or replaced meanwhile;
   // then the caller matches again.

@@ -34,9 +34,12 @@ void RestoreRate::update(Rate& rate, std::uint64_t bytes, double seconds) {
   rate.bytes_per_second = (1 - share) * rate.bytes_per_second + share * now;
 }
 
-double RestoreRate::predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const {
+double RestoreRate::predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes,
+                                    std::uint64_t shared_bytes) const {
+  const Rate& shared = knows_shared() ? shared_ : cold_;
   return static_cast<double>(bytes) / served_.bytes_per_second +
-         static_cast<double>(cold_bytes) / cold_.bytes_per_second;
+         static_cast<double>(cold_bytes - shared_bytes) / cold_.bytes_per_second +
+         static_cast<double>(shared_bytes) / shared.bytes_per_second;
 }
 
 }  // namespace precis

@@ -1,6 +1,7 @@
 // Measures recent reads, so that a match can carry a predicted time. The rates are exponential
 // averages of measured gets and cold reads. Until a rate is measured, the rate of a memory copy at
-// start stands for it, which is optimistic for the cold tier.
+// start stands for it, which is optimistic for the cold tier, and the rate of the disk for that of
+// the storage that nodes share.
 #pragma once
 
 #include <atomic>
@@ -18,8 +19,12 @@ class RestoreRate {
   // Thread-safe.
   void served(std::uint64_t bytes, double seconds) { update(served_, bytes, seconds); }
   void read_cold(std::uint64_t bytes, double seconds) { update(cold_, bytes, seconds); }
-  // Cold bytes are read first, then served.
-  double predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes) const;
+  void read_shared(std::uint64_t bytes, double seconds) { update(shared_, bytes, seconds); }
+  // Whether anything was read from the storage that nodes share.
+  bool knows_shared() const { return shared_.measured; }
+  // Cold bytes are read first, then served. So many of them, `shared_bytes`, are not on the disk.
+  double predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes,
+                         std::uint64_t shared_bytes) const;
 
  private:
   struct Rate {
@@ -27,7 +32,7 @@ class RestoreRate {
     std::atomic<bool> measured{false};
   };
   void update(Rate& rate, std::uint64_t bytes, double seconds);
-  Rate served_, cold_;
+  Rate served_, cold_, shared_;
 };
 
 }  // namespace precis

@@ -83,7 +83,8 @@ msg::Stats ServiceReport::process_stats() const {
   add("precis_cluster_snapshot_failures_total", shares ? parts_.shared->problems.count() : 0,
       "Tries to make a snapshot of a log in S3, or to remove what it replaces, that failed");
   add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),
-      "Segments that were here only, when another node had changed their shard (since the start)");
+      "Segments that were here only when another node had changed their shard, lost or removed "
+      "there (since the start)");
   add("precis_cluster_orphans_removed_total", shares ? parts_.shared->orphans_removed.load() : 0,
       "Objects that no row named, and that the node has removed from the shared storage");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),

@@ -102,6 +102,7 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
   entry.file = std::move(handle);
   entry.size = kFileBlockBytes;
   sums_.file_bytes += entry.size;
+  ++sums_.files;
   return files_.emplace(number, std::move(entry)).first;
 }
 
@@ -311,6 +312,7 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
       const auto entry = files_.find(number);
       PRECIS_CHECK(entry != files_.end() && entry->second.live == 0 && number != open_);
       sums_.file_bytes -= bytes_of(entry->second);
+      --sums_.files;
       handle = std::move(entry->second.file);
       files_.erase(entry);
     }

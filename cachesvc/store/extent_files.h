@@ -5,6 +5,7 @@
 // block. Files are numbered. Appends go to one file at a time, and after opening to a new one.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -92,7 +93,7 @@ class ExtentFiles {
     std::uint64_t files = 0;
     std::uint64_t missing_bytes = 0;  // of values missing from the files at opening
   };
-  Stats stats() const;  // work: a step, whatever the number of files
+  Stats stats() const;  // waits for nothing; work: a step, whatever the number of files
 
  private:
   struct Entry {
@@ -132,9 +133,15 @@ class ExtentFiles {
   std::map<std::uint32_t, Entry> files_;
   std::optional<std::uint32_t> open_;  // the file that is appended to
   std::uint32_t next_ = 1;
-  Stats sums_;      // of all files, but for their number
   Status deleted_;  // set if something else deleted files while they were open
   ExtentNames names_;
+
+  // They are of all files. They change while mutex_ is held, and are read without it, because it is
+  // also held while a file is made.
+  struct Sums {
+    std::atomic<std::uint64_t> live_bytes = 0, file_bytes = 0, files = 0, missing_bytes = 0;
+  };
+  Sums sums_;
 };
 
 }  // namespace precis

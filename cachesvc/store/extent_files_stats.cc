@@ -23,13 +23,14 @@ void ExtentFiles::sum_up() {
     sums_.live_bytes += entry.live;
     sums_.file_bytes += bytes_of(entry);
   }
+  sums_.files = files_.size();
 }
 
 ExtentFiles::Stats ExtentFiles::stats() const {
-  std::lock_guard lock(mutex_);
-  Stats stats = sums_;
-  stats.files = files_.size();
-  return stats;
+  return {.live_bytes = sums_.live_bytes,
+          .file_bytes = sums_.file_bytes,
+          .files = sums_.files,
+          .missing_bytes = sums_.missing_bytes};
 }
 
 }  // namespace precis

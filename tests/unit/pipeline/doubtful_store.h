@@ -1,6 +1,7 @@
 // A store whose reads can fail or block.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -39,6 +40,12 @@ class DoubtfulStore final : public ForwardingStore {
     return reads_;
   }
 
+  // From now on the store says that it has nothing of any segment.
+  void deny() { denies_ = true; }
+  std::uint64_t held_bytes(const std::string& prefix) override {
+    return denies_ ? 0 : ForwardingStore::held_bytes(prefix);
+  }
+
   Status read_into(const std::string& key, MutableBytes into) override {
     {
       std::unique_lock lock(mutex_);
@@ -52,6 +59,7 @@ class DoubtfulStore final : public ForwardingStore {
   }
 
  private:
+  std::atomic<bool> denies_ = false;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.

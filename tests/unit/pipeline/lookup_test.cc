@@ -88,6 +88,23 @@ TEST_CASE("a lookup without a budget reads nothing and counts nothing", "[unit][
   CHECK(f.store.reads() == 0);
 }
 
+TEST_CASE("a lookup predicts what is not on the disk by the rate of the shared storage",
+          "[unit][pipeline]") {
+  LookupFixture f;
+  constexpr std::uint64_t kMeasured = 1 << 20;
+  const double share = static_cast<double>(f.segment.row.stored_bytes) / (1 << 20);
+  f.rate.served(kMeasured, 1e-6);  // much faster than the others
+  f.rate.read_cold(kMeasured, 1);
+  const auto predicted = [&] { return f.find({}).value().predicted_seconds / share; };
+  CHECK(predicted() == Approx(1).epsilon(0.01));
+  f.store.deny();
+  CHECK(predicted() == Approx(1).epsilon(0.01));  // that rate is not known yet
+  f.rate.read_shared(kMeasured, 10);
+  CHECK(predicted() == Approx(10).epsilon(0.01));
+  check_counts(f.find(Budget::entries(20)), 20);  // now all of it is in memory
+  CHECK(predicted() == Approx(0).margin(0.01));
+}
+
 TEST_CASE("what was counted lately is not read again, unless it has changed", "[unit][pipeline]") {
   LookupFixture f;
   check_counts(f.find(Budget::entries(20), 16), 16);

@@ -66,6 +66,36 @@ TEST_CASE("an evicted segment is read from the shared storage, and kept again wh
   CHECK(a.catalog->lost_segments() == 0);
 }
 
+TEST_CASE("other changes do not wait until a layer that was read is written", "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  a.take();
+  const NewSegment segment = in_shard(tokens(8)), other = in_shard(tokens(8, 500));
+  REQUIRE(a.put(segment).ok());
+  REQUIRE(a.copied().ok());
+  REQUIRE(evict(tier, a, kAll).segments == 1);
+  a.catalog->limit_kept(kAll);
+  int changes = 0;
+  a.on_stage = [&] {
+    if (changes++ == 0) REQUIRE(a.put(other).ok());
+  };
+  CHECK(a.has(segment));
+  CHECK(changes > 0);
+  CHECK(a.local_bytes(segment) == size_of(segment));
+  SECTION("and nothing is kept of what was removed meanwhile") {
+    REQUIRE(a.copied().ok());
+    REQUIRE(evict(tier, a, kAll).segments == 2);
+    const auto row = a.catalog->segment(made().tenant, segment.row.id).value();
+    std::vector<std::byte> layer(segment.layers[0].size());
+    REQUIRE(a.catalog->peek_layer(*row, 0, layer, nullptr).ok());
+    a.on_stage = [&] {
+      REQUIRE(a.catalog->remove(made().tenant, segment.row.id, false, nullptr).ok());
+    };
+    a.catalog->keep_layer(*row, 0, layer);
+    CHECK(a.local_bytes(segment) == 0);
+  }
+}
+
 TEST_CASE("what is not copied yet is not evicted", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a");

@@ -4,6 +4,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "cachesvc/shared/tiered_store.h"
 #include "tests/unit/catalog/catalog_fixture.h"
 #include "tests/unit/shared/memory_tier.h"
+#include "tests/unit/store/forwarding_store.h"
 
 namespace precis::testing {
 
@@ -36,6 +38,21 @@ inline NewSegment in_shard(const Tokens& path, std::uint64_t created_unix_ms = 1
   return segment;
 }
 
+// Calls a function before a value is staged.
+class StagingStore final : public ForwardingStore {
+ public:
+  StagingStore(std::unique_ptr<Store> store, const std::function<void()>& call)
+      : ForwardingStore(*store), store_(std::move(store)), call_(call) {}
+  std::shared_ptr<StagedValue> stage(SharedBytes value) override {
+    if (call_) call_();
+    return ForwardingStore::stage(std::move(value));
+  }
+
+ private:
+  const std::unique_ptr<Store> store_;
+  const std::function<void()>& call_;
+};
+
 class Node {
  public:
   Node(MemoryTier& tier, std::string name) : tier_(tier), name_(std::move(name)) { open(); }
@@ -43,7 +60,8 @@ class Node {
 
   void open() {
     uploads.emplace(tier_, clock_, std::make_unique<ThreadExecutor>("copies", 2), 1 << 20);
-    store_ = make_tiered_store(machine_.open(), tier_, *uploads);
+    auto local = std::make_unique<StagingStore>(machine_.open(), on_stage);
+    store_ = make_tiered_store(std::move(local), tier_, *uploads);
     catalog = Catalog::open(*store_, clock_, ~0ull, /*in_shards=*/true).value();
     ++starts_;
   }
@@ -124,6 +142,7 @@ class Node {
   }
   const std::string& name() const { return name_; }
 
+  std::function<void()> on_stage;  // called before a value is staged
   std::optional<Uploads> uploads;
   std::unique_ptr<Catalog> catalog;
 
