@@ -166,6 +166,26 @@ TEST_CASE("copies of others' shards go first, then what was used least recently"
   CHECK(a.has(others));
 }
 
+TEST_CASE("eviction goes on past shards whose rows are damaged", "[unit][shared]") {
+  MemoryTier tier;
+  Node a(tier, "a");
+  constexpr std::uint32_t kOther = kShard + 1;
+  a.take();
+  a.take(kOther);
+  const NewSegment first = used(in_shard(tokens(8)), 100),
+                   second = used(in_shard(tokens(8, 500), 1, kOther), 200);
+  REQUIRE(a.put(first).ok());
+  REQUIRE(a.put(second).ok());
+  REQUIRE(a.copied().ok());
+  REQUIRE(a.copied(kOther).ok());
+  tier.damage(kShard);
+  const auto done = evict(tier, a, 1);
+  CHECK(done.problem.code() == StatusCode::kCorruption);
+  CHECK(done.segments == 1);
+  CHECK(a.local_bytes(first) == size_of(first));
+  CHECK(a.local_bytes(second) == 0);
+}
+
 TEST_CASE("copies that are old, or that nobody will use any more, are given up", "[unit][shared]") {
   MemoryTier tier;
   Node a(tier, "a"), b(tier, "b");

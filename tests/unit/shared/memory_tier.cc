@@ -81,6 +81,7 @@ Status MemoryTier::change_marks(std::span<const Change> changes) {
 
 Status MemoryTier::scan(std::span<const std::uint32_t> shards, const Visit& row) {
   PRECIS_TRY(begin());
+  if (failing_scans_) return Status::corruption("rows in memory are told to be damaged");
   std::map<std::uint32_t, Table> copy;
   std::function<void()> run;
   {
@@ -102,6 +103,7 @@ Status MemoryTier::scan(std::span<const std::uint32_t> shards, const Visit& row)
 Result<std::vector<std::optional<std::vector<std::byte>>>> MemoryTier::rows(
     std::uint32_t shard, std::span<const std::string> keys) {
   PRECIS_TRY(begin());
+  if (damaged_ == shard) return Status::corruption("rows in memory are told to be damaged");
   const std::lock_guard lock(mutex_);
   std::vector<std::optional<std::vector<std::byte>>> values;
   for (const std::string& key : keys) {

@@ -22,6 +22,9 @@ class MemoryTier final : public SharedTier {
   void clear();  // loses all
   // Writes of objects fail with kCorruption, as if the caller's bytes were damaged.
   void refuse_objects(bool refusing) { refusing_ = refusing; }
+  // Scans of any shard, or reads of rows of this one, fail with kCorruption.
+  void fail_scans(bool failing) { failing_scans_ = failing; }
+  void damage(std::uint32_t shard) { damaged_ = shard; }
   // All calls since the construction.
   std::uint64_t calls() const { return calls_; }
   std::size_t objects() const;
@@ -53,7 +56,9 @@ class MemoryTier final : public SharedTier {
   std::optional<ShardMark> mark_of(std::uint32_t shard) const;  // needs the mutex
   static void apply(Table& table, const SharedBatch& batch);
 
-  std::atomic<bool> failing_ = false, losing_ = false, full_ = false, refusing_ = false;
+  std::atomic<bool> failing_ = false, losing_ = false, full_ = false, refusing_ = false,
+                    failing_scans_ = false;
+  std::atomic<std::uint32_t> damaged_ = kShards;  // a shard, or none
   std::atomic<std::uint64_t> calls_ = 0, lists_ = 0;
   mutable std::mutex mutex_;  // guards the rest
   std::map<std::uint32_t, ShardMark> marks_;
