@@ -45,11 +45,9 @@ bool is_busy(const Status& status) {
 }  // namespace
 
 Status BudgetApplications::check_free(const std::string& tenant) const {
-  const auto found = applications_.find(tenant);
-  if (found == applications_.end() || !found->second->runs() || found->second->state.dry_run) {
-    return {};
-  }
-  return Status::conflict("application " + std::to_string(found->second->state.number) +
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end() || !runs(found->second.trims)) return {};
+  return Status::conflict("application " + std::to_string(found->second.trims->which.number) +
                           " of an earlier change to what is stored still runs; wait for its end, "
                           "or cancel it (precisctl budget application --cancel)");
 }
@@ -58,46 +56,57 @@ Result<std::uint64_t> BudgetApplications::start(const Owner& owner, BudgetsToApp
                                                 std::uint64_t revision, bool dry_run) {
   if (stopped_) return Status::unavailable("the service is stopping");
   PRECIS_TRY(check_free(owner.tenant));
-  begin(owner, std::move(budgets), {++started_, revision, dry_run});
+  begin(owner, std::move(budgets), {++started_, revision, dry_run, 0});
   return started_;
 }
 
 void BudgetApplications::follow(const Owner& owner, BudgetsToApply budgets, const Agreed& agreed) {
   if (stopped_) return;
-  const auto found = applications_.find(owner.tenant);
-  if (found == applications_.end() || found->second->state.number != agreed.number) {
-    return begin(owner, std::move(budgets), agreed);
-  }
-  Application& latest = *found->second;
-  if (latest.canceled || latest.state.dry_run) return;
-  latest.again = true;
-  if (std::exchange(latest.state.state, kRunning) == kRunning) return;
-  latest.state.ended_unix_ms = 0;
-  latest.state.error.clear();
-  latest.state.code.clear();
+  if (!has_begun(owner.tenant, agreed)) return begin(owner, std::move(budgets), agreed);
+  const Shared trims = tenants_[owner.tenant].trims;
+  if (agreed.dry_run || trims->canceled) return;
+  trims->again = true;
+  msg::BudgetApplication& state = trims->state;
+  if (std::exchange(state.state, kRunning) == kRunning) return;
+  state.ended_unix_ms = 0;
+  state.error.clear();
+  state.code.clear();
   ++running_;
-  spawn(run(owner, std::move(budgets), found->second));
+  spawn(run(owner, std::move(budgets), trims));
+}
+
+bool BudgetApplications::has_begun(const std::string& tenant, const Agreed& agreed) const {
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return false;
+  const Shared& latest = agreed.dry_run ? found->second.count : found->second.trims;
+  return latest && latest->which == agreed;
 }
 
 void BudgetApplications::begin(const Owner& owner, BudgetsToApply budgets, const Agreed& which) {
-  Shared& latest = applications_[owner.tenant];
-  const Shared earlier = std::exchange(latest, std::make_shared<Application>());
-  if (earlier) {
-    const bool goes_on =
-        earlier->runs() && !earlier->state.dry_run && earlier->state.revision == which.revision;
-    if (!goes_on) end(*earlier);
-    // One that ends while it waits does so at once, and only the one that it waits for can be
-    // trimming.
-    latest->before = earlier->before && !goes_on ? earlier->before : earlier;
-  }
-  msg::BudgetApplication& state = latest->state;
+  const auto begun = std::make_shared<Application>();
+  begun->which = which;
+  msg::BudgetApplication& state = begun->state;
   state.number = which.number;
   state.state = kRunning;
   state.dry_run = which.dry_run;
   state.revision = which.revision;
   state.started_unix_ms = parts_.clock.unix_ms();
+  OfTenant& of = tenants_[owner.tenant];
+  if (of.count) end(*of.count);
+  of.count.reset();
+  begun->before = of.trims;
+  if (which.dry_run) {
+    of.count = begun;
+  } else {
+    const Shared earlier = std::exchange(of.trims, begun);
+    if (earlier && !(earlier->runs() && earlier->which.revision == which.revision)) {
+      end(*earlier);
+      // Trims that end while they wait do so at once, and only those they wait for can go on.
+      if (earlier->before) begun->before = earlier->before;
+    }
+  }
   ++running_;
-  spawn(run(owner, std::move(budgets), latest));
+  spawn(run(owner, std::move(budgets), begun));
 }
 
 void BudgetApplications::end(Application& application) {
@@ -105,35 +114,48 @@ void BudgetApplications::end(Application& application) {
   wake(application);
 }
 
-void BudgetApplications::end_all(Application* latest) {
-  for (; latest != nullptr; latest = latest->before.get()) end(*latest);
+void BudgetApplications::end(const std::string& tenant, bool dry_run) {
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return;
+  if (dry_run) {
+    if (found->second.count) end(*found->second.count);
+    return;
+  }
+  for (Shared trims = found->second.trims; trims; trims = trims->before) end(*trims);
 }
 
 msg::BudgetApplication BudgetApplications::state(const std::string& tenant) const {
-  const auto found = applications_.find(tenant);
-  return found == applications_.end() ? msg::BudgetApplication() : described(*found->second);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return {};
+  const auto& [trims, count] = found->second;
+  const Shared& told = !count || runs(trims) ? trims : count;
+  return told ? described(*told) : msg::BudgetApplication();
 }
 
 Result<msg::BudgetApplication> BudgetApplications::cancel(const std::string& tenant,
                                                           std::uint64_t number) {
-  const auto found = applications_.find(tenant);
-  if (found != applications_.end() && found->second->runs()) {
-    const std::uint64_t is = found->second->state.number;
-    if (number != 0 && number != is) {
-      return Status::conflict("application " + std::to_string(is) + " runs, not " +
-                              std::to_string(number));
-    }
-    if (number == 0) end_all(found->second.get());
-    end(*found->second);
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return msg::BudgetApplication();
+  bool is_one = number == 0;
+  std::uint64_t other = 0;
+  for (const Shared& each : {found->second.trims, found->second.count}) {
+    if (!runs(each)) continue;
+    const bool is_this = number == 0 || number == each->which.number;
+    if (is_this) end(tenant, each->which.dry_run);
+    is_one |= is_this;
+    if (!is_this) other = each->which.number;
+  }
+  if (!is_one && other != 0) {
+    return Status::conflict("application " + std::to_string(other) + " runs, not " +
+                            std::to_string(number));
   }
   return state(tenant);
 }
 
 void BudgetApplications::forget(const std::string& tenant) {
-  const auto found = applications_.find(tenant);
-  if (found == applications_.end()) return;
-  end_all(found->second.get());
-  applications_.erase(found);
+  end(tenant, /*dry_run=*/false);
+  end(tenant, /*dry_run=*/true);
+  tenants_.erase(tenant);
 }
 
 msg::BudgetApplication BudgetApplications::described(const Application& application) {

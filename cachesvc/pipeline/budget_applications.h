@@ -1,6 +1,7 @@
 // Applies changes of budgets to what is stored: trims the concerned segments (concerned_segments.h)
-// in the background, or counts what that would do. One at a time for each tenant. The trims take
-// turns with the requests of all tenants. Loop thread only.
+// in the background, or counts what that would do. Trims of a tenant are made for one change at a
+// time, and a count waits for them. They take turns with the requests of all tenants. Loop thread
+// only.
 #pragma once
 
 #include <chrono>
@@ -43,16 +44,23 @@ class BudgetApplications {
     std::uint64_t number = 0;  // at all nodes
     std::uint64_t revision = 0;
     bool dry_run = false;
+    std::uint64_t asked_unix_ms = 0;  // numbers begin again if etcd is restored
+    bool operator==(const Agreed&) const = default;
   };
-  // In a cluster: begins an application that all nodes begin. Trims for the same revision go on
-  // before it, and whatever else runs ends. If the latest one has this number, it is applied again,
-  // and what that does is added to what it has done; a count, or one that was canceled, is not.
+  // In a cluster: begins an application that all nodes begin. A count that runs ends. Trims for the
+  // same revision go on before it, and trims end for those for another revision. If this one has
+  // begun already, it is applied again, and what that does is added to what it has done; a count,
+  // or one that was canceled, is not.
   void follow(const Owner& owner, BudgetsToApply budgets, const Agreed& agreed);
-  // Returns the tenant's application that runs, or else the one that ran last.
+  // Whether follow() has begun this one, and no later one.
+  bool has_begun(const std::string& tenant, const Agreed& agreed) const;
+  // In a cluster: ends the tenant's count, or all its trims.
+  void end(const std::string& tenant, bool dry_run);
+  // Returns the tenant's trims that run, or else the application that began last.
   msg::BudgetApplication state(const std::string& tenant) const;
   // Returns kConflict if another one than `number` runs; 0: cancels all that run.
   Result<msg::BudgetApplication> cancel(const std::string& tenant, std::uint64_t number);
-  // Cancels the tenant's application and forgets it.
+  // Cancels the tenant's applications and forgets them.
   void forget(const std::string& tenant);
   void stop() { stopped_ = true; }
   bool busy() const { return running_ > 0; }
@@ -61,8 +69,9 @@ class BudgetApplications {
   struct Application;
   using Shared = std::shared_ptr<Application>;
   struct Application {
+    Agreed which;
     msg::BudgetApplication state;
-    Shared before;       // the tenant's earlier one, whose end it waits for; null once it has begun
+    Shared before;       // earlier trims, whose end it waits for; null once it has begun
     bool again = false;  // apply it once more
     std::weak_ptr<Application> next;         // the last one that waits for its end
     std::function<void(bool)> resume;        // set while it waits
@@ -71,8 +80,12 @@ class BudgetApplications {
     bool runs() const { return state.ended_unix_ms == 0 && !canceled; }
   };
   void begin(const Owner& owner, BudgetsToApply budgets, const Agreed& which);
+  struct OfTenant {
+    Shared trims;  // the latest
+    Shared count;  // the latest, if it began after the trims
+  };
+  static bool runs(const Shared& application) { return application && application->runs(); }
   void end(Application& application);
-  void end_all(Application* latest);  // also those that it waits for
   Task<void> run(Owner owner, BudgetsToApply budgets, Shared application);
   void wake(Application& application);  // ends its wait
   Task<Status> apply(const Owner& owner, const BudgetsToApply& budgets, Application& application);
@@ -86,7 +99,7 @@ class BudgetApplications {
   static msg::BudgetApplication described(const Application& application);
 
   const Parts parts_;
-  std::map<std::string, Shared> applications_;  // by tenant, the latest
+  std::map<std::string, OfTenant> tenants_;
   std::uint64_t started_ = 0;
   std::size_t running_ = 0;
   bool stopped_ = false;

@@ -112,8 +112,8 @@ Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& reques
   Status found = find_equipment(tenant, request.model, put);
   const bool may_be_new = found.code() == StatusCode::kNotFound && request.recipe.empty();
   if (may_be_new && catch_up_) {
-    PRECIS_CO_TRY(co_await catch_up_(put.owner));
-    found = find_equipment(tenant, request.model, put);
+    const Status caught_up = co_await catch_up_(put.owner);
+    if (caught_up.ok()) found = find_equipment(tenant, request.model, put);
   }
   PRECIS_CO_TRY(found);
   put.row.recipe = canonical_recipe(put.recipe);

@@ -99,21 +99,24 @@ Result<std::uint64_t> AgreedApplications::begin(const std::string& tenant,
 Status AgreedApplications::end(const std::string& tenant, std::uint64_t number) {
   return change([&]() -> Result<Rows> {
     const std::uint64_t newest = newest_number(tenant);
-    if (number != 0 && number != newest) {
-      return Status::conflict("application " + std::to_string(newest) + " is the newest, not " +
-                              std::to_string(number));
-    }
+    bool is_known = number == 0;
     Rows ended;
     const std::lock_guard lock(mutex_);
     for (const bool dry_run : {false, true}) {
       const auto kept = kept_.find(key_of(tenant, dry_run));
-      if (kept == kept_.end() || kept->second.row.changes.empty()) continue;
+      if (kept == kept_.end()) continue;
       msg::BudgetRevision row = kept->second.row;
       if (number != 0 && number != row.application) continue;
+      is_known = true;
+      if (row.changes.empty()) continue;
       row.changes.clear();
       ended.push_back(row_of(tenant, dry_run, row));
     }
-    return ended;
+    if (is_known) return ended;
+    return Status::conflict((newest == 0
+                                 ? std::string("no application of budgets is known")
+                                 : "application " + std::to_string(newest) + " is the newest") +
+                            ", not " + std::to_string(number));
   });
 }
 
@@ -129,7 +132,7 @@ Status AgreedApplications::forget(const std::string& tenant) {
   });
 }
 
-Status AgreedApplications::take(const AgreedRow& row) {
+Status AgreedApplications::take(const AgreedRow& row, bool is_joining) {
   Kept kept;
   kept.dry_run = row.key.starts_with(kCounts);
   kept.tenant = row.key.substr((kept.dry_run ? kCounts : kApplications).size());
@@ -150,12 +153,13 @@ Status AgreedApplications::take(const AgreedRow& row) {
       kept_.erase(row.key);
     }
   }
-  parts_.loop.post([this, kept = std::move(kept)] { begin_here(kept); });
+  if (kept.dry_run && is_joining) return {};
+  parts_.loop.post([this, kept = std::move(kept)] { begin_here(kept, /*again=*/true); });
   return {};
 }
 
-void AgreedApplications::apply_again() {
-  parts_.loop.post([this] {
+void AgreedApplications::apply(bool again) {
+  parts_.loop.post([this, again] {
     std::vector<Kept> kept;
     {
       const std::lock_guard lock(mutex_);
@@ -163,25 +167,24 @@ void AgreedApplications::apply_again() {
         if (!each.dry_run && !each.row.changes.empty()) kept.push_back(each);
       }
     }
-    for (const Kept& each : kept) begin_here(each);
+    for (const Kept& each : kept) begin_here(each, again);
   });
 }
 
-void AgreedApplications::begin_here(const Kept& kept) const {
+void AgreedApplications::begin_here(const Kept& kept, bool again) const {
   BudgetApplications& applications = parts_.applications;
   if (kept.value.empty()) return applications.forget(kept.tenant);
-  if (kept.row.changes.empty()) {
-    (void)applications.cancel(kept.tenant, kept.row.application);  // a conflict: it has ended
-    return;
-  }
+  if (kept.row.changes.empty()) return applications.end(kept.tenant, kept.dry_run);
   const bool is_old = kept.dry_run && kept.row.application != newest_number(kept.tenant);
   if (is_old || parts_.catalog.budget_revisions(kept.tenant, {0, 0}).newest != kept.row.number) {
     return;
   }
+  const BudgetApplications::Agreed which{kept.row.application, kept.row.number, kept.dry_run,
+                                         kept.row.set_unix_ms};
+  if (!again && applications.has_begun(kept.tenant, which)) return;
   const TenantConfig* const known = parts_.in_force.find(kept.tenant);
   const Owner owner(kept.tenant, known == nullptr ? Weight() : Weight(known->weight));
-  applications.follow(owner, from_row(kept.row),
-                      {kept.row.application, kept.row.number, kept.dry_run});
+  applications.follow(owner, from_row(kept.row), which);
 }
 
 }  // namespace precis

@@ -35,20 +35,25 @@ class AgreedApplications {
   // AgreedRows::change(). This node has begun when the loop has run what was posted to it.
   Result<std::uint64_t> begin(const std::string& tenant, const BudgetsToApply& budgets,
                               std::uint64_t revision, bool dry_run);
-  // [blocking] Any thread. Ends the tenant's newest one at all nodes, also for those that are down
-  // now; 0: all of the tenant. kConflict if the newest has another number; else as begin().
+  // [blocking] Any thread. Ends the application or the count of this number at all nodes, also for
+  // those that are down now; 0: both. kConflict if neither has this number; else as begin().
   Status end(const std::string& tenant, std::uint64_t number);
   // [blocking] Any thread. As end(), for a tenant that was removed.
   Status forget(const std::string& tenant);
-  // Any thread. Call it when this node has taken over stored segments.
-  void apply_again();
+  // Any thread. Applies the tenants' newest ones again. Call it when this node has taken over
+  // stored segments.
+  void apply_again() { apply(/*again=*/true); }
+  // Any thread. Begins with those that waited for the revision of their budgets. Call it when
+  // settings have changed.
+  void begin_late() { apply(/*again=*/false); }
 
   // The rows of this node. Any thread.
   static bool is_key(std::string_view key);
   std::vector<cluster::AgreedRow> rows() const;
   // Begins with it, unless an error is returned: kCorruption for a row that none of these has
-  // written. Then it keeps the former one.
-  Status take(const cluster::AgreedRow& row);
+  // written. Then it keeps the former one. `is_joining`: the node was just started, and nobody
+  // waits for its counts.
+  Status take(const cluster::AgreedRow& row, bool is_joining);
 
   // The budgets as a row's value has them, and back.
   static msg::BudgetRevision to_row(const BudgetsToApply& budgets);
@@ -63,7 +68,8 @@ class AgreedApplications {
   };
   std::uint64_t newest_number(const std::string& tenant) const;
   Status change(const cluster::AgreedRows::Plan& plan) const;
-  void begin_here(const Kept& kept) const;  // on the loop
+  void apply(bool again);
+  void begin_here(const Kept& kept, bool again) const;  // on the loop
 
   const HandlerParts& parts_;
   mutable std::mutex mutex_;

@@ -48,8 +48,14 @@ Task<Result<std::uint64_t>> BudgetRequests::apply(std::string_view request,
         caller_.parts.applications.start(caller_.tenant.owner(nullptr), budgets, newest, dry_run);
   }
   if (!begun.ok()) {
+    const bool is_unknown =  // the row may be in etcd
+        !dry_run && agreed != nullptr && begun.status().code() == StatusCode::kUnavailable;
     co_return begun.status().with_context(
-        is_made ? "the budgets are changed, but what is stored stays" : "nothing is changed");
+        is_unknown ? std::string(is_made ? "the budgets are changed, and " : "") +
+                         "it is not known whether what is stored is trimmed: ask precisctl budget "
+                         "application"
+        : is_made ? "the budgets are changed, but what is stored stays"
+                  : "nothing is changed");
   }
   if (!dry_run) {
     caller_.note({.request = request,

@@ -59,11 +59,13 @@ bool knows(const Caller& caller, const Needs& needs) {
 
 Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request) {
   cluster::Membership* const membership = caller.parts.membership;
-  if (knows(caller, std::visit(NeedsOf{}, request))) co_return Status();
+  const Needs needs = std::visit(NeedsOf{}, request);
+  if (knows(caller, needs)) co_return Status();
   // Numbered now, so that the requests that wait together need one answer of etcd.
   const std::uint64_t asked = membership->agreed().ask();
   const Status known =
       co_await caller.changed([=] { return membership->agreed().catch_up(asked); });
+  if (needs.all) co_return Status();  // else the node tells what it knows
   if (known.ok() || membership->owned().is_member) co_return known;
   co_return Status::moved("this node is no member of its cluster now: " + known.message());
 }

@@ -87,7 +87,8 @@ Status SettingsCopy::take(std::vector<AgreedRow> rows, cluster::LeftOut& left_ou
       settings.push_back(std::move(to));
     }
   }
-  if (!settings.empty()) {
+  const bool has_settings = !settings.empty();
+  if (has_settings) {
     PRECIS_ASSIGN(const Taken taken, catalog_.take_settings(std::move(settings)));
     for (const Taken::LeftOut& row : taken.left_out) {
       left_out[agreed_key(row.table, row.key)] =
@@ -95,10 +96,14 @@ Status SettingsCopy::take(std::vector<AgreedRow> rows, cluster::LeftOut& left_ou
     }
     taken_(taken);
   }
+  const cluster::AgreedRows* const agreed = rows_;
+  const bool is_joining = agreed == nullptr || !agreed->known();
   for (const AgreedRow& row : rows) {  // after the budgets that they apply
     if (!AgreedApplications::is_key(row.key)) continue;
-    if (const Status status = applications_.take(row); !status.ok()) left_out[row.key] = status;
+    const Status status = applications_.take(row, is_joining);
+    if (!status.ok()) left_out[row.key] = status;
   }
+  if (has_settings) applications_.begin_late();
   return {};
 }
 

@@ -201,6 +201,7 @@ void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
   if (status.ok()) {
     status = for_groups(wanted, [&](const Shards& group) { return take_group(owned, group); });
   }
+  if (has_loaded_.exchange(false)) parts_.loaded();
   // Another node may know the newest table of owners a moment before this one.
   const bool is_behind = status.code() == StatusCode::kConflict;
   if (!is_behind) {
@@ -293,7 +294,7 @@ Status ShardKeeper::load(std::span<const SharedTier::Change> changes) {
     if (status.ok()) status = found;
     held_[change.shard] = true;
   }
-  parts_.loaded();
+  has_loaded_ = true;
   return status;
 }
 

@@ -94,6 +94,7 @@ class ShardKeeper {
   std::set<std::uint32_t> unreleased_;  // not held any more, and the marks still say so
   bool stopping_ = false;
   std::atomic<bool> is_closing_ = false;  // the destructor gives up the shards
+  std::atomic<bool> has_loaded_ = false;  // shards, which is not told yet
   // Used by run() alone.
   struct Prepared {
     std::uint64_t epoch = 0;

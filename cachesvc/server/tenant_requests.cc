@@ -238,12 +238,12 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
     row.reset();
     return {};
   }));
-  if (!only_row) caller_.parts.applications.forget(request.name);
-  if (request.purge && !only_row) {  // what it set until it was out of force
+  if (!only_row) {  // what it set until it was out of force
+    caller_.parts.applications.forget(request.name);
     PRECIS_CO_TRY(co_await caller_.changed([&]() -> Status {
       AgreedApplications* const agreed = caller_.parts.agreed_applications;
       if (agreed != nullptr) PRECIS_TRY(agreed->forget(request.name));
-      return catalog_.remove_budgets(request.name).status();
+      return request.purge ? catalog_.remove_budgets(request.name).status() : Status();
     }));
   }
   caller_.note({"RemoveTenant", "tenant removed", request.name,

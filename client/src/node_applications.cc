@@ -69,7 +69,11 @@ msg::BudgetApplication joined(const std::vector<NodeApplication>& nodes) {
   sum.revision = newest->state.revision;
   sum.dry_run = newest->state.dry_run;
   for (const NodeApplication& node : nodes) {
-    if (node.state.number == sum.number) add(sum, node);
+    if (node.state.number == sum.number) {
+      add(sum, node);
+    } else if (node.state.state == "running") {  // the newest waits for it there
+      sum.state = node.state.state;
+    }
   }
   if (sum.state == "running") sum.ended_unix_ms = 0;
   if (sum.trimmed_segments > 0) {

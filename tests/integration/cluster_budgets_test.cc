@@ -194,18 +194,25 @@ TEST_CASE("a node that was away applies budgets to what it stored before they we
   await_that([&] { return ended(*client).trimmed_segments == at_a; });
   CHECK(trimmed_to(*client, 300'000) == kPrompts);
 
-  // A node that was away when they were canceled does not apply them.
+  // A node that was away when they were canceled does not apply them, also if a dry run came
+  // between. It does not count for that either.
   change.keep = Budget::ratio_ppm(200'000);
   b.kill();
   await(a, shared_by({"a"}));
-  REQUIRE(client->set_budget(change).ok());
+  const auto last = client->set_budget(change);
+  REQUIRE(last.ok());
   ended(*client);
-  REQUIRE(client->cancel_application().ok());
+  change.keep = Budget::ratio_ppm(100'000);
+  change.dry_run = true;
+  REQUIRE(client->set_budget(change).ok());
+  const msg::BudgetApplication counted = ended(*client);
+  CHECK(counted.dry_run);
+  CHECK(client->cancel_application(counted.number + 1).status().code() == StatusCode::kConflict);
+  REQUIRE(client->cancel_application(last->application).ok());
   b.start();
   await_members({&a, &b});
-  const msg::BudgetApplication canceled = ended(*client);
-  CHECK(canceled.trimmed_segments == trimmed_to(*client, 200'000));
-  CHECK(canceled.trimmed_segments == stored_at(a));
+  CHECK(ended(*client).segments == counted.segments);
+  CHECK(trimmed_to(*client, 200'000) == stored_at(a));
 }
 
 TEST_CASE("a budget of a session is applied at the node that has the session",

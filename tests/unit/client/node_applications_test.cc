@@ -51,6 +51,10 @@ TEST_CASE("an application runs while one node runs it, and an error names its no
   // Another application, for example an earlier count, is no part of it.
   b.state.number = 0;
   CHECK(joined({a, b, c}).state == "done");
+  // Unless it still runs, because the newest one waits for it at this node.
+  b.state.state = "running";
+  CHECK(joined({a, b, c}).state == "running");
+  CHECK(joined({a, b, c}).trimmed_segments == 2);
 }
 
 }  // namespace
