@@ -31,6 +31,27 @@ TEST_CASE("a put whose memory lies apart, page by page, is the put that has the 
   alone.check_is(f, done);
 }
 
+TEST_CASE("a put without its projections says so, also if other nodes' settings are not known",
+          "[unit][pipeline]") {
+  PutFixture f;
+  msg::SetBudget defaults;
+  defaults.recipe = "defensivekv";
+  REQUIRE(f.catalog->set_budget(f.tenant.name, defaults).ok());
+  int asked = 0;
+  f.path.catch_up_by([&asked](Owner) -> Task<Status> {
+    ++asked;
+    co_return Status::rejected("etcd does not answer");
+  });
+  std::optional<Result<PutPtr>> begun;
+  const auto ask = [&]() -> Task<void> {
+    msg::BeginPut request = f.request("", Budget::ratio_ppm(500'000));
+    begun.emplace(co_await f.path.begin(f.tenant, std::move(request), f.one));
+  };
+  spawn(ask());
+  CHECK(f.answered(begun).status().code() == StatusCode::kNotFound);
+  CHECK(asked == 1);
+}
+
 TEST_CASE("a layer is taken in among records that the store still writes", "[unit][pipeline]") {
   PutFixture f;
   const msg::BeginPut all = f.request(kUniform, Budget::all());
