@@ -140,7 +140,7 @@ Status CatalogSegments::read_anywhere(const SegmentRow& row, std::uint32_t layer
 
 // The layer is written before other changes have to wait. If it fails, the next read tries again.
 void CatalogSegments::keep_layer(const SegmentRow& row, std::uint32_t layer, Bytes records) {
-  if (store_.payload_bytes() + records.size() > local_bytes_max_) return;
+  if (is_guest(row) || store_.payload_bytes() + records.size() > local_bytes_max_) return;
   const std::shared_ptr<StagedValue> staged = store_.stage({records, nullptr});
   if (!staged->wait().ok()) return;
   std::lock_guard changing(changes_);

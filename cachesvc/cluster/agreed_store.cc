@@ -132,6 +132,10 @@ Result<std::string> AgreedStore::read_value(const std::string& stored, const Ver
 Result<std::string> AgreedStore::write_value(const AgreedRow& row, Listed& listed) {
   const std::string& value = *row.value;
   if (value.size() <= kInlineBytesMax) return kInline + value;
+  if (value.size() > kPartsMax * kPartBytes) {
+    return Status::out_of_space("a setting of a cluster has at most " +
+                                std::to_string(kPartsMax * kPartBytes >> 20) + " MiB");
+  }
   const std::string all = std::to_string(row.key.size()) + " " + row.key + value;
   listed.parts = sha256(std::as_bytes(std::span(all))).hex();
   std::size_t part = 0;

@@ -192,7 +192,9 @@ class Chooser {
   }
 
   Status add(const SegmentRow& row) {
-    if (row.created_unix_ms > request_.stored_by_ms) return {};
+    // The parts of a segment that was split are older than they say.
+    const bool is_part = row.whole_entries != 0;
+    if (!is_part && row.created_unix_ms > request_.stored_by_ms) return {};
     const Decided* const decided = decided_for(row);
     if (!decided) return {};
     if (row.recipe != recipe_text_) {  // to parse a recipe costs more than all else here

@@ -24,6 +24,7 @@ RestoreRate::RestoreRate(const Clock& clock) {
                       std::max(took.count(), kProbeSecondsMin);
   served_.bytes_per_second = rate;
   cold_.bytes_per_second = rate;
+  shared_.bytes_per_second = rate;
 }
 
 void RestoreRate::update(Rate& rate, std::uint64_t bytes, double seconds) {

@@ -15,6 +15,11 @@ namespace {
 using cluster::AgreedRow;
 using Rows = std::vector<AgreedRow>;
 
+// etcd keeps what was replaced for a while, so a tenant that asks for one after another must not
+// fill it.
+constexpr std::size_t kRowBytesMax = 64 << 10;
+constexpr std::uint64_t kNumberMax = 1ull << 62;
+
 // Before a tenant's name, in a key.
 constexpr std::string_view kApplications = "applications/", kCounts = "counts/";
 
@@ -91,7 +96,13 @@ Result<std::uint64_t> AgreedApplications::begin(const std::string& tenant,
     }
     row.application = newest_number(tenant) + 1;
     row.set_unix_ms = parts_.clock.unix_ms();
-    return Rows{row_of(tenant, dry_run, row)};
+    AgreedRow made = row_of(tenant, dry_run, row);
+    if (made.value->size() > kRowBytesMax) {
+      return Status::out_of_space(
+          "an application of budgets has at most 64 KiB of changes in a cluster, and this one has " +
+          std::to_string(made.value->size() >> 10) + " KiB: change fewer budgets at a time");
+    }
+    return Rows{std::move(made)};
   }));
   return row.application;
 }
@@ -142,6 +153,11 @@ Status AgreedApplications::take(const AgreedRow& row, bool is_joining) {
     if (stored.tenant != kept.tenant) {
       return Status::corruption("an application of budgets has the key of another tenant's");
     }
+    const std::uint64_t number = stored.revision.application;
+    if (number == 0 || number > kNumberMax) {
+      return Status::corruption("an application of budgets has the number " +
+                                std::to_string(number));
+    }
     kept.value = *row.value;
     kept.row = std::move(stored.revision);
   }
@@ -183,8 +199,8 @@ void AgreedApplications::begin_here(const Kept& kept, bool again) const {
                                          kept.row.set_unix_ms};
   if (!again && applications.has_begun(kept.tenant, which)) return;
   const TenantConfig* const known = parts_.in_force.find(kept.tenant);
-  const Owner owner(kept.tenant, known == nullptr ? Weight() : Weight(known->weight));
-  applications.follow(owner, from_row(kept.row), which);
+  if (known == nullptr) return;
+  applications.follow(Owner(kept.tenant, Weight(known->weight)), from_row(kept.row), which);
 }
 
 }  // namespace precis

@@ -35,6 +35,7 @@ bool names(const SegmentRow& row, std::uint32_t layer, const std::string& object
 // the row.
 bool may_name(const SegmentRow& row, const std::string& object) {
   const ObjectName name = object_in(object).value();
+  if (name.segment != row.id) return false;
   return names(row, name.layer, object) || row.created_unix_ms <= name.created_unix_ms;
 }
 

@@ -32,7 +32,7 @@ class SnapshotProblems {
       if (told_ && now - *told_ < kTellEvery) return false;
       told_ = now;
     }
-    log_.warn("no snapshot of a log in S3 can be made, so it grows",
+    log_.warn("a log in S3 could not be made shorter",
               {{"log", name}, {"error", status.message()}, {"failures", number}});
     return true;
   }

@@ -129,6 +129,7 @@ void ShardLog::forget() {
 // A snapshot that is gone has been replaced by a later one. A node that takes shards reads the
 // marks and then the rows, which the snapshot has too.
 Status ShardLog::load(std::uint64_t snapshot) {
+  const bool was_read = keeps_rows() && settings_.memory->has(this);
   forget();
   LogMemory::Turn turn;
   const auto bytes = fetch_snapshot(snapshot, turn);
@@ -139,7 +140,7 @@ Status ShardLog::load(std::uint64_t snapshot) {
   last_ = counted_ = snapshot;
   if (!keeps_rows()) return {};
   auto kept = std::make_unique<LogMemory::Kept>(LogMemory::Kept{std::move(state), snapshot});
-  settings_.memory->give(this, std::move(kept), /*was_read=*/false);
+  settings_.memory->give(this, std::move(kept), was_read);
   return {};
 }
 

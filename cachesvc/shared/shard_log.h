@@ -81,6 +81,10 @@ class ShardLog {
     std::uint64_t snapshot = 0, last = 0;  // their numbers; 0: none
     std::size_t snapshot_bytes = 0;
     LogMemory::Turn turn;
+    void forget() {  // so that others have its memory and its turn
+      state = {};
+      if (turn) turn.unlock();
+    }
   };
 
   std::string record_name(std::uint64_t number) const;

@@ -140,20 +140,26 @@ Status ShardLog::read(const Use& use) {
 }
 
 Status ShardLog::tidy(const std::atomic<bool>& is_ending) {
-  PRECIS_ASSIGN(const Read read, read_all());
+  PRECIS_ASSIGN(Read read, read_all());
   // Half of it, because the last snapshot may have been made late.
   const std::uint64_t wanted = std::max(
       settings_.snapshot_after / 2,
       std::min<std::uint64_t>(kSnapshotAfterMax, read.snapshot_bytes / kSnapshotBytesPerRecord));
-  if (read.last - read.snapshot < wanted) return remove_until(read.snapshot, is_ending);
+  if (read.last - read.snapshot < wanted) {
+    read.forget();
+    return remove_until(read.snapshot, is_ending);
+  }
   if (is_ending) return {};
   if (read.state.row_bytes > kSnapshotBytesMax) {
     return too_large("a snapshot", read.state.row_bytes);
   }
-  const auto bytes = encode(LogPlace{settings_.name, read.last}, read.state);
-  if (bytes.size() > kSnapshotBytesMax) return too_large("a snapshot", bytes.size());
-  // If another machine has made the snapshot of this number, it is the same.
-  PRECIS_TRY(store_.create(snapshot_name(read.last), bytes).status());
+  {
+    const auto bytes = encode(LogPlace{settings_.name, read.last}, read.state);
+    if (bytes.size() > kSnapshotBytesMax) return too_large("a snapshot", bytes.size());
+    // If another machine has made the snapshot of this number, it is the same.
+    PRECIS_TRY(store_.create(snapshot_name(read.last), bytes).status());
+  }
+  read.forget();
   return remove_until(read.last, is_ending);
 }
 

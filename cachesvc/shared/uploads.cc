@@ -138,6 +138,7 @@ void Uploads::stop_waiting() {
 void Uploads::tell_waiting(Shard& shard, const Status& status) {
   for (Waiting& each : shard.waiting) {
     for (const auto& done : std::exchange(each.done, {})) done(status);
+    if (const Done removed = std::exchange(each.removed, {})) removed(status);
   }
 }
 
@@ -198,7 +199,7 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
     Status objects = copy_objects(each, attempt.written[i], is_abandoned);
     const bool is_gone =
         objects.code() == StatusCode::kCorruption || objects.code() == StatusCode::kNotFound;
-    if (!objects.ok() && !is_gone) return {std::move(objects), {}};
+    if (!objects.ok() && !is_gone) return {std::move(objects), {}, {}};
     for (const auto& [key, value] : each.rows.puts) {
       if (is_gone) unshared.insert(key);
       if (!is_gone && !each.added.empty()) unshared.erase(key);
@@ -220,11 +221,7 @@ Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const Shard
   }
   copied.status = tier_.write(shard, mark, rows);
   if (!copied.status.ok()) return copied;
-  const Status gone = remove_objects(removed, is_abandoned);
-  for (std::size_t i = 0; i < attempt.some.size(); ++i) {
-    // Objects that a later row has replaced are only garbage then.
-    if (attempt.some[i].only_removes()) copied.each[i] = gone;
-  }
+  copied.removed = remove_objects(removed, is_abandoned);
   return copied;
 }
 
@@ -259,13 +256,15 @@ std::vector<Upload> Uploads::first_of(const Shard& shard) {
   return some;
 }
 
-void Uploads::note_copied(Shard& shard, const std::vector<Status>& each) {
+void Uploads::note_copied(Shard& shard, const Copied& copied) {
   ++shard.mark.sequence;
-  for (const Status& status : each) {
+  for (const Status& status : copied.each) {
     if (shard.waiting.empty()) return;  // given up meanwhile
-    bytes_ -= bytes_of(shard.waiting.front().upload);
+    const Waiting& first = shard.waiting.front();
+    bytes_ -= bytes_of(first.upload);
     --changes_;
-    for (const auto& done : shard.waiting.front().done) done(status);
+    for (const Done& done : first.done) done(status);
+    if (first.removed) first.removed(copied.removed);
     shard.waiting.pop_front();
   }
 }
@@ -284,13 +283,13 @@ bool Uploads::attempt(std::unique_lock<std::mutex>& lock, std::uint32_t number, 
   const ShardMark mark = shard.mark;
   lock.unlock();
   const Copied copied = is_named ? copy(*now, number, mark, *unshared, *is_abandoned)
-                                 : Copied{name(number, mark, shard.node), {}};
+                                 : Copied{name(number, mark, shard.node), {}, {}};
   lock.lock();
   failing_.erase(number);
   if (copied.status.ok() && !is_named) {
     shard.mark.node = shard.node;
   } else if (copied.status.ok()) {
-    note_copied(shard, copied.each);
+    note_copied(shard, copied);
     shard.attempt.reset();
   } else if (copied.status.code() == StatusCode::kMoved) {
     shard.is_lost = true;

@@ -35,7 +35,6 @@ struct Upload {
   std::shared_ptr<const KeptPayload> values;
   SharedBatch rows;
   std::vector<Object> removed;  // after the rows
-  bool only_removes() const { return added.empty() && rows.puts.empty() && rows.deletes.empty(); }
 };
 
 // Thread-safe.
@@ -84,9 +83,11 @@ class Uploads {
   Lag lag() const;
 
  private:
+  using Done = std::function<void(Status)>;
   struct Waiting {
     Upload upload;
-    std::vector<std::function<void(Status)>> done;
+    std::vector<Done> done = {};
+    Done removed = {};  // of remove(), which alone is told of objects that could not be removed
   };
   // Changes that are being copied, and how many objects of each are written. A write that failed
   // may have been made, so the same changes are written again until it is known.
@@ -112,13 +113,14 @@ class Uploads {
   struct Copied {
     Status status;
     std::vector<Status> each;  // what is wrong with single changes
+    Status removed;            // why objects that no row names are left, which is no error
   };
   Copied copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark, Unshared& unshared,
               const std::atomic<bool>& is_abandoned);
   Status remove_objects(const std::map<std::string, std::uint64_t>& sizes,
                         const std::atomic<bool>& is_abandoned);
   Status name(std::uint32_t shard, const ShardMark& mark, const std::string& node);
-  void note_copied(Shard& shard, const std::vector<Status>& each);
+  void note_copied(Shard& shard, const Copied& copied);
   static std::vector<Upload> first_of(const Shard& shard);
   Status copy_objects(const Upload& upload, std::size_t& written,
                       const std::atomic<bool>& is_abandoned);

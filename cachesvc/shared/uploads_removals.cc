@@ -29,7 +29,7 @@ void Uploads::remove(std::uint32_t number, std::uint64_t hold, const ShardMark& 
     if (mark != nullptr && *mark == from && !nobody_waits_) {
       Waiting change;
       change.upload.removed = std::move(objects);
-      change.done.push_back(std::move(done));
+      change.removed = std::move(done);
       return push(number, shards_.at(number), std::move(change));
     }
   }

@@ -12,7 +12,7 @@
 
 #include "cachesvc/base/asio_loop.h"
 #include "cachesvc/base/thread_executor.h"
-#include "cachesvc/server/settings_copy.h"
+#include "cachesvc/cluster/membership.h"
 #include "cachesvc/server/warm_tier.h"
 #include "cachesvc/shared/tiered_store.h"
 #include "tests/catch_runner.h"
@@ -28,6 +28,35 @@ constexpr std::chrono::seconds kLease{2};
 
 void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 
+// The id of the cluster is the only setting.
+class OneSetting final : public cluster::AgreedCopy {
+ public:
+  OneSetting(Catalog& catalog, const std::string& id)
+      : catalog_(catalog), row_(Catalog::cluster_id_row(id)) {}
+  Result<std::vector<cluster::AgreedRow>> rows() override {
+    const std::string id = catalog_.cluster_id();
+    return id.empty() ? std::vector<cluster::AgreedRow>()
+                      : std::vector<cluster::AgreedRow>{{row_.key, id}};
+  }
+  Status take(std::vector<cluster::AgreedRow> rows, cluster::LeftOut&) override {
+    for (const cluster::AgreedRow& row : rows) {
+      if (!row.value) continue;
+      PRECIS_TRY(catalog_.take_settings({Catalog::cluster_id_row(*row.value)}).status());
+    }
+    return {};
+  }
+  std::vector<cluster::AgreedRow> own_changes() override {
+    if (!catalog_.cluster_id().empty()) return {};
+    return {{row_.key,
+             std::string(reinterpret_cast<const char*>(row_.value->data()), row_.value->size())}};
+  }
+  std::string identity() const override { return row_.key; }
+
+ private:
+  Catalog& catalog_;
+  const SettingRow row_;
+};
+
 class KeepingNode {
  public:
   KeepingNode(const EtcdMembers& etcd, MemoryTier& tier, const std::string& name)
@@ -35,8 +64,7 @@ class KeepingNode {
         uploads_(tier, runtime_.clock(), std::make_unique<ThreadExecutor>("copies", 2), 1 << 20),
         store_(make_tiered_store(machine_.open(), tier, uploads_)),
         catalog_(Catalog::open(*store_, runtime_.clock(), ~0ull, /*in_shards=*/true).value()),
-        settings_(*catalog_, "id-of-" + name, [](const SettingsCopy::Taken&) {}) {
-    settings_.begin();
+        settings_(*catalog_, "id-of-" + name) {
     cluster::Membership::Settings how;
     how.etcd = cluster::parse_etcd_urls(etcd.urls()).value();
     how.cluster = "keepers";
@@ -46,10 +74,9 @@ class KeepingNode {
     how.weight = 1;
     how.lease = kLease;
     membership_ = std::make_unique<cluster::Membership>(how, runtime_, log_, settings_);
-    settings_.agree_through(membership_->agreed());
     keeper_ = std::make_unique<ShardKeeper>(
         ShardKeeper::Parts{*membership_, tier, uploads_, *catalog_, name, runtime_, log_,
-                           [](const std::vector<SegmentId>&) {}, kLease});
+                           [](const std::vector<SegmentId>&) {}, [] {}, kLease});
   }
   void evict_all(MemoryTier& tier) {
     const auto done = Eviction({tier, *catalog_, runtime_, name_}).run(~0ull, {}, [] {});
@@ -76,7 +103,7 @@ class KeepingNode {
   Uploads uploads_;
   const std::unique_ptr<Store> store_;
   const std::unique_ptr<Catalog> catalog_;
-  SettingsCopy settings_;
+  OneSetting settings_;
   std::unique_ptr<cluster::Membership> membership_;
   std::unique_ptr<ShardKeeper> keeper_;
 };

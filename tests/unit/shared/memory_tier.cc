@@ -157,6 +157,7 @@ Status MemoryTier::read_object(const std::string& name, MutableBytes into) {
 
 Status MemoryTier::remove_object(const std::string& name, std::uint64_t) {
   PRECIS_TRY(begin());
+  if (refusing_removals_) return Status::unavailable("no answer");
   const std::lock_guard lock(mutex_);
   objects_.erase(name);
   return end();

@@ -22,6 +22,8 @@ class MemoryTier final : public SharedTier {
   void clear();  // loses all
   // Writes of objects fail with kCorruption, as if the caller's bytes were damaged.
   void refuse_objects(bool refusing) { refusing_ = refusing; }
+  // Removals of objects fail with kUnavailable.
+  void refuse_removals(bool refusing) { refusing_removals_ = refusing; }
   // Scans of any shard, or reads of rows of this one, fail with kCorruption.
   void fail_scans(bool failing) { failing_scans_ = failing; }
   void damage(std::uint32_t shard) { damaged_ = shard; }
@@ -57,7 +59,7 @@ class MemoryTier final : public SharedTier {
   static void apply(Table& table, const SharedBatch& batch);
 
   std::atomic<bool> failing_ = false, losing_ = false, full_ = false, refusing_ = false,
-                    failing_scans_ = false;
+                    refusing_removals_ = false, failing_scans_ = false;
   std::atomic<std::uint32_t> damaged_ = kShards;  // a shard, or none
   std::atomic<std::uint64_t> calls_ = 0, lists_ = 0;
   mutable std::mutex mutex_;  // guards the rest

@@ -63,6 +63,9 @@ TEST_CASE("a node serves a segment of another one until its time, and only to it
   keep(late);
   CHECK_FALSE(served("other").ok());
   const auto row = served(made().tenant).value();
+  b.catalog->limit_kept(~0ull);
+  int staged = 0;
+  b.on_stage = [&] { ++staged; };
   for (std::uint32_t l = 0; l < segment.layers.size(); ++l) {
     std::vector<std::byte> read(segment.layers[l].size());
     bool was_here = true;
@@ -71,6 +74,7 @@ TEST_CASE("a node serves a segment of another one until its time, and only to it
     CHECK_FALSE(was_here);
     b.catalog->keep_layer(*row, l, read);  // keeps nothing
   }
+  CHECK(staged == 0);
   // It is neither found nor listed there, and can't be changed.
   CHECK_FALSE(b.catalog->segment(made().tenant, id).ok());
   CHECK(b.catalog->totals().segments == 0);

@@ -86,6 +86,22 @@ TEST_CASE("an object goes when its shard's holder finds it without a row for an 
   CHECK(b.has(segment));
 }
 
+TEST_CASE("a sweep tells that objects could not be removed, and finds them again",
+          "[unit][shared]") {
+  MemoryTier tier;
+  Sweeper a(tier);
+  const std::string orphan = write_orphan(tier, 500);
+  a.sweep_after(0);
+  tier.refuse_removals(true);
+  CHECK(a.sweep_after(kHourMs) == 0);
+  CHECK(a.last.again);
+  CHECK(a.last.problem.code() == StatusCode::kUnavailable);
+  REQUIRE(a.node.copied().ok());  // which is no matter of a change
+  CHECK(tier.has_object(orphan));
+  tier.refuse_removals(false);
+  CHECK(a.sweep_after(0) == 1);
+}
+
 // The removal of such an object could come late, when the object is there again.
 TEST_CASE("an object stays if a later row of its segment can name it", "[unit][shared]") {
   MemoryTier tier;
