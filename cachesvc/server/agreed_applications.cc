@@ -99,7 +99,8 @@ Result<std::uint64_t> AgreedApplications::begin(const std::string& tenant,
     AgreedRow made = row_of(tenant, dry_run, row);
     if (made.value->size() > kRowBytesMax) {
       return Status::out_of_space(
-          "an application of budgets has at most 64 KiB of changes in a cluster, and this one has " +
+          "an application of budgets has at most 64 KiB of changes in a cluster, and this one "
+          "has " +
           std::to_string(made.value->size() >> 10) + " KiB: change fewer budgets at a time");
     }
     return Rows{std::move(made)};

@@ -204,11 +204,8 @@ void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
   if (has_loaded_.exchange(false)) parts_.loaded();
   // Another node may know the newest table of owners a moment before this one.
   const bool is_behind = status.code() == StatusCode::kConflict;
-  if (!is_behind) {
-    behind_since_.reset();
-  } else if (!behind_since_) {
-    behind_since_ = clock_.now();
-  }
+  if (!is_behind) behind_since_.reset();
+  if (is_behind && !behind_since_) behind_since_ = clock_.now();
   const bool is_told = !is_behind || clock_.now() - *behind_since_ > parts_.lease;
   note(is_told ? status : Status());
   // Otherwise etcd was restored from a backup, and a new table ends that.
