@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000}, kHurriedBackoffMax{400};
+constexpr milliseconds kBackoffMin{10}, kBackoffMax{1000}, kHurriedBackoffMax{200};
 constexpr std::uint32_t kDoublingsMax = 10;
 
 Retry::Time deadline_of(const CallOptions& options) {
