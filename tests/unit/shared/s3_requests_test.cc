@@ -1,5 +1,4 @@
 // Requests to S3 go to its server alone, whatever an answer or the environment says.
-#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 #include "cachesvc/base/descriptor.h"
 #include "cachesvc/shared/s3_tier.h"
 #include "tests/integration/s3_keys_file.h"
+#include "tests/loopback_listener.h"
 #include "tests/unit/store/test_dir.h"
 
 namespace {
@@ -24,15 +24,7 @@ using namespace precis;
 class Server {
  public:
   explicit Server(std::string answer) : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(listener_.get(), any, size) == 0);
-    REQUIRE(::listen(listener_.get(), 8) == 0);
-    REQUIRE(::getsockname(listener_.get(), any, &size) == 0);
-    port_ = ntohs(address.sin_port);
+    port_ = testing::listen_on_loopback(listener_.get(), 8);
     thread_ = std::thread([this, text = std::move(answer)] {
       while (serve(text)) {
       }

@@ -1,5 +1,4 @@
 // Requests to S3, over a server that answers as a test tells it to.
-#include <arpa/inet.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "cachesvc/base/descriptor.h"
 #include "cachesvc/shared/s3_tier.h"
+#include "tests/loopback_listener.h"
 #include "tests/unit/store/test_dir.h"
 
 namespace {
@@ -25,15 +25,7 @@ class Bucket {
  public:
   explicit Bucket(std::vector<std::string> answers)
       : answers_(std::move(answers)), listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(listener_.get(), any, size) == 0);
-    REQUIRE(::listen(listener_.get(), 8) == 0);
-    REQUIRE(::getsockname(listener_.get(), any, &size) == 0);
-    port_ = ntohs(address.sin_port);
+    port_ = testing::listen_on_loopback(listener_.get(), 8);
     std::ofstream(keys()) << "aws_access_key_id = A\naws_secret_access_key = b\n";
     thread_ = std::thread([this] { serve(); });
   }

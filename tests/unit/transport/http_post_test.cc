@@ -1,6 +1,5 @@
 #include "cachesvc/net/http_post.h"
 
-#include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "cachesvc/base/descriptor.h"
+#include "tests/loopback_listener.h"
 
 namespace precis {
 namespace {
@@ -19,15 +19,7 @@ class Collector {
  public:
   explicit Collector(std::string answer, bool endless = false)
       : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    REQUIRE(::bind(listener_.get(), any, size) == 0);
-    REQUIRE(::listen(listener_.get(), 1) == 0);
-    REQUIRE(::getsockname(listener_.get(), any, &size) == 0);
-    port_ = ntohs(address.sin_port);
+    port_ = testing::listen_on_loopback(listener_.get(), 1);
     thread_ = std::thread([this, answer = std::move(answer), endless] { serve(answer, endless); });
   }
   ~Collector() {
