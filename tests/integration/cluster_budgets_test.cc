@@ -1,12 +1,11 @@
 // Changes of budgets are applied to what all nodes of a cluster store, whoever asks for them.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <thread>
 
+#include "tests/integration/await_members.h"
 #include "tests/integration/cluster_node.h"
 #include "tests/integration/free_port.h"
 #include "tests/integration/http_call.h"
@@ -22,20 +21,6 @@ using nlohmann::json;
 
 constexpr std::uint32_t kTokens = 192;  // three blocks
 constexpr std::uint64_t kPrompts = 24;
-
-void await_that(const std::function<bool()>& holds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!holds() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  CHECK(holds());
-}
-
-void await_members(std::initializer_list<Node*> nodes) {
-  std::vector<std::string> names;
-  for (Node* const node : nodes) names.push_back(node->name());
-  for (Node* const node : nodes) await(*node, shared_by(names));
-}
 
 void put_some(Client& client, std::uint64_t count, unsigned seed = 20261129) {
   const Model model = client.register_model(tiny_model()).value();

@@ -1,13 +1,12 @@
 // Settings of a cluster: what one node is told of models, profiles, budgets and tenants holds at
 // all.
 #include <catch2/catch.hpp>
-#include <chrono>
 #include <functional>
-#include <thread>
 
 #include "cachesvc/cluster/etcd.h"
 #include "precis/block_digest.h"
 #include "precis/profile.h"
+#include "tests/integration/await_members.h"
 #include "tests/integration/cluster_node.h"
 #include "tests/integration/options.h"
 #include "tests/integration/random_kv.h"
@@ -19,21 +18,6 @@ using namespace precis::testing;
 using Catch::Matchers::Contains;
 
 constexpr std::uint32_t kTokens = 192;  // three blocks
-
-// Waits until it holds; in a cluster, changes come to the other nodes a little later.
-void await_that(const std::function<bool()>& holds) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!holds() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
-  CHECK(holds());
-}
-
-void await_members(std::initializer_list<Node*> nodes) {
-  std::vector<std::string> names;
-  for (Node* const node : nodes) names.push_back(node->name());
-  for (Node* const node : nodes) await(*node, shared_by(names));
-}
 
 Budget keep_of(Client& client, const msg::BudgetScope& scope = {}) {
   return client.budgets(scope.model, scope.session).value().effective.keep.value();
