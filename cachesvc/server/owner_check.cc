@@ -24,10 +24,12 @@ Digest space_of(const Caller& caller) {
 }
 
 Result<Shard> owned(const Caller& caller, std::uint32_t shard) {
+  if (ShardKeeper* const shards = caller.parts.shards) {
+    PRECIS_TRY(shards->check(shard));
+    return Shard({shard, caller.parts.uploads->hold(shard)});
+  }
   PRECIS_TRY(caller.parts.membership->check_owner(shard));
-  if (caller.parts.shards == nullptr) return Shard({shard, 0});
-  PRECIS_TRY(caller.parts.shards->check(shard));
-  return Shard({shard, caller.parts.uploads->hold(shard)});
+  return Shard({shard, 0});
 }
 
 template <typename Request>

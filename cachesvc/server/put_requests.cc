@@ -97,6 +97,10 @@ Task<Answer> PutRequests::on(msg::BeginPut request) {
   PRECIS_CO_ASSIGN(const auto shard, owned_shard(caller_, request));
   WriterPut open;
   open.shard = shard;
+  if (shard && caller_.parts.shards != nullptr) {
+    open.keeps = caller_.parts.shards->begin_put(shard->number);
+    PRECIS_CO_TRY(still_owned(caller_, shard));
+  }
   PRECIS_CO_ASSIGN(open.counted, Quota::take(part_, 1));
   open.trace = caller_.parts.tracer.begin(request.traceparent);
   auto put = co_await path_.begin(caller_.tenant, std::move(request), caller_.connection,

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "cachesvc/server/caller.h"
+#include "cachesvc/server/shard_keeper.h"
 
 namespace precis {
 
@@ -32,8 +33,9 @@ class PutRequests {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
     std::optional<HeldShard> shard;
-    std::unique_ptr<Trace> trace;            // null if it is not traced
-    std::optional<PutTimes::Period> commit;  // the latest one of a traced put
+    std::optional<ShardKeeper::PutUnderWay> keeps;  // the shard, if the nodes share a storage
+    std::unique_ptr<Trace> trace;                   // null if it is not traced
+    std::optional<PutTimes::Period> commit;         // the latest one of a traced put
   };
   struct CommittedPut {
     std::uint64_t put;

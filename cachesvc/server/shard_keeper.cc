@@ -1,8 +1,6 @@
 #include "cachesvc/server/shard_keeper.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -19,7 +17,6 @@ constexpr std::chrono::seconds kPrepareAgain{1};
 
 // How often it looks at the table of owners, and for how long it waits after a failure.
 constexpr std::chrono::milliseconds kBeat{20}, kPause{200};
-constexpr unsigned kWorkers = 8;  // they wait for the shared storage
 
 std::vector<bool> bits_of(std::span<const std::uint32_t> shards) {
   std::vector<bool> bits(kShards);
@@ -32,7 +29,7 @@ std::vector<bool> bits_of(std::span<const std::uint32_t> shards) {
 ShardKeeper::ShardKeeper(Parts parts)
     : parts_(std::move(parts)),
       clock_(parts_.runtime.clock()),
-      workers_(parts_.runtime.make_executor("shared", kWorkers)),
+      groups_(parts_.runtime, parts_.disk),
       thread_(parts_.runtime.make_executor("shards", 1)) {
   thread_->post([this] { run(); });
 }
@@ -50,11 +47,24 @@ ShardKeeper::~ShardKeeper() {
   (void)release(shards, clock_.now() + parts_.lease);
 }
 
-Status ShardKeeper::check(std::uint32_t shard) const {
-  // A node that has joined again could hold a shard that others have changed meanwhile.
-  const std::lock_guard lock(mutex_);
-  if (is_held(shard) && parts_.membership.is_instance(instance_)) return {};
-  return Status::moved("the shard " + std::to_string(shard) + " is being loaded");
+Status ShardKeeper::check(std::uint32_t shard) {
+  Status status = parts_.membership.check_owner(shard);
+  if (status.ok()) {
+    // A node that has joined again could hold a shard that others have changed meanwhile.
+    const std::lock_guard lock(mutex_);
+    if (is_held(shard) && parts_.membership.is_instance(instance_)) return {};
+    status = Status::moved("the shard " + std::to_string(shard) + " is being loaded");
+  }
+  groups_.note_asked(shard);
+  return status;
+}
+
+ShardKeeper::PutUnderWay ShardKeeper::begin_put(std::uint32_t shard) {
+  return PutUnderWay(puts_[shard]);
+}
+
+bool ShardKeeper::waits_for_put(std::uint32_t shard) const {
+  return puts_[shard] > 0 && clock_.now() < epoch_since_ + parts_.lease;
 }
 
 Status ShardKeeper::take_guests(const std::string& tenant, std::uint32_t shard,
@@ -112,9 +122,10 @@ void ShardKeeper::step() {
   const Owned owned = parts_.membership.owned();
   if (owned.instance != instance_) join_again(owned);
   if (!owned.is_member || owned.shards.empty()) return;
+  if (std::exchange(epoch_, owned.epoch) != owned.epoch) epoch_since_ = clock_.now();
   Shards given, wanted;
   for (std::uint32_t shard = 0; shard < kShards; ++shard) {
-    if (is_held(shard) && !owned.shards[shard]) given.push_back(shard);
+    if (is_held(shard) && !owned.shards[shard] && !waits_for_put(shard)) given.push_back(shard);
     if (!is_held(shard) && owned.shards[shard]) wanted.push_back(shard);
   }
   Status status;
@@ -295,34 +306,8 @@ Status ShardKeeper::load(std::span<const SharedTier::Change> changes) {
   return status;
 }
 
-Status ShardKeeper::for_groups(const Shards& shards,
-                               const std::function<Status(const Shards&)>& fn) {
-  std::map<std::uint32_t, Shards> groups;
-  for (const std::uint32_t shard : shards) groups[group_of(shard)].push_back(shard);
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::size_t left = groups.size();
-  Status first;
-  // A storage that does not answer takes long not to, so one failure is enough.
-  std::atomic<bool> fails = false;
-  const auto may_go_on = [&] { return !fails && (is_closing_ || !is_stopping()); };
-  // Nodes that do this at a time begin at different groups, so that they wait less for each other.
-  std::vector<const Shards*> order;
-  for (const auto& [number, group] : groups) order.push_back(&group);
-  const std::size_t begin = std::hash<std::string>()(parts_.disk) % (order.size() + 1);
-  std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
-  for (const Shards* const group : order) {
-    workers_->post([&, group] {
-      const Status status = may_go_on() ? fn(*group) : Status::unavailable("given up");
-      const std::lock_guard lock(mutex);
-      if (status.code() == StatusCode::kUnavailable) fails = true;
-      if (first.ok()) first = status;
-      if (--left == 0) changed.notify_all();
-    });
-  }
-  std::unique_lock lock(mutex);
-  clock_.wait(changed, lock, Clock::Time::max(), [&] { return left == 0; });
-  return first;
+Status ShardKeeper::for_groups(const Shards& shards, const ShardGroups::Work& work) {
+  return groups_.run(shards, work, [this] { return is_closing_ || !is_stopping(); });
 }
 
 bool ShardKeeper::is_stopping() const {

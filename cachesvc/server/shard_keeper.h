@@ -15,6 +15,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cachesvc/base/clock.h"
@@ -23,6 +24,7 @@
 #include "cachesvc/base/runtime.h"
 #include "cachesvc/catalog/catalog.h"
 #include "cachesvc/cluster/membership.h"
+#include "cachesvc/server/shard_groups.h"
 #include "cachesvc/shared/shared_tier.h"
 #include "cachesvc/shared/uploads.h"
 
@@ -47,8 +49,14 @@ class ShardKeeper {
   // Waits until what is stored here is copied, at most a lease, and gives up all shards.
   ~ShardKeeper();
 
-  // Any thread. kMoved if the shard is not loaded.
-  Status check(std::uint32_t shard) const;
+  // Any thread. kMoved if another node owns the shard, or if it is not loaded. Such shards are
+  // loaded and given up before others.
+  Status check(std::uint32_t shard);
+  // Any thread. A put of the shard is under way while the result exists, so that the shard stays
+  // for its commit, at most a lease longer than by the table of owners. Call check() afterwards:
+  // the shard may have left before.
+  class PutUnderWay;
+  PutUnderWay begin_put(std::uint32_t shard);
   // [blocking] Any thread. Serves these segments of another node's shard for some seconds, as far
   // as the shared storage has them.
   Status take_guests(const std::string& tenant, std::uint32_t shard,
@@ -62,7 +70,7 @@ class ShardKeeper {
 
  private:
   using Owned = cluster::Membership::Owned;
-  using Shards = std::vector<std::uint32_t>;
+  using Shards = ShardGroups::Shards;
 
   void run();
   void step();
@@ -75,8 +83,8 @@ class ShardKeeper {
   Status prepare(const Owned& owned);
   Status take_group(const Owned& owned, const Shards& shards);
   Status load(std::span<const SharedTier::Change> changes);
-  // Runs `fn` for the shards of each group, several at once. Returns the first error.
-  Status for_groups(const Shards& shards, const std::function<Status(const Shards&)>& fn);
+  Status for_groups(const Shards& shards, const ShardGroups::Work& work);
+  bool waits_for_put(std::uint32_t shard) const;
   bool is_held(std::uint32_t shard) const { return held_[shard].load(); }
   bool is_stopping() const;
   void note(const Status& status);
@@ -85,6 +93,7 @@ class ShardKeeper {
   const Parts parts_;
   const Clock& clock_;
   std::array<std::atomic<bool>, kShards> held_{};
+  std::array<std::atomic<std::uint32_t>, kShards> puts_{};  // under way
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
@@ -103,8 +112,27 @@ class ShardKeeper {
   };
   std::optional<Prepared> prepared_;
   std::optional<Clock::Time> behind_since_;  // the table of owners is older than marks
+  std::uint64_t epoch_ = 0;                  // of the latest table of owners
+  Clock::Time epoch_since_;
 
-  std::unique_ptr<Executor> workers_, thread_;  // the last: they end first
+  ShardGroups groups_;
+  std::unique_ptr<Executor> thread_;  // the last: it ends first
+};
+
+class ShardKeeper::PutUnderWay {
+ public:
+  explicit PutUnderWay(std::atomic<std::uint32_t>& puts) : puts_(&puts) { ++puts; }
+  PutUnderWay(PutUnderWay&& from) noexcept : puts_(std::exchange(from.puts_, nullptr)) {}
+  PutUnderWay& operator=(PutUnderWay&& from) noexcept {
+    std::swap(puts_, from.puts_);
+    return *this;
+  }
+  ~PutUnderWay() {
+    if (puts_ != nullptr) --*puts_;
+  }
+
+ private:
+  std::atomic<std::uint32_t>* puts_;
 };
 
 }  // namespace precis

@@ -122,8 +122,7 @@ Status Put::Impl::begin_anew(Retry& retry) {
   PRECIS_TRY(begin(retry));
   if (begun.segment == before.segment) return {};
   return Status::unavailable(
-      "since the connection was lost, the path's parent or the budget in force has changed: put "
-      "again");
+      "the path's parent or the budget in force has changed meanwhile: put again");
 }
 
 // ---- push ---------------------------------------------------------------------------------------
@@ -265,23 +264,25 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability, double prefill
     if (reply.ok()) return reply;
     const Status failed = reply.status();
     const bool gone = failed.code() == StatusCode::kUnavailable;
+    const bool moved = failed.code() == StatusCode::kMoved;
     if (gone && !channel->lost()) return failed;  // the error is of this put alone
     const std::uint32_t writers = std::get<msg::BeginPut>(request_.body).writers;
     if (failed.code() == StatusCode::kTimedOut && writers > 1) {
       return failed.with_context("the put has " + std::to_string(writers) +
                                  " writers and is committed once each of them asked");
     }
-    PRECIS_TRY(retry.again(failed));
-    if (!gone) continue;
+    PRECIS_TRY(retry.again(moved ? nodes->noted(retry, failed, {channel, nullptr, {}}) : failed));
+    if (!gone && !moved) continue;
+    if (moved) channel->tell(msg::AbortPut{begun.put});
     const auto before = channel;
     Status lost = begin_anew(retry);
     if (lost.ok() && begun.already_stored) continue;
     if (lost.ok()) {
       lost = Status::unavailable(
-          "the connection was lost before the put was committed, and the pushed layers are lost: "
-          "put again");
+          std::string(moved ? "another node took the path's shard" : "the connection was lost") +
+          " before the put was committed, and the pushed layers are lost: put again");
     }
-    if (channel != before) end(lost);  // the new put holds memory
+    if (moved || channel != before) end(lost);  // a new put holds memory
     return lost;
   }
 }

@@ -35,13 +35,16 @@ class NodesStorage {
 extern std::unique_ptr<NodesStorage> nodes_storage;
 
 struct Cluster {
-  explicit Cluster(const std::string& name, const std::string& settings = "")
-      : more(nodes_storage->node_settings() + "cluster_name = '" + name + "'\n" + settings) {
+  explicit Cluster(const std::string& name, const std::string& settings = "",
+                   std::uint32_t lease = 2)
+      : more(nodes_storage->node_settings() + "cluster_name = '" + name + "'\n" + settings),
+        lease_s(lease) {
     await_all();
   }
   const std::string more;
+  const std::uint32_t lease_s;
   EtcdMembers etcd;
-  Node a{etcd, "a", more, 2}, b{etcd, "b", more, 2}, c{etcd, "c", more, 2};
+  Node a{etcd, "a", more, lease_s}, b{etcd, "b", more, lease_s}, c{etcd, "c", more, lease_s};
   std::mt19937 random{1};
   std::shared_ptr<Client> client = a.connect_as("red");
   const Model model = client->register_model(tiny_model()).value();

@@ -231,3 +231,75 @@ TEST_CASE("budgets are applied to the shards of a node that died before",
   }
   CHECK(untrimmed() == 0);
 }
+
+namespace {
+
+// Puts whose layers the nodes have, and that are not committed.
+std::vector<Put> begin_some(Cluster& cluster, const std::vector<Prompt>& prompts) {
+  std::vector<Put> puts;
+  for (const Prompt& prompt : prompts) {
+    puts.push_back(cluster.client->begin_put(cluster.model, prompt.tokens, keep_most()).value());
+    for (std::uint32_t l = 0; l < prompt.kv.layers.size(); ++l) {
+      REQUIRE(puts.back().layer(l, prompt.kv.layers[l].push()).ok());
+    }
+  }
+  return puts;
+}
+
+// Until the others have loaded the shards of `a`.
+void await_drained(Cluster& cluster) {
+  for (Node* const node : {&cluster.b, &cluster.c}) {
+    await(*node, [](const msg::ClusterState& state) {
+      return shards_of(state, "a") == 0 && Cluster::is_loaded(state);
+    });
+  }
+}
+
+std::vector<Prompt> prompts_of(Cluster& cluster, std::size_t count) {
+  std::vector<Prompt> prompts;
+  for (std::size_t i = 0; i < count; ++i) prompts.push_back(cluster.prompt());
+  return prompts;
+}
+
+}  // namespace
+
+TEST_CASE("a put that is under way when its node is drained is stored", "[integration][cluster]") {
+  Cluster cluster("underway", "", /*lease=*/20);
+  const auto prompts = prompts_of(cluster, 12);
+  auto puts = begin_some(cluster, prompts);
+  CHECK(cluster.b.ctl({"drain", "a"}).exit_code == 0);
+  await(cluster.a, [](const auto& state) { return shards_of(state, "a") == 0; });
+  for (Put& put : puts) {
+    const Status stored = put.commit(Durability::kShared).status();
+    CHECK(stored.to_string() == "ok");
+  }
+  await_drained(cluster);
+  for (const Prompt& prompt : prompts) {
+    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
+  }
+}
+
+TEST_CASE("a drain waits no longer than a lease for a put, and its client is told to put again",
+          "[integration][cluster]") {
+  Cluster cluster("stalled");
+  const auto prompts = prompts_of(cluster, 12);
+  auto puts = begin_some(cluster, prompts);
+  CHECK(cluster.b.ctl({"drain", "a"}).exit_code == 0);
+  await_drained(cluster);
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < puts.size(); ++i) {
+    const Status stored = puts[i].commit(Durability::kShared).status();
+    if (stored.ok()) continue;
+    ++refused;
+    CHECK(stored.code() == StatusCode::kUnavailable);
+    CHECK_THAT(stored.message(),
+               Contains("another node took the path's shard") && Contains("put again"));
+    CHECK_FALSE(puts[i].commit(Durability::kShared).ok());
+    cluster.put(prompts[i], Durability::kShared);
+  }
+  CHECK(refused > 0);
+  CHECK(refused < puts.size());
+  for (const Prompt& prompt : prompts) {
+    CHECK(read_error(*cluster.client, cluster.model, prompt) == "");
+  }
+}
