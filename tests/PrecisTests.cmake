@@ -29,12 +29,14 @@ endif()
 add_custom_target(fast_tests)
 
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]
-#             [OPTIMIZED]): adds a Catch2 binary as one ctest entry.
+#             [OPTIMIZED] [CASES names]): adds a Catch2 binary as one ctest entry.
 # FAST: it starts no process and takes a few seconds. OWN_MAIN: a source has its own main(), which
 # may exit with 77 to be shown as skipped. The sources of tests are not optimized, because that
-# doubles the time to compile them; OPTIMIZED ones compute much by themselves.
+# doubles the time to compile them; OPTIMIZED ones compute much by themselves. CASES: ctest runs
+# these alone, as the binary's argument.
 function(precis_test name)
-  cmake_parse_arguments(arg "OWN_MAIN;FAST;OPTIMIZED" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "OWN_MAIN;FAST;OPTIMIZED" "TIMEOUT;CASES"
+    "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT OR arg_TIMEOUT LESS PRECIS_TEST_TIMEOUT)
     set(arg_TIMEOUT ${PRECIS_TEST_TIMEOUT})
   endif()
@@ -52,7 +54,7 @@ function(precis_test name)
     target_compile_options(${name} PRIVATE ${PRECIS_TEST_OPTIONS})
     precis_precompiled(${name} precis_test_headers)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
+  add_test(NAME ${name} COMMAND ${name} ${arg_CASES})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
   if(arg_OWN_MAIN)
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)

@@ -84,10 +84,17 @@ S3Settings CephGateway::settings(const std::string& space) const {
   return settings;
 }
 
+std::string CephGateway::node_settings() const {
+  const S3Settings as = settings("");
+  return "cluster_s3 = '" + as.url + "'\ncluster_s3_keys = '" + as.keys_file + "'\n";
+}
+
 std::string CephGateway::keys_file(const std::string& id, const std::string& secret) const {
   return s3_keys_file(dir_.path(), id, secret);
 }
 
 void CephGateway::kill() { process_.reset(); }
+
+void CephGateway::signal(int number) const { process_->signal(number); }
 
 }  // namespace precis::testing

@@ -22,12 +22,14 @@ class CephGateway {
 
   // They name the bucket and the user who owns it. `space`: the cluster's name.
   S3Settings settings(const std::string& space) const;
+  std::string node_settings() const;  // lines of a node's configuration
   // A file with keys.
   std::string keys_file(const std::string& id, const std::string& secret) const;
 
   // The process ends at once. Its data are in Ceph.
   void kill();
   void start();
+  void signal(int number) const;
 
  private:
   void make_user() const;
