@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cachesvc/server/owner_check.h"
+#include "cachesvc/server/shard_keeper.h"
 #include "cachesvc/shared/uploads.h"
 #include "precis/limits.h"
 
@@ -131,7 +132,8 @@ Status PutRequests::moved_if_gone(const std::optional<HeldShard>& shard,
                                   const Status& status) const {
   const bool moves = shard && caller_.parts.shards != nullptr;
   if (!moves || status.code() != StatusCode::kNotFound) return status;
-  return Status::moved("the put's shard moved during its commit; put again");
+  PRECIS_TRY(still_owned(caller_, shard));
+  return status;
 }
 
 Task<Answer> PutRequests::on(msg::CommitPut request) {
@@ -148,9 +150,9 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
     if (request.durability == Durability::kShared) {
       PRECIS_CO_TRY(co_await caller_.shared(shard));
     }
-    PRECIS_CO_ASSIGN(auto info,
-                     caller_.parts.catalog.info(caller_.tenant.name, segment, /*with_plan=*/true));
-    co_return msg::ReplyBody(caller_.with_tier(std::move(info)));
+    auto info = caller_.parts.catalog.info(caller_.tenant.name, segment, /*with_plan=*/true);
+    PRECIS_CO_TRY(moved_if_gone(shard, info.status()));
+    co_return msg::ReplyBody(caller_.with_tier(std::move(info).value()));
   }
   PRECIS_CO_ASSIGN(auto put, find(request.put));
   const JointPut::Writer writer = &puts_.at(request.put);  // only names the writer

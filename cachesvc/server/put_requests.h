@@ -10,7 +10,6 @@
 #include <unordered_map>
 
 #include "cachesvc/server/caller.h"
-#include "cachesvc/server/shard_keeper.h"
 
 namespace precis {
 
@@ -33,9 +32,9 @@ class PutRequests {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
     std::optional<HeldShard> shard;
-    std::optional<ShardKeeper::PutUnderWay> keeps;  // the shard, if the nodes share a storage
-    std::unique_ptr<Trace> trace;                   // null if it is not traced
-    std::optional<PutTimes::Period> commit;         // the latest one of a traced put
+    std::shared_ptr<const void> keeps;       // the shard, if the nodes share a storage
+    std::unique_ptr<Trace> trace;            // null if it is not traced
+    std::optional<PutTimes::Period> commit;  // the latest one of a traced put
   };
   struct CommittedPut {
     std::uint64_t put;

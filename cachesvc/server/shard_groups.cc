@@ -33,14 +33,16 @@ Status ShardGroups::run(const Shards& shards, const Work& work,
   std::deque<Shards> groups(by_group.begin(), by_group.end());
   std::mutex mutex;  // guards `groups` and what follows
   std::condition_variable changed;
-  unsigned working = kWorkers;
+  std::size_t working = std::min<std::size_t>(kWorkers, groups.size());
   Status first;
   // A storage that does not answer takes long not to, so one failure is enough.
   bool fails = false;
   const auto work_on = [&] {
     std::unique_lock lock(mutex);
     while (!groups.empty()) {
-      const Shards next = next_of(groups);
+      const auto at = next_of(groups);
+      const Shards next = std::move(*at);
+      groups.erase(at);
       const bool gives_up = fails;
       lock.unlock();
       const Status status = !gives_up && may_go_on() ? work(next) : Status::unavailable("given up");
@@ -50,29 +52,22 @@ Status ShardGroups::run(const Shards& shards, const Work& work,
     }
     if (--working == 0) changed.notify_all();
   };
-  for (unsigned worker = 0; worker < kWorkers; ++worker) workers_->post(work_on);
+  for (std::size_t worker = working; worker > 0; --worker) workers_->post(work_on);
   std::unique_lock lock(mutex);
   clock_.wait(changed, lock, Clock::Time::max(), [&] { return working == 0; });
   return first;
 }
 
-// Takes shards of one group out: those that clients ask for, or else all.
-ShardGroups::Shards ShardGroups::next_of(std::deque<Shards>& groups) const {
+// The first group in which clients ask for a shard, or else the first.
+std::deque<ShardGroups::Shards>::iterator ShardGroups::next_of(std::deque<Shards>& groups) const {
   const std::uint64_t now_ns = clock_.monotonic_ns();
-  const auto is_asked = [&](std::uint32_t shard) { return now_ns < asked_ns_[shard] + kAskedNs; };
-  auto group = groups.begin();
-  for (; group != groups.end(); ++group) {
-    const auto asked = std::ranges::stable_partition(*group, std::not_fn(is_asked));
-    if (asked.size() == group->size()) break;
-    if (asked.empty()) continue;
-    Shards next(asked.begin(), asked.end());
-    group->erase(asked.begin(), asked.end());
-    return next;
-  }
-  if (group == groups.end()) group = groups.begin();
-  Shards next = std::move(*group);
-  groups.erase(group);
-  return next;
+  const auto is_asked = [&](std::uint32_t shard) {
+    const std::uint64_t at_ns = asked_ns_[shard];
+    return at_ns != 0 && now_ns < at_ns + kAskedNs;
+  };
+  const auto asked = std::ranges::find_if(
+      groups, [&](const Shards& group) { return std::ranges::any_of(group, is_asked); });
+  return asked == groups.end() ? groups.begin() : asked;
 }
 
 }  // namespace precis

@@ -1,5 +1,5 @@
-// Work on many shards of the shared storage: those of one group at a time, several groups at once.
-// The shards that clients ask for come first, so that they wait less while a node takes its shards.
+// Work on many shards of the shared storage, group by group, several groups at once. Groups with
+// shards that clients ask for come first, so that these wait less while a node takes its shards.
 #pragma once
 
 #include <array>
@@ -29,12 +29,12 @@ class ShardGroups {
 
   // Any thread. A client asks for the shard, which is not served now.
   void note_asked(std::uint32_t shard);
-  // [blocking] One caller at a time. Calls `work` for shards of one group, until all had their turn
-  // or `may_go_on` is false or the shared storage is unavailable. Returns the first error.
+  // [blocking] One caller at a time. Calls `work` for the shards of each group, until all had their
+  // turn or `may_go_on` is false or the shared storage is unavailable. Returns the first error.
   Status run(const Shards& shards, const Work& work, const std::function<bool()>& may_go_on);
 
  private:
-  Shards next_of(std::deque<Shards>& groups) const;
+  std::deque<Shards>::iterator next_of(std::deque<Shards>& groups) const;
 
   const Clock& clock_;
   const std::size_t first_;  // the group at which this node begins

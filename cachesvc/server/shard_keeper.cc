@@ -59,12 +59,10 @@ Status ShardKeeper::check(std::uint32_t shard) {
   return status;
 }
 
-ShardKeeper::PutUnderWay ShardKeeper::begin_put(std::uint32_t shard) {
-  return PutUnderWay(puts_[shard]);
-}
-
-bool ShardKeeper::waits_for_put(std::uint32_t shard) const {
-  return puts_[shard] > 0 && clock_.now() < epoch_since_ + parts_.lease;
+std::shared_ptr<const void> ShardKeeper::begin_put(std::uint32_t shard) {
+  std::atomic<std::uint32_t>& count = (*puts_)[shard];
+  ++count;
+  return {&count, [puts = puts_, &count](const void*) { --count; }};
 }
 
 Status ShardKeeper::take_guests(const std::string& tenant, std::uint32_t shard,
@@ -107,7 +105,7 @@ void ShardKeeper::run() {
   for (;;) {
     step();
     std::unique_lock lock(mutex_);
-    const auto wait = problem_.ok() ? kBeat : kPause;
+    const auto wait = problem_.ok() ? rest_ : kPause;
     if (clock_.wait(changed_, lock, clock_.now() + wait, [this] { return stopping_; })) return;
   }
 }
@@ -122,10 +120,9 @@ void ShardKeeper::step() {
   const Owned owned = parts_.membership.owned();
   if (owned.instance != instance_) join_again(owned);
   if (!owned.is_member || owned.shards.empty()) return;
-  if (std::exchange(epoch_, owned.epoch) != owned.epoch) epoch_since_ = clock_.now();
-  Shards given, wanted;
+  const Shards given = surplus(owned);
+  Shards wanted;
   for (std::uint32_t shard = 0; shard < kShards; ++shard) {
-    if (is_held(shard) && !owned.shards[shard] && !waits_for_put(shard)) given.push_back(shard);
     if (!is_held(shard) && owned.shards[shard]) wanted.push_back(shard);
   }
   Status status;
@@ -134,8 +131,23 @@ void ShardKeeper::step() {
     status = release(given, clock_.now() + parts_.lease);
   }
   if (const Status late = release_late(owned); status.ok()) status = late;
+  if (wanted.empty()) rest_ = kBeat;
   if (wanted.empty()) return note(status);
   take(owned, wanted);
+}
+
+// The shards that others own, without those that puts under way may keep.
+ShardKeeper::Shards ShardKeeper::surplus(const Owned& owned) {
+  const Clock::Time now = clock_.now();
+  const auto stays = [&](std::uint32_t shard) { return owned.shards[shard] || !is_held(shard); };
+  std::erase_if(kept_since_, [&](const auto& kept) { return stays(kept.first); });
+  Shards shards;
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    if (stays(shard)) continue;
+    const Clock::Time since = kept_since_.emplace(shard, now).first->second;
+    if ((*puts_)[shard] == 0 || now - since >= parts_.lease / 2) shards.push_back(shard);
+  }
+  return shards;
 }
 
 // The shards have no more changes, and nobody finds them here.
@@ -189,7 +201,9 @@ Status ShardKeeper::release_late(const Owned& owned) {
   Shards shards;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(unreleased_, [&](std::uint32_t shard) { return owned.shards[shard]; });
+    // release() gives up those that are held.
+    std::erase_if(unreleased_,
+                  [&](std::uint32_t shard) { return owned.shards[shard] || is_held(shard); });
     shards.assign(unreleased_.begin(), unreleased_.end());
   }
   return for_groups(shards, [&](const Shards& group) -> Status {
@@ -212,7 +226,10 @@ void ShardKeeper::take(const Owned& owned, const Shards& wanted) {
   if (status.ok()) {
     status = for_groups(wanted, [&](const Shards& group) { return take_group(owned, group); });
   }
-  if (has_loaded_.exchange(false)) parts_.loaded();
+  const bool has_loaded = has_loaded_.exchange(false);
+  // Shards that others still hold are looked for less often, because each look reads the storage.
+  rest_ = has_loaded ? kBeat : std::min(2 * rest_, kPause);
+  if (has_loaded) parts_.loaded();
   // Another node may know the newest table of owners a moment before this one.
   const bool is_behind = status.code() == StatusCode::kConflict;
   if (!is_behind) behind_since_.reset();

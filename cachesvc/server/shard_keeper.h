@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,14 +50,13 @@ class ShardKeeper {
   // Waits until what is stored here is copied, at most a lease, and gives up all shards.
   ~ShardKeeper();
 
-  // Any thread. kMoved if another node owns the shard, or if it is not loaded. Such shards are
-  // loaded and given up before others.
+  // Any thread. kMoved if another node owns the shard, or if it is not loaded. Then it is loaded or
+  // given up before others for a while.
   Status check(std::uint32_t shard);
-  // Any thread. A put of the shard is under way while the result exists, so that the shard stays
-  // for its commit, at most a lease longer than by the table of owners. Call check() afterwards:
-  // the shard may have left before.
-  class PutUnderWay;
-  PutUnderWay begin_put(std::uint32_t shard);
+  // Any thread. A put of the shard is under way while the result exists, which may outlive the
+  // keeper. The shard stays for its commit, about half a lease longer than by the table of owners.
+  // Call check() afterwards: the shard may have left before.
+  std::shared_ptr<const void> begin_put(std::uint32_t shard);
   // [blocking] Any thread. Serves these segments of another node's shard for some seconds, as far
   // as the shared storage has them.
   Status take_guests(const std::string& tenant, std::uint32_t shard,
@@ -84,7 +84,7 @@ class ShardKeeper {
   Status take_group(const Owned& owned, const Shards& shards);
   Status load(std::span<const SharedTier::Change> changes);
   Status for_groups(const Shards& shards, const ShardGroups::Work& work);
-  bool waits_for_put(std::uint32_t shard) const;
+  Shards surplus(const Owned& owned);
   bool is_held(std::uint32_t shard) const { return held_[shard].load(); }
   bool is_stopping() const;
   void note(const Status& status);
@@ -93,7 +93,8 @@ class ShardKeeper {
   const Parts parts_;
   const Clock& clock_;
   std::array<std::atomic<bool>, kShards> held_{};
-  std::array<std::atomic<std::uint32_t>, kShards> puts_{};  // under way
+  using Counts = std::array<std::atomic<std::uint32_t>, kShards>;
+  const std::shared_ptr<Counts> puts_ = std::make_shared<Counts>();  // under way
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.
@@ -111,28 +112,12 @@ class ShardKeeper {
     Clock::Time at;
   };
   std::optional<Prepared> prepared_;
-  std::optional<Clock::Time> behind_since_;  // the table of owners is older than marks
-  std::uint64_t epoch_ = 0;                  // of the latest table of owners
-  Clock::Time epoch_since_;
+  std::optional<Clock::Time> behind_since_;          // the table of owners is older than marks
+  std::map<std::uint32_t, Clock::Time> kept_since_;  // for puts, though others own them
+  std::chrono::milliseconds rest_{20};               // between two steps
 
   ShardGroups groups_;
   std::unique_ptr<Executor> thread_;  // the last: it ends first
-};
-
-class ShardKeeper::PutUnderWay {
- public:
-  explicit PutUnderWay(std::atomic<std::uint32_t>& puts) : puts_(&puts) { ++puts; }
-  PutUnderWay(PutUnderWay&& from) noexcept : puts_(std::exchange(from.puts_, nullptr)) {}
-  PutUnderWay& operator=(PutUnderWay&& from) noexcept {
-    std::swap(puts_, from.puts_);
-    return *this;
-  }
-  ~PutUnderWay() {
-    if (puts_ != nullptr) --*puts_;
-  }
-
- private:
-  std::atomic<std::uint32_t>* puts_;
 };
 
 }  // namespace precis

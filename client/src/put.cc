@@ -122,7 +122,8 @@ Status Put::Impl::begin_anew(Retry& retry) {
   PRECIS_TRY(begin(retry));
   if (begun.segment == before.segment) return {};
   return Status::unavailable(
-      "the path's parent or the budget in force has changed meanwhile: put again");
+      "since the connection was lost, the path's parent or the budget in force has changed: put "
+      "again");
 }
 
 // ---- push ---------------------------------------------------------------------------------------
@@ -254,7 +255,7 @@ void Put::Impl::end(const Status& failed) {
 // ---- commit -------------------------------------------------------------------------------------
 
 // If the connection is lost, so are the pushed bytes, but the service may have committed them
-// before.
+// before. Then a put again stores nothing. A node that lost the path's shard can't commit any more.
 Result<msg::SegmentInfo> Put::Impl::commit(Durability durability, double prefill_seconds) {
   Retry retry(options, "commit");
   for (;;) {
@@ -264,25 +265,30 @@ Result<msg::SegmentInfo> Put::Impl::commit(Durability durability, double prefill
     if (reply.ok()) return reply;
     const Status failed = reply.status();
     const bool gone = failed.code() == StatusCode::kUnavailable;
-    const bool moved = failed.code() == StatusCode::kMoved;
     if (gone && !channel->lost()) return failed;  // the error is of this put alone
+    if (failed.code() == StatusCode::kMoved) {
+      (void)nodes->noted(retry, failed, {channel});
+      const Status lost = Status::unavailable(
+          "another node took the path's shard before the put was committed: put again");
+      end(lost);
+      return lost;
+    }
     const std::uint32_t writers = std::get<msg::BeginPut>(request_.body).writers;
     if (failed.code() == StatusCode::kTimedOut && writers > 1) {
       return failed.with_context("the put has " + std::to_string(writers) +
                                  " writers and is committed once each of them asked");
     }
-    PRECIS_TRY(retry.again(moved ? nodes->noted(retry, failed, {channel, nullptr, {}}) : failed));
-    if (!gone && !moved) continue;
-    if (moved) channel->tell(msg::AbortPut{begun.put});
+    PRECIS_TRY(retry.again(failed));
+    if (!gone) continue;
     const auto before = channel;
     Status lost = begin_anew(retry);
     if (lost.ok() && begun.already_stored) continue;
     if (lost.ok()) {
       lost = Status::unavailable(
-          std::string(moved ? "another node took the path's shard" : "the connection was lost") +
-          " before the put was committed, and the pushed layers are lost: put again");
+          "the connection was lost before the put was committed, and the pushed layers are lost: "
+          "put again");
     }
-    if (moved || channel != before) end(lost);  // a new put holds memory
+    if (channel != before) end(lost);  // the new put holds memory
     return lost;
   }
 }

@@ -59,7 +59,9 @@ class OneSetting final : public cluster::AgreedCopy {
 
 class KeepingNode {
  public:
-  KeepingNode(const EtcdMembers& etcd, MemoryTier& tier, const std::string& name)
+  // `patience`: of the keeper, instead of the lease.
+  KeepingNode(const EtcdMembers& etcd, MemoryTier& tier, const std::string& name,
+              std::chrono::seconds patience = kLease)
       : name_(name),
         uploads_(tier, runtime_.clock(), std::make_unique<ThreadExecutor>("copies", 2), 1 << 20),
         store_(make_tiered_store(machine_.open(), tier, uploads_)),
@@ -76,7 +78,7 @@ class KeepingNode {
     membership_ = std::make_unique<cluster::Membership>(how, runtime_, log_, settings_);
     keeper_ = std::make_unique<ShardKeeper>(
         ShardKeeper::Parts{*membership_, tier, uploads_, *catalog_, name, runtime_, log_,
-                           [](const std::vector<SegmentId>&) {}, [] {}, kLease});
+                           [](const std::vector<SegmentId>&) {}, [] {}, patience});
   }
   void evict_all(MemoryTier& tier) {
     const auto done = Eviction({tier, *catalog_, runtime_, name_}).run(~0ull, {}, [] {});
@@ -92,6 +94,8 @@ class KeepingNode {
   Log& log() { return log_; }
   bool is_copied() const { return uploads_.lag().changes == 0; }
   std::uint32_t loading() const { return keeper_->state().loading; }
+  ShardKeeper& keeper() { return *keeper_; }
+  cluster::Membership::Owned owned() const { return membership_->owned(); }
   bool is_member() const { return membership_->owned().is_member; }
   std::string instance() const { return membership_->owned().instance; }
 
@@ -139,6 +143,47 @@ TEST_CASE("shards that a node took and could not load are released once others o
   while (!b.is_member() || held_by(tier, b.instance()) < kShards / 2) rest();
   CHECK(held_by(tier, a.instance()) == kShards / 2);
   tier.fail_scans(false);
+  while (a.loading() + b.loading() > 0) rest();
+}
+
+TEST_CASE("a shard with a put under way is kept, also if it moves while others are being loaded",
+          "[integration][cluster]") {
+  const EtcdMembers etcd;
+  MemoryTier tier;
+  std::atomic<bool> is_scanning = false, may_go_on = false;
+  tier.after_scan([&] {
+    is_scanning = true;
+    while (!may_go_on) rest();
+  });
+  KeepingNode a(etcd, tier, "a", std::chrono::seconds(600));
+  while (!is_scanning || a.loading() > kShards / 2) rest();
+  std::vector<std::shared_ptr<const void>> puts(kShards);
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    puts[shard] = a.keeper().begin_put(shard);
+    if (!a.keeper().check(shard).ok()) puts[shard].reset();
+  }
+  KeepingNode b(etcd, tier, "b");
+  const auto count_of = [](const cluster::Membership::Owned& owned) {
+    return static_cast<std::uint32_t>(std::ranges::count(owned.shards, true));
+  };
+  while (count_of(b.owned()) != kShards / 2 || count_of(a.owned()) != kShards / 2) rest();
+  may_go_on = true;
+  const auto of_b = b.owned().shards;
+  std::uint32_t kept = 0, ends = kShards;
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    if (!of_b[shard] || !puts[shard]) continue;
+    ++kept;
+    ends = shard;
+  }
+  REQUIRE(kept > 0);
+  puts[ends].reset();
+  while (!b.keeper().check(ends).ok()) rest();
+  for (std::uint32_t shard = 0; shard < kShards; ++shard) {
+    if (!of_b[shard] || !puts[shard]) continue;
+    REQUIRE_FALSE(tier.marks({&shard, 1}).value().front()->released);
+    REQUIRE(tier.marks({&shard, 1}).value().front()->instance == a.instance());
+  }
+  puts.clear();
   while (a.loading() + b.loading() > 0) rest();
 }
 
