@@ -102,9 +102,7 @@ struct Membership::Impl {
   std::atomic<std::uint64_t> least_epoch = 0;
 
   Drains drains;
-
   FoundForks found_forks;
-
   AgreedRows agreed;
 
   mutable std::mutex mutex;  // guards the rest; run() alone changes it
@@ -126,10 +124,12 @@ struct Membership::Impl {
 Status Membership::Impl::join() {
   known = false;
   PRECIS_TRY(agreed.join());  // before it owns anything
+  PRECIS_ASSIGN(const Etcd::Rows others, etcd.read(rows_prefix(settings.cluster)));
+  PRECIS_TRY(check_storage(read_view(settings.cluster, others), settings.node, settings.storage));
   asked = clock.now();
   PRECIS_ASSIGN(lease, etcd.grant(settings.lease));
-  row =
-      to_json(NodeRow{settings.address, settings.version, settings.weight, std::to_string(lease)});
+  row = to_json(NodeRow{settings.address, settings.version, settings.weight, std::to_string(lease),
+                        settings.storage});
   const Status written = write_self();
   if (!written.ok()) drop_lease();
   return written;

@@ -31,6 +31,7 @@ class Membership {
     std::string version;
     std::uint32_t weight = 0;
     std::chrono::seconds lease{};
+    std::string storage = {};  // names what the nodes share; empty: it is not compared
   };
 
   // Joins on a thread of its own, and joins again whenever the lease is lost. It is no member

@@ -77,6 +77,15 @@ Status check_unused(const Config& config) {
   return check("cluster_tls_key", config.cluster_tls_key.empty());
 }
 
+// Nodes may reach the same storage by several addresses, so these do not count.
+std::string storage_of(const Config& config) {
+  if (!config.cluster_ceph_conf.empty()) {
+    return "the pool '" + config.cluster_ceph_pool + "' of a Ceph";
+  }
+  if (config.cluster_s3.empty()) return "no storage";
+  return "the bucket '" + config.cluster_s3.substr(config.cluster_s3.rfind('/') + 1) + "'";
+}
+
 }  // namespace
 
 Status check_config(const Config& config) {
@@ -131,7 +140,7 @@ Result<std::unique_ptr<Membership>> join(const Config& config, const std::string
       Membership::Settings{std::move(etcd), std::move(tls), config.cluster_name, node_of(config),
                            config.cluster_address.empty() ? listen : config.cluster_address,
                            version, config.cluster_weight,
-                           std::chrono::seconds(config.cluster_lease_s)},
+                           std::chrono::seconds(config.cluster_lease_s), storage_of(config)},
       runtime, log, copy);
 }
 

@@ -66,7 +66,10 @@ std::optional<NodeRow> parse_node(std::string_view text) {
   if (!address || !version || !instance || !weight) return {};
   if (!is_plain(*address) || !split_address(*address).ok() || !is_plain(*version)) return {};
   if (*weight == 0 || *weight > kWeightMax) return {};
-  return NodeRow{std::move(*address), std::move(*version), *weight, std::move(*instance)};
+  auto storage = field_of<std::string>(json, "storage").value_or("");
+  if (!is_plain(storage)) storage.clear();
+  return NodeRow{std::move(*address), std::move(*version), *weight, std::move(*instance),
+                 std::move(storage)};
 }
 
 // The table of owners as stored.
@@ -171,7 +174,8 @@ std::string to_json(const NodeRow& node) {
   return Json{{"address", node.address},
               {"version", node.version},
               {"weight", node.weight},
-              {"instance", node.instance}}
+              {"instance", node.instance},
+              {"storage", node.storage}}
       .dump();
 }
 
@@ -201,6 +205,7 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
                                  " live nodes, and the others own no shards: stop some"));
       } else {
         view.instances.insert(node->instance);
+        view.storages[name] = std::move(node->storage);
         nodes[name] = {
             name, std::move(node->address), std::move(node->version), node->weight, false, true, 0};
       }
@@ -250,6 +255,17 @@ View read_view(const std::string& cluster, const Etcd::Rows& rows) {
     ++view.nodes[owner].shards;
   }
   return view;
+}
+
+Status check_storage(const View& view, const std::string& node, const std::string& storage) {
+  for (const auto& [name, other] : view.storages) {
+    if (name == node || other.empty() || storage.empty() || other == storage) continue;
+    return Status::conflict(
+        "the node '" + name + "' shares " + other + ", and this one shares " + storage +
+        ": all nodes need the same cluster_ceph_* and cluster_s3_* "
+        "settings. To give a cluster another storage, stop all its nodes first");
+  }
+  return {};
 }
 
 std::vector<std::string> others_for(const View& view, const std::string& node,

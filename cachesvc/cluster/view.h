@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -45,6 +46,7 @@ struct NodeRow {
   std::string version;
   std::uint32_t weight = 0;  // 1 to kWeightMax
   std::string instance;      // differs whenever a node joins
+  std::string storage = {};  // that it shares, as Membership::Settings; empty: not known
 };
 
 std::string rows_prefix(const std::string& cluster);
@@ -64,6 +66,9 @@ struct View {
   std::set<std::string> instances;      // of the live nodes
   std::vector<std::uint32_t> owners;    // indices into nodes, or kNobody; empty without a table
 
+  // The storage of each live node, by its name; empty: it is not known.
+  std::map<std::string, std::string> storages;
+
   std::uint64_t agreed_revision = 0;  // of the row "agreed"; 0: there is none
   std::string agreed;                 // its value
   std::uint64_t forks_revision = 0;   // 0: there is no list of forks
@@ -82,6 +87,9 @@ Etcd::Row forks_row(const std::string& cluster, const Forks& forks, std::uint64_
 // place in the order of a key (rendezvous hashing).
 std::vector<std::string> others_for(const View& view, const std::string& node,
                                     const std::string& key, std::size_t count);
+
+// kConflict if a live node, other than `node`, shares another storage than this.
+Status check_storage(const View& view, const std::string& node, const std::string& storage);
 
 // Says of each shard whether the node owns it; empty without a table.
 std::vector<bool> owned_shards(const View& view, const std::string& node);

@@ -177,6 +177,20 @@ TEST_CASE("a cluster does not use the pool of another one of its name", "[integr
   await(later, is_loaded);
 }
 
+TEST_CASE("a node that does not share what the others share does not join",
+          "[integration][cluster]") {
+  EtcdMembers etcd;
+  Node first(etcd, "a", named("alike"), 2);
+  await(first, is_loaded);
+  Node other(etcd, "b", "cluster_name = 'alike'\n", 2);
+  await(other, [](const msg::ClusterState& state) { return !state.error.empty(); });
+  const msg::ClusterState state = other.state();
+  CHECK(state.state == "joining");
+  CHECK_THAT(state.error, Contains("and this one shares no storage") &&
+                              Contains("all nodes need the same cluster_ceph_*"));
+  CHECK(shards_of(first.state(), "b") == 0);
+}
+
 TEST_CASE("a node that stood still while others took its shards changes nothing in them",
           "[integration][cluster]") {
   Cluster cluster("fenced");

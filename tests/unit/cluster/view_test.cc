@@ -48,6 +48,23 @@ TEST_CASE("the first node owns all shards, and the table is then left alone", "[
   CHECK_FALSE(better_owners("c", owning));
 }
 
+TEST_CASE("a node is told whose storage is another one", "[cluster]") {
+  const auto sharing = [](const std::string& name, const std::string& storage) {
+    return Etcd::Row{node_key("c", name),
+                     to_json(NodeRow{name + ":7470", "0.1", 100, "1", storage}), 1};
+  };
+  const View view =
+      read_view("c", {7, {sharing("a", ""), sharing("b", "a pool"), sharing("d", "odd\x7f")}});
+  CHECK(view.problem.ok());
+  CHECK(check_storage(view, "e", "a pool").ok());
+  CHECK(check_storage(view, "b", "no storage").ok());
+  CHECK(check_storage(view, "e", "").ok());
+  const Status other = check_storage(view, "e", "no storage");
+  CHECK(other.code() == StatusCode::kConflict);
+  CHECK_THAT(other.message(),
+             Contains("the node 'b' shares a pool, and this one shares no storage"));
+}
+
 TEST_CASE("the epoch of the table grows with every table, and can be raised", "[cluster]") {
   Etcd::Rows rows = settled({7, {node_row("a")}});
   std::uint64_t epoch = read_view("c", rows).owners_epoch;
