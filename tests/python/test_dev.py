@@ -1,4 +1,4 @@
-"""How ./dev setup makes the Python environment; scripts replace Python here."""
+"""How ./dev makes and runs the Python environment; scripts replace Python here."""
 
 from __future__ import annotations
 
@@ -120,3 +120,11 @@ def test_a_half_made_environment_is_made_anew(checkout, before):
     asked = "-m venv\n" if before == "half-made elsewhere" else "-m venv --clear\n"
     assert (made.read_text() if made.exists() else "") == ("" if before == "whole" else asked)
     assert (environment / "fingerprint").read_text()
+
+
+def test_python_runs_without_a_build_if_asked_to(checkout):
+    put_script(checkout / ".venv/bin/python", '#!/bin/sh\necho "$PYTHONPATH $*"\n')
+    command = ["./dev", "python", "--no-build", "-m", "pytest"]
+    said = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
+    assert said.stdout.startswith(f"{checkout}/build/release/python")
+    assert said.stdout.endswith(" -m pytest\n")
