@@ -1,0 +1,105 @@
+"""What ./dev cluster accepts, remembers and waits for; programs that only sleep are its cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_dev import ROOT, put_script
+
+# ./dev knows a running program by the name of its file.
+SLEEPING = '#!/bin/bash\n{before}\nexec "{checkout}/sleeping/{name}" 600\n'
+S3_SETTINGS = 'cluster_s3 = "http://127.0.0.1:1/b"'
+
+
+class Checkout:
+    """The files of a checkout that ./dev cluster reads, and programs in place of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cluster = folder / "build/cluster"
+        for name in ("dev", "deploy/debian-packages.txt", "tests/integration/requirements.txt"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "build/s3-venv").mkdir(parents=True)
+        shutil.copy(
+            folder / "tests/integration/requirements.txt",
+            folder / "build/s3-venv/requirements.txt",
+        )
+        put_script(folder / "tools/dpkg-query", "#!/bin/sh\necho installed\n")
+        for name, before in {
+            "tools/etcd": "",
+            "build/release/bin/precisd": "",
+            "build/release/bin/precis_s3": f"echo '{S3_SETTINGS}' >\"$1\"",
+        }.items():
+            self.put_program(name, before)
+        self.put_states("member", "member")
+
+    def put_program(self, path: str, before: str) -> None:
+        name = Path(path).name
+        (self.folder / "sleeping").mkdir(exist_ok=True)
+        shutil.copy("/bin/sleep", self.folder / "sleeping" / name)
+        script = SLEEPING.format(before=before, checkout=self.folder, name=name)
+        put_script(self.folder / path, script)
+
+    def put_states(self, first: str, second: str) -> None:
+        """What the nodes say that they are."""
+        rows = "".join(
+            f'{{"name": "node-{n}",\n"draining": false,\n"shards": 8192}},\n' for n in (1, 2)
+        )
+        put_script(
+            self.folder / "build/release/bin/precisctl",
+            "#!/bin/bash\ncase $* in *:24801*) state="
+            f"{first} ;; *) state={second} ;; esac\n"
+            f'cat <<END\n"state": "$state",\n{rows}"loading": 0,\nEND\n',
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["./dev", "cluster", *arguments],
+            cwd=self.folder,
+            env=os.environ | {"PATH": f"{self.folder}/tools:{os.environ['PATH']}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+        )
+
+    def up(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run("up", "--no-build", *arguments)
+
+    def started(self, *arguments: str) -> str:
+        up = self.up(*arguments)
+        assert up.returncode == 0, up.stdout
+        return up.stdout
+
+    def settings(self, node: int) -> str:
+        return (self.cluster / f"node-{node}.toml").read_text()
+
+    def pid(self, name: str) -> int:
+        return int((self.cluster / f"{name}.pid").read_text())
+
+    def kill(self, name: str) -> None:
+        pid = self.pid(name)
+        os.kill(pid, 9)
+        # Another process than this one is the parent, so it cannot be waited for here.
+        while Path(f"/proc/{pid}/exe").exists():
+            pass
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    made = Checkout(tmp_path)
+    yield made
+    made.run("down")
+
+
+def test_a_cluster_shares_one_storage(checkout):
+    both = checkout.up("--ceph", "--s3")
+    assert both.returncode == 2
+    assert "--ceph and --s3 exclude each other" in both.stdout
+    assert not checkout.cluster.exists()
