@@ -103,3 +103,10 @@ def test_a_cluster_shares_one_storage(checkout):
     assert both.returncode == 2
     assert "--ceph and --s3 exclude each other" in both.stdout
     assert not checkout.cluster.exists()
+
+
+@pytest.mark.parametrize("command", ["up", "status", "down"])
+def test_help_is_shown_for_each_command_of_a_cluster(checkout, command):
+    shown = checkout.run(command, "--help")
+    assert shown.returncode == 0, shown.stdout
+    assert shown.stdout.startswith("./dev cluster up")
