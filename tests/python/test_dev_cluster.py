@@ -110,3 +110,49 @@ def test_help_is_shown_for_each_command_of_a_cluster(checkout, command):
     shown = checkout.run(command, "--help")
     assert shown.returncode == 0, shown.stdout
     assert shown.stdout.startswith("./dev cluster up")
+
+
+def test_up_starts_a_node_again_with_the_storage_of_the_others(checkout):
+    checkout.started("--s3", "--nodes", "2")
+    first, second = checkout.settings(1), checkout.settings(2)
+    assert S3_SETTINGS in first and S3_SETTINGS in second
+    running = {name: checkout.pid(name) for name in ("etcd", "s3", "node-1")}
+    checkout.kill("node-2")
+    (checkout.cluster / "node-2.toml").unlink()
+    checkout.started()
+    assert checkout.settings(2) == second
+    assert checkout.settings(1) == first
+    assert running == {name: checkout.pid(name) for name in running}
+    assert not (checkout.cluster / "node-3.pid").exists()
+
+
+def test_up_keeps_the_settings_of_a_running_node(checkout):
+    checkout.started("--nodes", "1")
+    settings = checkout.cluster / "node-1.toml"
+    settings.write_text("changed by hand")
+    checkout.started()
+    assert settings.read_text() == "changed by hand"
+
+
+@pytest.mark.parametrize("had", ["", "ceph", "s3"])
+def test_up_refuses_another_storage_until_down(checkout, had):
+    checkout.cluster.mkdir()
+    (checkout.cluster / "choices").write_text(f"2 {had}\n")
+    other = "--s3" if had != "s3" else "--ceph"
+    up = checkout.up(other)
+    assert up.returncode == 1
+    assert f"was started {f'with --{had}' if had else 'without a storage'}" in up.stdout
+    assert f"with {other}, run first ./dev cluster down" in up.stdout
+    assert not (checkout.cluster / "node-1.pid").exists()
+    assert checkout.run("down").returncode == 0
+    if other == "--s3":
+        checkout.started(other, "--nodes", "1")
+
+
+def test_up_refuses_to_make_a_lost_storage_anew_for_some_nodes(checkout):
+    checkout.started("--s3", "--nodes", "2")
+    checkout.kill("s3")
+    checkout.kill("node-2")
+    up = checkout.up()
+    assert up.returncode == 1
+    assert "s3 does not run" in up.stdout and "./dev cluster down" in up.stdout
