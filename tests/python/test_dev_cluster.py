@@ -156,3 +156,33 @@ def test_up_refuses_to_make_a_lost_storage_anew_for_some_nodes(checkout):
     up = checkout.up()
     assert up.returncode == 1
     assert "s3 does not run" in up.stdout and "./dev cluster down" in up.stdout
+
+
+def test_up_waits_until_the_nodes_are_members(checkout):
+    # The second node is a member when it is asked for the third time.
+    count = '$(echo >>"$0.asked"; [ $(wc -l <"$0.asked") -gt 2 ] && echo member || echo joining)'
+    checkout.put_states("member", count)
+    said = checkout.started("--nodes", "2")
+    asked = checkout.folder / "build/release/bin/precisctl.asked"
+    assert len(asked.read_text()) >= 3
+    assert "to use it" in said
+
+
+def test_up_fails_if_a_node_is_no_member_in_time(checkout):
+    dev = checkout.folder / "dev"
+    dev.write_text(dev.read_text().replace("cluster_patience_s=30", "cluster_patience_s=2"))
+    checkout.put_states("member", "joining")
+    up = checkout.up("--nodes", "2")
+    assert up.returncode == 1
+    assert "waiting for node-2 to join" in up.stdout
+    assert "node-2 is no member with its shards after 2 s" in up.stdout
+    assert "its log is build/cluster/node-2.log" in up.stdout
+    assert "node-1 is" not in up.stdout and "to use it" not in up.stdout
+
+
+def test_up_fails_if_a_node_ends(checkout):
+    checkout.put_program("build/release/bin/precisd", "case $* in *node-2*) exit 1 ;; esac")
+    up = checkout.up("--nodes", "2")
+    assert up.returncode == 1
+    assert "node-2 has ended; its log is build/cluster/node-2.log" in up.stdout
+    assert "node-1 has" not in up.stdout
