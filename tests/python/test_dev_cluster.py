@@ -186,3 +186,12 @@ def test_up_fails_if_a_node_ends(checkout):
     assert up.returncode == 1
     assert "node-2 has ended; its log is build/cluster/node-2.log" in up.stdout
     assert "node-1 has" not in up.stdout
+
+
+def test_up_prints_every_address(checkout):
+    said = checkout.started("--nodes", "2")
+    assert "http://127.0.0.1:24790" in said  # etcd
+    for node in (1, 2):
+        assert f"127.0.0.1:2480{node}, for operators http://127.0.0.1:2490{node}/" in said
+        assert f'admin = "127.0.0.1:2490{node}"' in checkout.settings(node)
+    assert "precis://127.0.0.1:24801,127.0.0.1:24802/" in said
