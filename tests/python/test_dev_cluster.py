@@ -188,6 +188,17 @@ def test_up_fails_if_a_node_ends(checkout):
     assert "node-1 has" not in up.stdout
 
 
+def test_up_starts_a_node_that_was_still_stopping(checkout):
+    checkout.started("--nodes", "2")
+    stopping = checkout.pid("node-2")
+    # It ends when the first node is asked.
+    end = f"kill -9 {stopping} 2>&-; while [ -e /proc/{stopping}/exe ]; do :; done"
+    checkout.put_states(f"$({end}; echo member)", "member")
+    checkout.started()
+    assert checkout.pid("node-2") != stopping
+    assert Path(f"/proc/{checkout.pid('node-2')}/exe").exists()
+
+
 def test_up_prints_every_address(checkout):
     said = checkout.started("--nodes", "2")
     assert "http://127.0.0.1:24790" in said  # etcd
