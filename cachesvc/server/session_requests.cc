@@ -10,6 +10,17 @@ std::optional<std::string> SessionRequests::tip_of(const std::string& session) c
   return row->tip.is_null() ? "no tip" : row->tip.hex();
 }
 
+// The path of a turn that was put without its session may be at another node than the session.
+Status SessionRequests::not_advanced(const msg::AdvanceSession& request, Status failed) const {
+  const bool is_lost = caller_.parts.membership != nullptr &&
+                       failed.code() == StatusCode::kNotFound &&
+                       catalog_.session(tenant_, request.name).ok();
+  if (!is_lost) return failed;
+  return Status::not_found(failed.message() +
+                           "; in a cluster, a turn must be put with the name of its session "
+                           "(Python: session=, C++: PutOptions::session)");
+}
+
 // Trims old turns in the background, if they take more than the session's total.
 void SessionRequests::trim(const msg::SessionRow& row) const {
   if (row.total) caller_.parts.totals.changed(caller_.tenant.owner(nullptr), row.name);
@@ -43,9 +54,11 @@ Task<Answer> SessionRequests::on(msg::OpenSession request) {
 Task<Answer> SessionRequests::on(msg::AdvanceSession request) {
   PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   const auto was = tip_of(request.name);
-  PRECIS_CO_ASSIGN(auto row, found_or_moved(caller_, shard, co_await caller_.stored([&] {
-                     return catalog_.advance_session(tenant_, request);
-                   })));
+  auto advanced = found_or_moved(caller_, shard, co_await caller_.stored([&] {
+    return catalog_.advance_session(tenant_, request);
+  }));
+  if (!advanced.ok()) co_return not_advanced(request, advanced.status());
+  const msg::SessionRow row = std::move(advanced).value();
   PRECIS_CO_TRY(co_await caller_.shared(shard));
   caller_.note({.request = "AdvanceSession", .of = row.name, .was = was, .is = row.tip.hex()});
   trim(row);

@@ -21,6 +21,7 @@ class SessionRequests {
  private:
   // The tip of a session, or none if there is no such session.
   std::optional<std::string> tip_of(const std::string& session) const;
+  Status not_advanced(const msg::AdvanceSession& request, Status failed) const;
   void trim(const msg::SessionRow& row) const;
   Task<Status> end_former_budget(std::string name) const;
 

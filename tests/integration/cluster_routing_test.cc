@@ -255,6 +255,14 @@ TEST_CASE("a session lives at one node, with the paths that name it", "[integrat
     CHECK(apart.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(apart.message(), Contains("'{" + name + "}" + name + "/b'"));
   }
+  // Some of these paths are at another node than the session.
+  std::string error;
+  for (int n = 0; error.empty() && n < 32; ++n) {
+    const auto stored = cluster.put(cluster.prompt());
+    const Status advanced = other->advance_session("chat-0", stored.id).status();
+    if (advanced.code() == StatusCode::kNotFound) error = advanced.message();
+  }
+  CHECK_THAT(error, Contains("a turn must be put with the name of its session"));
   std::set<std::string> listed;
   const auto sessions = other->sessions().value();
   for (const msg::SessionRow& row : sessions) listed.insert(row.name);
