@@ -24,8 +24,18 @@ enum ExitCode : int {
   kStopped = 130  // as a shell reports a program that SIGINT ended
 };
 
+// A node that is cut off from etcd can be reached, so its address is right. The code depends on how
+// often the call was repeated, and only the message says why.
+bool is_of_no_member(const Status& status) {
+  return exit_code(status) == kUnreachable &&
+         status.message().find("is not a member of the cluster") != std::string::npos;
+}
+
 // Advice for the next step; empty if the message already contains it.
 std::string advice(const Status& status) {
+  if (is_of_no_member(status)) {
+    return "ask another node; if all say so, check etcd and the setting cluster_etcd of the nodes";
+  }
   switch (status.code()) {
     case StatusCode::kUnavailable:
       // The host is unknown, or nothing or another program listens on the port.

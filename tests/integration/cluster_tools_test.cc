@@ -134,4 +134,9 @@ TEST_CASE("status says that a node is no member, and fails for it only if it is 
   CHECK(ready.exit_code == 4);
   CHECK_THAT(ready.err, Contains("a is no member of the cluster precis"));
   CHECK(json::parse(status({"--json"}).out)["cluster"]["state"] == "cut_off");
+  const Ran listed = run({PRECISCTL_PATH, "--address", a.address(), "--tenant", "red", "--timeout",
+                          "0.5", "prefix", "ls"});
+  CHECK(listed.exit_code == 4);
+  CHECK_THAT(listed.err, Contains("not a member of the cluster") && Contains("ask another node") &&
+                             !Contains("PRECIS_ADDRESS"));
 }
