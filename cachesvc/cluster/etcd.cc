@@ -12,6 +12,8 @@
 namespace precis::cluster {
 namespace {
 
+// Errors begin with it, because a wrong address in the setting is their likeliest cause.
+constexpr char kWhat[] = "etcd (cluster_etcd)";
 constexpr std::chrono::milliseconds kLastTime{500};
 constexpr std::size_t kAnswerBytesMax = 8u << 20;  // rows of 2,048 nodes take about 1 MiB
 constexpr std::size_t kErrorBytesMax = 200;
@@ -58,7 +60,7 @@ GrpcError error_of(std::string_view body) {
 }
 
 Status not_etcd(const std::string& path) {
-  return Status::unavailable("the answer to " + path + " is not one of etcd");
+  return Status::unavailable("the answer to " + path + " is not one of etcd (cluster_etcd)");
 }
 
 // The first key after all that begin with `prefix`.
@@ -105,12 +107,12 @@ Result<std::string> Etcd::call(const std::string& path, const std::string& json,
     if (answer.ok() && answer->status == 200) return std::move(answer->body);
     if (answer.ok()) {
       const GrpcError error = error_of(answer->body);
-      failed = Status::unavailable("etcd: " + to.authority + " answers to " + path +
-                                   " with HTTP status " + std::to_string(answer->status) + ": " +
-                                   error.message);
+      failed = Status::unavailable(std::string(kWhat) + ": " + to.authority + " answers to " +
+                                   path + " with HTTP status " + std::to_string(answer->status) +
+                                   ": " + error.message);
       if (error.code == kGrpcNotFound) return Status::not_found(failed.message());
     } else {
-      failed = answer.status().with_context("etcd");
+      failed = answer.status().with_context(kWhat);
       if (enough && failed.code() == StatusCode::kTimedOut) return failed;  // it had nothing to say
     }
     next_ = (next_ + 1) % members_.size();

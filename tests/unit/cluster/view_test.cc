@@ -223,7 +223,9 @@ TEST_CASE("answers of etcd are read, and others are named", "[cluster]") {
         std::string(R"({"header":{"revision":9}})"),
         std::string(R"({"header":{"revision":"9"},"kvs":{}})"),
         std::string(R"({"header":{"revision":"9"},"kvs":[{"key":"!"}]})")}) {
-    CHECK(Etcd::parse_rows(body).status().code() == StatusCode::kUnavailable);
+    const Status wrong = Etcd::parse_rows(body).status();
+    CHECK(wrong.code() == StatusCode::kUnavailable);
+    CHECK_THAT(wrong.message(), Contains("cluster_etcd"));
   }
 }
 
