@@ -88,9 +88,11 @@ Result<std::shared_ptr<Channel>> Nodes::any(const Retry& call) {
     if (failed.ok() || does_not_answer(failed)) note_answer(address, failed.ok());
     if (failed.ok()) return channel;
     if (first.ok()) first = failed;
-    if (!does_not_answer(failed)) break;
+    if (!does_not_answer(failed)) return first;
   }
-  return first;
+  if (addresses.size() < 2) return first;
+  return first.with_context("none of the " + std::to_string(addresses.size()) +
+                            " addresses answers; the first error");
 }
 
 // ---- owners -------------------------------------------------------------------------------------
