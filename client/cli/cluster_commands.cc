@@ -28,7 +28,7 @@ std::string own_state(const msg::ClusterState& state) {
            "before";
   }
   if (state.state == "joining") return "joining";
-  return fmt::format("member, for {} more without etcd",
+  return fmt::format("member (its lease ends in {} unless etcd renews it)",
                      duration_text(static_cast<double>(state.lease_left_ms) / 1000));
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("a node that is drained gives away its shards, and stays", "[integrati
   const auto state = await(a, [](const auto& now) { return all_owned_by(now, "b"); });
   REQUIRE(state.nodes.size() == 2);
   CHECK(state.nodes[0].draining);
-  CHECK_THAT(a.ctl({"status"}).out, Contains("draining"));
+  CHECK_THAT(a.ctl({"status"}).out, Contains("draining") && Contains("member (its lease ends in "));
   a.stop();
   await(b, [](const auto& now) { return now.nodes.size() == 2 && !now.nodes[0].live; });
   CHECK_THAT(b.ctl({"status"}).out, Contains("gone, drained"));
