@@ -164,15 +164,21 @@ Status show_shards(Context context) {
 }
 
 Status drain_node(Context context, const NodeDrain& drain) {
+  PRECIS_ASSIGN(const msg::ClusterState before, context.client.cluster());
   PRECIS_ASSIGN(const msg::ClusterState state, context.client.drain_node(drain.node, !drain.off));
+  const bool was_drained = std::ranges::any_of(before.nodes, [&](const msg::ClusterNode& node) {
+    return node.name == drain.node && node.draining;
+  });
+  const std::string node = printable(drain.node);
   if (context.json) {
     context.out += json_text(to_json(state));
+  } else if (was_drained != drain.off) {
+    context.out += fmt::format("{} was {}\n", node, drain.off ? "not drained" : "drained already");
   } else if (drain.off) {
-    context.out += fmt::format("{} may own shards again\n", printable(drain.node));
+    context.out += fmt::format("{} may own shards again\n", node);
   } else {
-    context.out +=
-        fmt::format("{} gives away its shards; once precisctl cluster status shows 0, stop it\n",
-                    printable(drain.node));
+    context.out += fmt::format(
+        "{} gives away its shards; once precisctl cluster status shows 0, stop it\n", node);
   }
   return {};
 }

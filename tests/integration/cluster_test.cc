@@ -90,6 +90,7 @@ TEST_CASE("a node that is drained gives away its shards, and stays", "[integrati
   const auto state = await(a, [](const auto& now) { return all_owned_by(now, "b"); });
   REQUIRE(state.nodes.size() == 2);
   CHECK(state.nodes[0].draining);
+  CHECK(a.ctl({"drain", "a"}).out == "a was drained already\n");
   CHECK_THAT(a.ctl({"status"}).out, Contains("draining") && Contains("member (its lease ends in "));
   a.stop();
   await(b, [](const auto& now) { return now.nodes.size() == 2 && !now.nodes[0].live; });
@@ -100,6 +101,7 @@ TEST_CASE("a node that is drained gives away its shards, and stays", "[integrati
             .draining);
   CHECK(b.ctl({"drain", "a", "--off"}).exit_code == 0);
   await(a, shared_by({"a", "b"}));
+  CHECK(a.ctl({"drain", "a", "--off"}).out == "a was not drained\n");
 
   const Ran last = (b.stop(), await(a, shared_by({"a"})), a.ctl({"drain", "a"}));
   CHECK(last.exit_code == 6);
