@@ -82,9 +82,10 @@ Result<S3Keys> parse_s3_keys(const std::string& text) {
 
 Result<S3Keys> read_s3_keys(const std::string& file) {
   if (file.empty()) return Status::invalid("give the file with the keys of the bucket's user");
-  PRECIS_ASSIGN(const std::string text, read_file(file, limits::kCredentialBytesMax));
-  auto keys = parse_s3_keys(text);
-  return keys.ok() ? keys : keys.status().with_context(file);
+  const auto text = read_file(file, limits::kCredentialBytesMax);
+  if (!text.ok()) return text.status().with_context("cluster_s3_keys");
+  auto keys = parse_s3_keys(*text);
+  return keys.ok() ? keys : keys.status().with_context("cluster_s3_keys: " + file);
 }
 
 Status check_s3_region(const std::string& region) {

@@ -122,5 +122,6 @@ TEST_CASE("keys of S3 are read as AWS's files have them, and no message has them
     CHECK(status.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(status.message(), !Contains("hid"));
   }
-  CHECK_FALSE(read_s3_keys("/does/not/exist").ok());
+  CHECK_THAT(read_s3_keys("/does/not/exist").status().message(),
+             Contains("cluster_s3_keys: cannot read /does/not/exist"));
 }
