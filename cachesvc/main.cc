@@ -230,8 +230,8 @@ int approve(const Config& config) {
               << precis::printable(config.data_dir) << " needs at least " << *kept
               << " B free, so that many are kept free\n";
   }
-  std::cout << "precisd: the configuration is valid (addresses, devices and the data directory are "
-               "tried at the start)\n";
+  std::cout << "precisd: the configuration is valid (addresses, devices, the data directory, etcd, "
+               "and Ceph or S3 with their files are tried at the start)\n";
   return 0;
 }
 

@@ -211,8 +211,8 @@ TEST_CASE("--check says what is wrong with the configuration, and starts nothing
   const Ran good = check(data);
   CHECK(good.exit_code == 0);
   CHECK(good.out ==
-        "precisd: the configuration is valid (addresses, devices and the data directory are tried "
-        "at the start)\n");
+        "precisd: the configuration is valid (addresses, devices, the data directory, etcd, and "
+        "Ceph or S3 with their files are tried at the start)\n");
   CHECK(good.err.empty());
   CHECK_FALSE(fs::exists(dir.path("data")));
   const Ran bad = check("listen = \"nowhere\"\nmax_puts = 0\n");
