@@ -18,8 +18,8 @@ std::vector<float> reference_gram(const LayerInput& input);
 // [num_kv_heads, n].
 std::vector<double> reference_norms(ValueNorm norm, const LayerInput& input);
 // How far an f32 norm may be from reference_norms() because its sums are rounded, in addition to a
-// relative bound. Only kL2Gram needs this: a form close to 0 is the difference of large products,
-// so the bound allows 2^-20 of these products under the square root. 0 for the other norms.
+// relative bound. A form of kL2Gram or an output of kL1Exact that is close to 0 is the difference
+// of large products, so the bound allows 2^-20 of these products. 0 for the other norms.
 std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& input);
 
 // LayerScores in double.

@@ -290,24 +290,49 @@ std::vector<double> reference_norms(ValueNorm norm, const LayerInput& in) {
   return norms;
 }
 
+namespace {
+
+double gram_rounding(const LayerInput& in, std::uint32_t h, std::uint32_t t, const float* gram) {
+  const std::uint32_t d = in.keys.head_dim;
+  double form = 0, products = 0;
+  for (std::uint32_t a = 0; a < d; ++a) {
+    for (std::uint32_t b = 0; b < d; ++b) {
+      const double term =
+          value_at(in.values, h, t, a) * gram[a * d + b] * value_at(in.values, h, t, b);
+      form += term;
+      products += std::fabs(term);
+    }
+  }
+  const double off = std::ldexp(products, -20);
+  return form > off ? off / std::sqrt(form) : std::sqrt(off);
+}
+
+double output_rounding(const LayerInput& in, std::uint32_t h, std::uint32_t t, const HeadsView& w,
+                       std::uint32_t q) {
+  double products = 0;
+  for (std::uint32_t c = 0; c < in.keys.head_dim; ++c) {
+    double weights = 0;
+    for (std::uint32_t x = 0; x < w.head_dim; ++x) weights += std::fabs(value_at(w, q, c, x));
+    products += std::fabs(value_at(in.values, h, t, c)) * weights;
+  }
+  return std::ldexp(products, -20);
+}
+
+}  // namespace
+
 std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& in) {
   std::vector<double> bounds(std::size_t{in.num_kv_heads()} * in.num_tokens());
+  if (norm != ValueNorm::kL2Gram && norm != ValueNorm::kL1Exact) return bounds;
   const std::uint32_t d = in.keys.head_dim, n = in.num_tokens();
-  for (std::size_t i = 0; norm == ValueNorm::kL2Gram && i < bounds.size(); ++i) {
+  const HeadsView w =
+      HeadsView::packed(in.o_proj.data, in.num_q_heads, d, in.o_proj.width, in.o_proj.dtype);
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
     const auto h = static_cast<std::uint32_t>(i / n), t = static_cast<std::uint32_t>(i % n);
     for (std::uint32_t q = h * in.group(); q < (h + 1) * in.group(); ++q) {
-      const float* gram = &in.o_proj.gram[std::size_t{q} * d * d];
-      double form = 0, products = 0;
-      for (std::uint32_t a = 0; a < d; ++a) {
-        for (std::uint32_t b = 0; b < d; ++b) {
-          const double term =
-              value_at(in.values, h, t, a) * gram[a * d + b] * value_at(in.values, h, t, b);
-          form += term;
-          products += std::fabs(term);
-        }
-      }
-      const double off = std::ldexp(products, -20);
-      bounds[i] += (form > off ? off / std::sqrt(form) : std::sqrt(off)) / in.group();
+      const double off = norm == ValueNorm::kL2Gram
+                             ? gram_rounding(in, h, t, &in.o_proj.gram[std::size_t{q} * d * d])
+                             : output_rounding(in, h, t, w, q);
+      bounds[i] += off / in.group();
     }
   }
   return bounds;
