@@ -123,6 +123,8 @@ void Uploads::when_copied(std::uint32_t number, std::uint64_t hold,
     } else if (!at->second.waiting.empty()) {
       at->second.waiting.back().done.push_back(std::move(done));
       return;
+    } else {
+      status = at->second.last;
     }
   }
   done(status);
@@ -266,6 +268,7 @@ void Uploads::note_copied(Shard& shard, const Copied& copied) {
     for (const Done& done : first.done) done(status);
     if (first.removed) first.removed(copied.removed);
     shard.waiting.pop_front();
+    shard.last = status;
   }
 }
 

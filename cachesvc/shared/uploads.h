@@ -103,6 +103,7 @@ class Uploads {
     std::string node;
     std::uint64_t hold = 0;
     std::deque<Waiting> waiting;
+    Status last;  // what is wrong with the last change that waits no more
     std::shared_ptr<Attempt> attempt;
     std::shared_ptr<Unshared> unshared = std::make_shared<Unshared>();
     std::shared_ptr<std::atomic<bool>> is_abandoned;  // nobody waits for the attempt any more

@@ -69,7 +69,8 @@ class Put {
   // Once it returns OK, the segment is visible and as durable as asked. kInvalidArgument names the
   // missing layers. If the connection is lost meanwhile, the client asks the service whether the
   // segment is stored. If not, kUnavailable: put again, which is always safe: the same put gives
-  // the same segment. After kTimedOut or kCanceled, call commit() again to learn the outcome.
+  // the same segment. Likewise kMoved: another node of the cluster stores this prompt now. After
+  // kTimedOut or kCanceled, call commit() again to learn the outcome.
   // `prefill_seconds`: as PutOptions::prefill_seconds; the larger of both counts.
   Result<msg::SegmentInfo> commit(Durability durability = Durability::kWal,
                                   double prefill_seconds = 0);

@@ -128,6 +128,8 @@ TEST_CASE("a row whose bytes cannot be copied is not shared by a later change of
   tier.refuse_objects(true);
   REQUIRE(a.put(segment).ok());
   CHECK(a.copied().code() == StatusCode::kCorruption);
+  CHECK(a.uploads->lag().changes == 0);
+  CHECK(a.copied().code() == StatusCode::kCorruption);  // as told to a caller that asks late
   tier.refuse_objects(false);
   const auto is_shared = [&] {
     const std::vector<std::string> keys = {
