@@ -1,6 +1,7 @@
 #include "cachesvc/catalog/budgets.h"
 
 #include <algorithm>
+#include <set>
 
 #include "precis/keep.h"
 #include "precis/limits.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kSessionRowsBytesMax = 256 << 10;
+constexpr std::size_t kComparedBytesMax = 1 << 20;
 
 Status check_recipe(const std::string& recipe) {
   if (recipe.size() > limits::kRecipeBytesMax) {
@@ -82,10 +84,25 @@ BudgetTable::Keys BudgetTable::keys(std::string_view tenant) const {
        row != rows_.end() && row->first.first == tenant; ++row) {
     keys.scopes.push_back(scope_of(row->first.second));
   }
-  const auto kept = revisions_.find(tenant);
-  if (kept == revisions_.end()) return keys;
-  for (const msg::BudgetRevision& each : kept->second) keys.revisions.push_back(each.number);
+  keys.revisions = kept(tenant).numbers();
   return keys;
+}
+
+void BudgetTable::put(std::string_view tenant, msg::BudgetRevision revision) {
+  revisions_[std::string(tenant)].put(std::move(revision));
+}
+
+void BudgetTable::erase(std::string_view tenant, std::uint64_t revision) {
+  const auto kept = revisions_.find(tenant);
+  if (kept == revisions_.end()) return;
+  kept->second.erase(revision);
+  if (kept->second.empty()) revisions_.erase(kept);
+}
+
+const KeptRevisions& BudgetTable::kept(std::string_view tenant) const {
+  static const KeptRevisions kNone;
+  const auto kept = revisions_.find(tenant);
+  return kept == revisions_.end() ? kNone : kept->second;
 }
 
 const StoredBudget* BudgetTable::find(std::string_view tenant,
@@ -115,6 +132,43 @@ msg::BudgetValues BudgetTable::values(std::string_view tenant,
                                       const msg::BudgetScope& scope) const {
   const StoredBudget* const row = find(tenant, scope);
   return row ? msg::BudgetValues{row->recipe, row->keep, row->limit} : msg::BudgetValues{};
+}
+
+// All rows of a tenant share one sequence, so that a revision identifies the whole state. Rows of
+// an earlier build, none of which is a session's, have versions without a revision.
+std::uint64_t BudgetTable::newest(std::string_view tenant) const {
+  std::uint64_t newest = 0;
+  const auto sessions = first_session(tenant);
+  for (auto row = rows_.lower_bound({std::string(tenant), {}}); row != sessions; ++row) {
+    newest = std::max(newest, row->second.version);
+  }
+  return std::max(newest, kept(tenant).newest());
+}
+
+Status BudgetTable::check_newest(std::string_view tenant,
+                                 std::optional<std::uint64_t> expected) const {
+  const std::uint64_t is = newest(tenant);
+  if (!expected || *expected == is) return {};
+  return Status::conflict("the budgets are at revision " + std::to_string(is) + ", not " +
+                          std::to_string(*expected) +
+                          ": somebody else has changed them; see `precisctl budget log`");
+}
+
+Status BudgetTable::check_kept(std::string_view tenant, std::uint64_t revision) const {
+  const std::uint64_t is = newest(tenant);
+  if (revision > is) {
+    return Status::not_found("there is no revision " + std::to_string(revision) +
+                             "; the newest is " + std::to_string(is));
+  }
+  if (kept(tenant).count_after(revision) == is - revision) return {};
+  return Status::not_found("not all revisions after " + std::to_string(revision) +
+                           " are kept any more; see `precisctl budget log`");
+}
+
+KeptRevisions::Values BudgetTable::values_after(std::string_view tenant,
+                                                std::uint64_t revision) const {
+  return kept(tenant).values_after(
+      revision, [&](const msg::BudgetScope& scope) { return values(tenant, scope); });
 }
 
 BudgetTable::Planned BudgetTable::planned(std::string_view tenant, msg::BudgetRevision revision,
@@ -157,6 +211,75 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   msg::BudgetRevision revision{0, 0, request.user, request.comment, {}, {}};
   if (change.after != change.before) revision.changes.push_back(std::move(change));
   return planned(tenant, std::move(revision), now_ms);
+}
+
+Result<BudgetTable::Planned> BudgetTable::rolled_back(std::string_view tenant,
+                                                      const msg::RollBackBudget& request,
+                                                      std::uint64_t now_ms,
+                                                      const IsScope& is_scope) const {
+  PRECIS_TRY(check_newest(tenant, request.if_revision));
+  const std::uint64_t is = newest(tenant);
+  PRECIS_TRY(check_kept(tenant, request.revision));
+  if (request.revision == is) {
+    return Status::conflict("the budgets are at revision " + std::to_string(is) +
+                            "; roll back to an earlier one");
+  }
+  msg::BudgetRevision revision{0, 0, request.user, request.comment, request.revision, {}};
+  for (auto& [key, was] : values_after(tenant, request.revision)) {
+    const msg::BudgetScope scope = scope_of(key);
+    if (!is_scope(scope)) continue;
+    msg::BudgetValues now = values(tenant, scope);
+    if (now != was) revision.changes.push_back({scope, std::move(now), std::move(was)});
+  }
+  return planned(tenant, std::move(revision), now_ms);
+}
+
+Result<msg::BudgetChanges> BudgetTable::compared(std::string_view tenant,
+                                                 const msg::CompareBudgets& which,
+                                                 const IsScope& is_scope) const {
+  msg::BudgetChanges told{which.from, which.to.value_or(newest(tenant)), {}};
+  PRECIS_TRY(check_kept(tenant, std::max(which.from.value_or(0), told.to)));
+  PRECIS_TRY(check_kept(tenant, std::min(which.from.value_or(told.to), told.to)));
+  std::size_t bytes = 0;
+  const auto add = [&](msg::BudgetChange change) -> Status {
+    if (change.before == change.after) return {};
+    bytes += change.before.recipe.size() + change.after.recipe.size();
+    if (told.changes.size() == limits::kListPageRowsMax || bytes > kComparedBytesMax) {
+      return Status::out_of_space("more scopes differ than an answer holds, which are " +
+                                  std::to_string(limits::kListPageRowsMax) +
+                                  "; compare two revisions (`from` and `to`) that are close to "
+                                  "each other");
+    }
+    told.changes.push_back(std::move(change));
+    return {};
+  };
+  if (!which.from) {
+    const auto changed_later = values_after(tenant, told.to);
+    std::set<ScopeKey> scopes;
+    for (const auto& [key, was] : changed_later) scopes.insert(key);
+    for (const msg::BudgetScope& scope : keys(tenant).scopes) scopes.insert(key_of(scope));
+    for (const ScopeKey& key : scopes) {
+      const msg::BudgetScope scope = scope_of(key);
+      const auto was = changed_later.find(key);
+      if (!is_scope(scope)) continue;
+      PRECIS_TRY(
+          add({scope, {}, was == changed_later.end() ? values(tenant, scope) : was->second}));
+    }
+    return told;
+  }
+  const auto [first, last] = std::minmax({*which.from, told.to});
+  for (auto& [key, change] : kept(tenant).changes(first, last)) {
+    if (*which.from > told.to) std::swap(change.before, change.after);
+    PRECIS_TRY(add(std::move(change)));
+  }
+  return told;
+}
+
+msg::BudgetRevisions BudgetTable::revisions(std::string_view tenant,
+                                            const msg::ListBudgetRevisions& request) const {
+  msg::BudgetRevisions page = kept(tenant).page(request);
+  page.newest = newest(tenant);
+  return page;
 }
 
 msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope& scope,

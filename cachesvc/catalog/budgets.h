@@ -4,7 +4,6 @@
 // only; the catalog stores the rows and the revisions.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cachesvc/catalog/budget_revisions.h"
 #include "precis/budget_scope.h"
 #include "precis/catalog_row.h"
 
@@ -45,10 +45,7 @@ class BudgetTable {
     std::vector<std::uint64_t> revisions;
   };
   Keys keys(std::string_view tenant) const;
-  // The oldest revisions that are forgotten when this one is added, so that there are at most
-  // limits::kBudgetRevisionsMax, of at most limits::kBudgetRevisionBytesMax.
-  std::vector<std::uint64_t> forgotten_by(std::string_view tenant,
-                                          const msg::BudgetRevision& revision) const;
+  const KeptRevisions& kept(std::string_view tenant) const;  // valid until the next change
   void put(std::string_view tenant, msg::BudgetRevision revision);
   void erase(std::string_view tenant, std::uint64_t revision);
 
@@ -95,15 +92,13 @@ class BudgetTable {
   Status check_newest(std::string_view tenant, std::optional<std::uint64_t> expected) const;
   // kNotFound unless all revisions after this one are kept.
   Status check_kept(std::string_view tenant, std::uint64_t revision) const;
-  // The values after this revision, which is kept, of the scopes that later ones have changed.
-  std::map<ScopeKey, msg::BudgetValues> values_after(std::string_view tenant,
-                                                     std::uint64_t revision) const;
+  // As KeptRevisions.
+  KeptRevisions::Values values_after(std::string_view tenant, std::uint64_t revision) const;
   Planned planned(std::string_view tenant, msg::BudgetRevision revision,
                   std::uint64_t now_ms) const;
 
   Rows rows_;
-  // By tenant, in order of their numbers; none of them is empty.
-  std::map<std::string, std::deque<msg::BudgetRevision>, std::less<>> revisions_;
+  std::map<std::string, KeptRevisions, std::less<>> revisions_;  // by tenant; none is empty
 };
 
 }  // namespace precis

@@ -12,7 +12,7 @@ using Rows = Result<std::vector<SettingRow>>;
 // More than a tenant can have.
 constexpr std::size_t kBudgetRowsMax =
     2 * (limits::kSessionBudgetsMax + limits::kModelsPerTenantMax + limits::kBudgetRevisionsMax);
-// A change forgets at most so many revisions; later ones forget the rest.
+// The most revisions that one change forgets; later changes forget the rest.
 constexpr std::size_t kForgottenPerChange = kSettingsPerChange / 2;
 
 }  // namespace
@@ -140,7 +140,7 @@ Rows CatalogBudgets::rows_of(std::string_view tenant, const BudgetTable::Planned
   }
   rows.push_back({Table::kMeta, revision_key(tenant, revision.number),
                   encode(StoredRevision{std::string(tenant), revision})});
-  std::vector<std::uint64_t> forgotten = budgets_.forgotten_by(tenant, revision);
+  std::vector<std::uint64_t> forgotten = budgets_.kept(tenant).forgotten_by(revision);
   std::ranges::sort(forgotten);
   forgotten.resize(std::min(forgotten.size(), kForgottenPerChange));
   for (const std::uint64_t number : forgotten) {

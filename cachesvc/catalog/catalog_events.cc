@@ -1,7 +1,8 @@
 // Events tell readers that keep a map of the stored blocks how the catalog changes.
+#include "cachesvc/catalog/catalog_events.h"
+
 #include <algorithm>
 
-#include "cachesvc/catalog/catalog_impl.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -40,7 +41,7 @@ msg::KvEvent event_of(const SegmentNode& node, Kind kind, std::uint64_t unix_ms)
 
 }  // namespace
 
-void CatalogState::tell(msg::KvEvent::Cause cause) {
+void CatalogEvents::tell(msg::KvEvent::Cause cause) {
   if (!event_sink_) return;
   const std::uint64_t now_ms = clock_.unix_ms();
   std::vector<TenantEvent> events;

@@ -1,24 +1,59 @@
-// Removing local copies of what the shared storage has, to make room in the local store.
+#include "cachesvc/catalog/catalog_eviction.h"
+
 #include <algorithm>
 #include <utility>
 
-#include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 
 namespace precis {
+namespace {
 
-bool CatalogShards::is_whole_here(const SegmentRow& row) const {
-  for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
-    if (store_.held_bytes(payload_key(row.id, l)) != row.layer_bytes[l]) return false;
+// The most layers that one change removes from the local store, so that others need not wait long.
+constexpr std::size_t kLayersOfRemoval = 4096;
+
+}  // namespace
+
+bool is_newer(const SegmentRow& row, const SegmentRow& than) {
+  if (row.created_unix_ms != than.created_unix_ms) {
+    return row.created_unix_ms > than.created_unix_ms;
   }
-  return true;
+  return row.plan.total() < than.plan.total();
 }
 
-std::uint64_t CatalogShards::local_bytes(const SegmentId& segment) const {
+Status CatalogEviction::erase_some(std::span<const Row>& rows) {
+  Change change;
+  for (std::size_t layers = 0; !rows.empty() && layers < kLayersOfRemoval; rows = rows.subspan(1)) {
+    const SegmentId& id = rows.front()->id;
+    change.erase_segment_here(*rows.front());
+    if (marks_.erase(id) > 0) change.erase(Table::kMeta, quarantine_key(id));
+    marks_to_save_.erase(id);
+    layers += rows.front()->layer_bytes.size() + 1;
+  }
+  return store_.write(change.batch(), Durability::kFsync);  // as CatalogRemovals
+}
+
+void CatalogEviction::remove_here(const std::vector<bool>& shards) {
+  std::vector<Row> rows;
+  {
+    std::lock_guard changing(changes_);
+    std::erase_if(kept_here_, [&](const auto& kept) {
+      const bool goes = shards.at(kept.first.first);
+      if (goes) rows.push_back(kept.second);
+      return goes;
+    });
+  }
+  for (std::span<const Row> left(rows); !left.empty();) {
+    std::lock_guard changing(changes_);
+    if (!erase_some(left).ok()) return;
+  }
+}
+
+std::uint64_t CatalogEviction::local_bytes(const SegmentId& segment) const {
   return store_.held_bytes(segment_key(segment));  // with which the keys of its layers begin
 }
 
-std::vector<ShardCatalog::SegmentPtr> CatalogShards::eviction_order(const std::vector<bool>& own) {
+std::vector<ShardCatalog::SegmentPtr> CatalogEviction::eviction_order(
+    const std::vector<bool>& own) {
   struct Placed {
     bool is_own = false;
     std::uint64_t used_unix_ms = 0;
@@ -49,7 +84,7 @@ std::vector<ShardCatalog::SegmentPtr> CatalogShards::eviction_order(const std::v
 
 // A loaded segment keeps its row. It goes on to be served, and its layers are read from the shared
 // storage.
-Result<ShardCatalog::Evicted> CatalogShards::evict(std::span<const Evictable> segments) {
+Result<ShardCatalog::Evicted> CatalogEviction::evict(std::span<const Evictable> segments) {
   using Version = SegmentLeases::Version;
   std::lock_guard changing(changes_);
   Change change;
@@ -86,7 +121,7 @@ Result<ShardCatalog::Evicted> CatalogShards::evict(std::span<const Evictable> se
 }
 
 // No change follows, so the rows come back only together with their layers, in a crash.
-void CatalogShards::forget_evicted() {
+void CatalogEviction::forget_evicted() {
   std::lock_guard changing(changes_);
   Change change;
   for (const auto& [key, row] : kept_here_) {

@@ -12,6 +12,7 @@
 #include "cachesvc/catalog/catalog_events.h"
 #include "cachesvc/catalog/catalog_merges.h"
 #include "cachesvc/catalog/catalog_models.h"
+#include "cachesvc/catalog/catalog_projections.h"
 #include "cachesvc/catalog/catalog_settings.h"
 #include "cachesvc/catalog/catalog_shards.h"
 #include "cachesvc/catalog/catalog_state.h"
@@ -159,6 +160,7 @@ class CatalogTenants : public virtual CatalogState {
 
 // The whole catalog. Opening it loads every table.
 class CatalogImpl final : public CatalogModels,
+                          public CatalogProjections,
                           public CatalogProfiles,
                           public CatalogCommits,
                           public CatalogMerges,

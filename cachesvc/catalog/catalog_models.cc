@@ -4,8 +4,9 @@
 #include <iterator>
 
 #include "cachesvc/base/counted.h"
-#include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/catalog_models.h"
+#include "cachesvc/catalog/catalog_projections.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/rope.h"
@@ -113,7 +114,7 @@ Status CatalogModels::remove_model(std::string_view tenant, const Digest& finger
       }
       return rows;
     }));
-    remove_shared_bytes(removed);
+    CatalogProjections::remove_shared_bytes(store_, removed);
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// Models with their output projections, and profiles. Private to this folder.
+// Models, and profiles. Private to this folder.
 #pragma once
 
 #include <optional>
@@ -9,30 +9,17 @@
 
 namespace precis {
 
-// Models and their output projections.
 class CatalogModels : public virtual CatalogState {
  public:
   Result<msg::ModelRow> register_model(std::string_view tenant, const ModelSpec& model) override;
   Result<ModelSpec> model(std::string_view tenant, const Digest& fingerprint) const override;
   Result<msg::Models> models_page(std::string_view tenant, const msg::ListModels&) const override;
   Status remove_model(std::string_view tenant, const Digest& fingerprint, bool only_check) override;
-  Status share_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
-  Status add_projection(const StoredProjection& row, Bytes weights, Bytes grams) override;
-  Result<Projection> projection(std::string_view tenant, const Digest& model,
-                                std::uint32_t layer) const override;
-  Status read_projection(const StoredProjection& row, ProjectionPart part,
-                         MutableBytes into) override;
 
  private:
   msg::ModelRow describe(const ModelKey& key, const Model& model) const;
   Result<const Model*> unused_model(const ModelKey& key) const;
   static std::vector<SettingRow> rows_of(const ModelKey& key, const Model& model);
-  Status check_projection(const StoredProjection& row) const;
-  Status check_projection_room(const StoredProjection& row) const;
-  Status name_projection(const StoredProjection& row);
-  void remove_shared_bytes(const std::vector<Projection>& rows);
-  std::uint64_t kept_projection_bytes() const;
-  void keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes);
 };
 
 // Profiles: storing them with their model, and finding the one for a recipe.

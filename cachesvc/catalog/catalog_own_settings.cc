@@ -1,16 +1,13 @@
-// Settings that this node changes on its own accord: models that others removed while it stored
-// segments of them come back, and budgets of ended sessions end.
+#include "cachesvc/catalog/catalog_own_settings.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "cachesvc/catalog/catalog_keys.h"
-#include "cachesvc/catalog/catalog_settings.h"
 
 namespace precis {
 
-// The removal of a model of which this node has segments, which no other node has seen, and of what
-// belongs to it.
-bool CatalogSettings::must_keep(const SettingRow& row) {
+bool CatalogOwnSettings::must_keep(const SettingRow& row) {
   if (row.value || row.table == Table::kMeta) return false;
   ModelKey key;
   if (row.table == Table::kBudgets) {
@@ -30,7 +27,7 @@ bool CatalogSettings::must_keep(const SettingRow& row) {
 }
 
 // Also segments of shards that are not loaded.
-bool CatalogSettings::has_segments(const ModelKey& key) const {
+bool CatalogOwnSettings::has_segments(const ModelKey& key) const {
   const TenantSegments* const segments = tree_.of_tenant(key.first);
   if (segments != nullptr && segments->totals_of(key.second).segments > 0) return true;
   return std::ranges::any_of(kept_here_, [&](const auto& kept) {
@@ -39,7 +36,7 @@ bool CatalogSettings::has_segments(const ModelKey& key) const {
 }
 
 // The rows that belong to one kept model, or some budgets of ended sessions.
-std::vector<SettingRow> CatalogSettings::own_changes() {
+std::vector<SettingRow> CatalogOwnSettings::own_changes() {
   std::lock_guard changing(changes_);
   if (!kept_models_.empty()) return rows_of_kept(*kept_models_.begin());
   std::erase_if(ended_budgets_, [&](const auto& ended) {
@@ -54,7 +51,7 @@ std::vector<SettingRow> CatalogSettings::own_changes() {
   return rows;
 }
 
-std::vector<SettingRow> CatalogSettings::rows_of_kept(const ModelKey& key) {
+std::vector<SettingRow> CatalogOwnSettings::rows_of_kept(const ModelKey& key) {
   const auto model = models_.find(key);
   const bool stays = model != models_.end() && has_segments(key);
   std::vector<SettingRow> rows;

@@ -1,9 +1,5 @@
-// Output projections. Their bytes are payload of the local store. If nodes share a storage, their
-// rows are settings, which all nodes have, and their bytes are objects of that storage, which a
-// node keeps a copy of once it has read them.
-#include <algorithm>
+#include "cachesvc/catalog/catalog_projections.h"
 
-#include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 #include "cachesvc/catalog/projection_row.h"
 #include "precis/block_digest.h"
@@ -28,7 +24,7 @@ std::string shared_name(const StoredProjection& row, bool is_gram) {
 
 // kInvalidArgument if the layer has other weights. Ignores the Gram matrices: their last bits
 // depend on the machine that computed them.
-Status CatalogModels::check_projection(const StoredProjection& row) const {
+Status CatalogProjections::check_projection(const StoredProjection& row) const {
   PRECIS_ASSIGN(const Model* const model, known_model(row.tenant, row.model));
   const auto known = model->projections.find(row.layer);
   if (known == model->projections.end()) return {};
@@ -44,7 +40,7 @@ Status CatalogModels::check_projection(const StoredProjection& row) const {
 }
 
 // etcd has the rows of all tenants, and each node reads them.
-Status CatalogModels::check_projection_room(const StoredProjection& row) const {
+Status CatalogProjections::check_projection_room(const StoredProjection& row) const {
   const auto [first, last] = models_of(row.tenant);
   std::size_t rows = 0;
   for (auto model = first; model != last; ++model) rows += model->second.projections.size();
@@ -54,7 +50,8 @@ Status CatalogModels::check_projection_room(const StoredProjection& row) const {
                           "(precisctl model rm)");
 }
 
-Status CatalogModels::share_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
+Status CatalogProjections::share_projection(const StoredProjection& row, Bytes weights,
+                                            Bytes grams) {
   if (!in_shards()) return {};
   {
     std::lock_guard changing(changes_);
@@ -64,7 +61,7 @@ Status CatalogModels::share_projection(const StoredProjection& row, Bytes weight
   return store_.write_shared(shared_name(row, true), grams);
 }
 
-Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
+Status CatalogProjections::add_projection(const StoredProjection& row, Bytes weights, Bytes grams) {
   if (in_shards()) return name_projection(row);
   std::lock_guard changing(changes_);
   PRECIS_TRY(check_projection(row));
@@ -80,7 +77,7 @@ Status CatalogModels::add_projection(const StoredProjection& row, Bytes weights,
 }
 
 // Another machine's Gram matrices replace the present ones, which stay for readers.
-Status CatalogModels::name_projection(const StoredProjection& row) {
+Status CatalogProjections::name_projection(const StoredProjection& row) {
   Status refused;
   const Status named = change_settings([&]() -> Result<std::vector<SettingRow>> {
     refused = check_projection(row);
@@ -96,21 +93,21 @@ Status CatalogModels::name_projection(const StoredProjection& row) {
     return rows;
   });
   // No row names these objects.
-  if (!refused.ok()) remove_shared_bytes({std::make_shared<const StoredProjection>(row)});
+  if (!refused.ok()) remove_shared_bytes(store_, {std::make_shared<const StoredProjection>(row)});
   return named;
 }
 
-// Objects that stay take space, and no row names them.
-void CatalogModels::remove_shared_bytes(const std::vector<Projection>& rows) {
+void CatalogProjections::remove_shared_bytes(Store& store, const std::vector<Projection>& rows) {
   for (const Projection& row : rows) {
-    const Status removed = store_.remove_shared(shared_name(*row, false), row->weights_bytes);
+    const Status removed = store.remove_shared(shared_name(*row, false), row->weights_bytes);
     if (removed.code() == StatusCode::kUnavailable) return;  // so will be the others
-    (void)store_.remove_shared(shared_name(*row, true), row->grams_bytes);
+    (void)store.remove_shared(shared_name(*row, true), row->grams_bytes);
   }
 }
 
-Result<Catalog::Projection> CatalogModels::projection(std::string_view tenant, const Digest& model,
-                                                      std::uint32_t layer) const {
+Result<Catalog::Projection> CatalogProjections::projection(std::string_view tenant,
+                                                           const Digest& model,
+                                                           std::uint32_t layer) const {
   std::shared_lock lock(state_);
   PRECIS_ASSIGN(const Model* const known, known_model(tenant, model));
   const auto found = known->projections.find(layer);
@@ -119,8 +116,8 @@ Result<Catalog::Projection> CatalogModels::projection(std::string_view tenant, c
                            "' has no output projection; register the model with its o_proj");
 }
 
-Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPart part,
-                                      MutableBytes into) {
+Status CatalogProjections::read_projection(const StoredProjection& row, ProjectionPart part,
+                                           MutableBytes into) {
   const bool is_gram = part == ProjectionPart::kGrams;
   const Digest& wanted = is_gram ? row.grams : row.weights;
   Status status = store_.read_into(local_key(row, is_gram), into);
@@ -140,7 +137,7 @@ Status CatalogModels::read_projection(const StoredProjection& row, ProjectionPar
 }
 
 // The bytes of all projections that the local store has.
-std::uint64_t CatalogModels::kept_projection_bytes() const {
+std::uint64_t CatalogProjections::kept_projection_bytes() const {
   std::shared_lock lock(state_);
   std::uint64_t bytes = 0;
   for (const auto& [key, model] : models_) {
@@ -153,7 +150,7 @@ std::uint64_t CatalogModels::kept_projection_bytes() const {
 }
 
 // If it fails, the next read reads from the shared storage again.
-void CatalogModels::keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes) {
+void CatalogProjections::keep_projection(const StoredProjection& row, bool is_gram, Bytes bytes) {
   std::lock_guard changing(projection_bytes_);
   const auto known = projection(row.tenant, row.model, row.layer);
   if (!known.ok() || **known != row) return;

@@ -3,19 +3,17 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <vector>
 
-#include "cachesvc/catalog/catalog_state.h"
+#include "cachesvc/catalog/catalog_own_settings.h"
 
 namespace precis {
 
-class CatalogSettings : public virtual CatalogState {
+class CatalogSettings : public CatalogOwnSettings {
  public:
   Result<std::vector<SettingRow>> settings() override;
   Result<Taken> take_settings(std::vector<SettingRow> rows) override;
   void agree_by(Agree agree) override { agree_ = std::move(agree); }
-  std::vector<SettingRow> own_changes() override;
   std::string cluster_id() const override;
 
  protected:
@@ -35,12 +33,6 @@ class CatalogSettings : public virtual CatalogState {
   void erase_model(const ModelKey& key, Taking& taking);
   void erase_projection(const ModelKey& key, std::uint32_t layer, Taking& taking);
   const ModelSpec* taken_model(const ModelKey& key, const Taking& taking) const;
-  bool must_keep(const SettingRow& row);
-  std::vector<SettingRow> rows_of_kept(const ModelKey& key);
-  bool has_segments(const ModelKey& key) const;
-
-  // Models that were removed while segments of them were stored. Guarded by changes_.
-  std::set<ModelKey> kept_models_;
 };
 
 }  // namespace precis

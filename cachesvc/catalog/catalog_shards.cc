@@ -1,15 +1,14 @@
-// Loading and dropping shards. The shared storage has their rows; the local store has copies of
-// some, and possibly segments that were not shared yet.
+// The shared storage has the rows of shards; the local store has copies of some, and possibly
+// segments that were not shared yet.
+#include "cachesvc/catalog/catalog_shards.h"
+
 #include <algorithm>
 
-#include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
 
 namespace precis {
 namespace {
 
-// The most layers that one change removes from the local store, so that others need not wait long.
-constexpr std::size_t kLayersOfRemoval = 4096;
 // The most blocks that leave the index while lookups wait, or one segment with more.
 constexpr std::size_t kBlocksOfDrop = 65'536;
 
@@ -31,13 +30,6 @@ Catalog::Row with_use(const SegmentNode& node) {
 }
 
 }  // namespace
-
-bool is_newer(const SegmentRow& row, const SegmentRow& than) {
-  if (row.created_unix_ms != than.created_unix_ms) {
-    return row.created_unix_ms > than.created_unix_ms;
-  }
-  return row.plan.total() < than.plan.total();
-}
 
 struct CatalogShards::Read {
   std::vector<std::pair<Table, std::string>> bad;
@@ -106,6 +98,13 @@ std::vector<Catalog::Row> CatalogShards::take_kept_here(const LoadedShard& shard
   return only_here;
 }
 
+bool CatalogShards::is_whole_here(const SegmentRow& row) const {
+  for (std::uint32_t l = 0; l < row.layer_bytes.size(); ++l) {
+    if (store_.held_bytes(payload_key(row.id, l)) != row.layer_bytes[l]) return false;
+  }
+  return true;
+}
+
 Status CatalogShards::load_shard(LoadedShard shard) {
   Read read = read_rows(shard);
   std::lock_guard changing(changes_);
@@ -136,20 +135,6 @@ Status CatalogShards::share(const Row& row) {
   tree_.put(row, Durability::kFsync, commits_);
   tell(msg::KvEvent::Cause::kMoved);
   return {};
-}
-
-// Removes the first of these copies. If it fails, they take space until the shard is loaded or
-// dropped again.
-Status CatalogShards::erase_some(std::span<const Row>& rows) {
-  Change change;
-  for (std::size_t layers = 0; !rows.empty() && layers < kLayersOfRemoval; rows = rows.subspan(1)) {
-    const SegmentId& id = rows.front()->id;
-    change.erase_segment_here(*rows.front());
-    if (marks_.erase(id) > 0) change.erase(Table::kMeta, quarantine_key(id));
-    marks_to_save_.erase(id);
-    layers += rows.front()->layer_bytes.size() + 1;
-  }
-  return store_.write(change.batch(), Durability::kFsync);  // as CatalogRemovals
 }
 
 // The local store's rows and kept_here_ have the last use of segments, for the order in which their
@@ -193,25 +178,8 @@ std::vector<SegmentId> CatalogShards::drop_shards(const std::vector<bool>& shard
   return ids;
 }
 
-void CatalogShards::remove_here(const std::vector<bool>& shards) {
-  std::vector<Row> rows;
-  {
-    std::lock_guard changing(changes_);
-    std::erase_if(kept_here_, [&](const auto& kept) {
-      const bool goes = shards.at(kept.first.first);
-      if (goes) rows.push_back(kept.second);
-      return goes;
-    });
-  }
-  for (std::span<const Row> left(rows); !left.empty();) {
-    std::lock_guard changing(changes_);
-    if (!erase_some(left).ok()) return;
-  }
-}
-
 // A guest that is still the same version stays the same row, so that its layers in memory are
-// found.
-// Decoding takes long, so it needs no lock.
+// found. Decoding takes long, so it is done without a lock.
 void CatalogShards::keep_guests(std::string_view tenant, std::vector<StoredRow> rows,
                                 std::uint64_t until_ns) {
   for (const StoredRow& stored : rows) {

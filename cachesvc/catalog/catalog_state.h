@@ -71,7 +71,7 @@ class CatalogState : public Catalog {
   // Callers hold both locks, once that change is written.
   void budget_ended(std::string_view tenant, const std::string& session);
   // Callers hold both locks, at the end of a change. `cause`: of removals.
-  void tell(msg::KvEvent::Cause cause);
+  virtual void tell(msg::KvEvent::Cause cause) = 0;
 
   // Callers hold changes_ or state_ for the functions below.
   const ModelSpec* find_model(std::string_view tenant, const Digest& fingerprint) const;
@@ -124,7 +124,6 @@ class CatalogState : public Catalog {
   Sessions sessions_;
   BudgetTable budgets_;
   Models models_;
-  EventSink event_sink_;  // none: nobody is told
   std::map<std::string, StoredTenant, std::less<>> tenants_;
   std::string cluster_id_;
   std::set<std::pair<Table, std::string>> bad_rows_;  // rows that failed their check

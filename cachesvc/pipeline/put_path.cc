@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "cachesvc/pipeline/compute_time.h"
-#include "cachesvc/pipeline/put_records.h"
-
 namespace precis {
 
 PutPath::PutPath(PutParts parts)
-    : parts_(std::move(parts)), planner_(parts_), memory_(parts_), compression_(parts_, memory_) {}
+    : parts_(std::move(parts)),
+      planner_(parts_),
+      memory_(parts_),
+      compression_(parts_, memory_),
+      storage_(parts_, compression_) {}
 
 // ---- begin --------------------------------------------------------------------------------------
 
@@ -149,7 +150,9 @@ Task<Result<msg::SegmentInfo>> PutPath::commit(std::shared_ptr<OpenPut> put,
   if (info.ok()) put->last_activity = parts_.clock.now();
   memory_.free_failed(*put);
   // A repeated request may ask for stronger durability than the commit had.
-  if (info.ok() && put->durability < durability) PRECIS_CO_TRY(co_await harden(*put, durability));
+  if (info.ok() && put->durability < durability) {
+    PRECIS_CO_TRY(co_await storage_.harden(*put, durability));
+  }
   co_return info;
 }
 
@@ -159,13 +162,13 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<OpenPut> put,
   put->committing = true;
   Status done;
   if (put->already_stored) {
-    done = co_await harden(*put, durability);
+    done = co_await storage_.harden(*put, durability);
   } else {
     if (put->compressing > 0) {
       co_await completion<bool>([&](auto idle) { put->idle = std::move(idle); });
     }
     done = put->failure;
-    if (done.ok()) done = co_await store(*put, durability);
+    if (done.ok()) done = co_await storage_.store(*put, durability);
   }
   put->committing = false;
   PRECIS_CO_TRY(std::move(done));
@@ -174,61 +177,6 @@ Task<Result<msg::SegmentInfo>> PutPath::carry_out(std::shared_ptr<OpenPut> put,
   auto info = parts_.catalog.info(put->row.tenant, put->row.id, /*with_plan=*/true);
   if (!info.ok()) put->fail(info.status());
   co_return info;
-}
-
-Task<Status> PutPath::harden(const OpenPut& put, Durability durability) {
-  co_return co_await run_on(parts_.storage, parts_.loop, put.owner, [&] {
-    return parts_.catalog.harden(put.row.tenant, put.row.id, durability);
-  });
-}
-
-Task<Status> PutPath::store(OpenPut& put, Durability durability) {
-  if (const std::string missing = put.missing_layers(); !missing.empty()) {
-    co_return Status::invalid("the put is not complete: it lacks " + missing +
-                              "; push the rest, then commit");
-  }
-  if (!put.placed) {
-    const PutTimes::Work placing(put.times, PutStage::kCompress);
-    PRECIS_CO_TRY(co_await run_on(parts_.compute, parts_.loop, [&] {
-      const ComputeTime timed(parts_.clock, put.compress_ns);
-      return place_seats(put, parts_.backend);
-    }));
-    put.placed = true;
-  }
-  SegmentRow& row = put.row;
-  row.plan = {put.model.num_layers, put.model.num_kv_heads, {}};
-  row.layer_bytes.clear();
-  row.stored_bytes = 0;
-  std::vector<Catalog::Layer> payload;
-  for (PutLayer& layer : put.layers) {
-    if (layer.state() == LayerState::kCompressed) {
-      compression_.write(put, layer);
-      layer.write();
-    }
-    payload.push_back({layer.records->bytes(), layer.stored});
-    row.plan.counts.insert(row.plan.counts.end(), layer.counts.begin(), layer.counts.end());
-    row.layer_bytes.push_back(layer.records->bytes().size());
-    row.stored_bytes += layer.records->bytes().size();
-  }
-  parts_.metrics.compressed_out_bytes += static_cast<std::int64_t>(row.stored_bytes);
-  row.compress_seconds = static_cast<double>(put.compress_ns.load()) * 1e-9;
-  row.created_unix_ms = parts_.clock.unix_ms();
-  PRECIS_CO_TRY(co_await run_on(parts_.storage, parts_.loop, put.owner,
-                                [&] { return parts_.catalog.commit(row, payload, durability); }));
-  put.disk_quota.reset();  // what is stored counts by itself
-  parts_.prefill.put_took(row.tenant, row.model, put.num_tokens(),
-                          std::chrono::duration<double>(parts_.clock.now() - put.begun).count());
-  // Two equal puts may commit at the same time. The records of the first are stored, and only those
-  // may enter the hot tier.
-  const auto stored = parts_.catalog.segment(row.tenant, row.id);
-  if (!stored.ok()) put.fail(stored.status());  // removed at once: there is nothing to commit again
-  if (!stored.ok() || !(**stored == row)) co_return stored.status();
-  if (put.room) put.room->shrink(put.kept_bytes());  // the records count as the tier's
-  for (std::uint32_t l = 0; l < put.layers.size(); ++l) {
-    parts_.hot_tier.insert(row.tenant, row.id, l, *stored, put.layers[l].commit());
-  }
-  parts_.memory.retry();  // layers in the hot tier can be evicted
-  co_return Status();
 }
 
 }  // namespace precis

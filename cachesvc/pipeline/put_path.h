@@ -12,6 +12,7 @@
 #include "cachesvc/pipeline/put_compression.h"
 #include "cachesvc/pipeline/put_memory.h"
 #include "cachesvc/pipeline/put_planner.h"
+#include "cachesvc/pipeline/put_storage.h"
 
 namespace precis {
 
@@ -61,14 +62,13 @@ class PutPath {
   Task<Status> take_memory(std::shared_ptr<OpenPut> put, const msg::PushLayer& piece,
                            const Connection& from);
   Task<Result<msg::SegmentInfo>> carry_out(std::shared_ptr<OpenPut> put, Durability durability);
-  Task<Status> harden(const OpenPut& put, Durability durability);
-  Task<Status> store(OpenPut& put, Durability durability);
 
   const PutParts parts_;
   OpenPuts puts_;
   PutPlanner planner_;
   PutMemory memory_;
   PutCompression compression_;
+  PutStorage storage_;
 };
 
 }  // namespace precis

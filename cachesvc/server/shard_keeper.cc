@@ -14,9 +14,7 @@ namespace {
 // A segment of another node is served so long; after that, its row is read again.
 constexpr std::uint64_t kGuestNs = 5'000'000'000;
 constexpr std::chrono::seconds kPrepareAgain{1};
-
-// How often it looks at the table of owners, and for how long it waits after a failure.
-constexpr std::chrono::milliseconds kBeat{20}, kPause{200};
+constexpr std::chrono::milliseconds kPause{200};  // after a failure
 
 std::vector<bool> bits_of(std::span<const std::uint32_t> shards) {
   std::vector<bool> bits(kShards);
@@ -131,9 +129,9 @@ void ShardKeeper::step() {
     status = release(given, clock_.now() + parts_.lease);
   }
   if (const Status late = release_late(owned); status.ok()) status = late;
-  if (wanted.empty()) rest_ = kBeat;
-  if (wanted.empty()) return note(status);
-  take(owned, wanted);
+  if (!wanted.empty()) return take(owned, wanted);
+  rest_ = kBeat;
+  note(status);
 }
 
 // The shards that others own, without those that puts under way may keep.

@@ -16,7 +16,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cachesvc/base/clock.h"
@@ -71,6 +70,8 @@ class ShardKeeper {
  private:
   using Owned = cluster::Membership::Owned;
   using Shards = ShardGroups::Shards;
+  // How often it looks at the table of owners.
+  static constexpr std::chrono::milliseconds kBeat{20};
 
   void run();
   void step();
@@ -114,7 +115,7 @@ class ShardKeeper {
   std::optional<Prepared> prepared_;
   std::optional<Clock::Time> behind_since_;          // the table of owners is older than marks
   std::map<std::uint32_t, Clock::Time> kept_since_;  // for puts, though others own them
-  std::chrono::milliseconds rest_{20};               // between two steps
+  std::chrono::milliseconds rest_ = kBeat;           // between two steps
 
   ShardGroups groups_;
   std::unique_ptr<Executor> thread_;  // the last: it ends first

@@ -1,101 +1,24 @@
 #include "cachesvc/shared/shard_log.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 namespace precis {
 namespace {
 
-constexpr std::size_t kDigits = 20;
-constexpr std::string_view kSnapshotEnd = ".s";  // so that it comes after the record of its number
-constexpr std::size_t kRecordBytesMax = 64u << 20;
-constexpr int kPagesMax = 1000;
 constexpr int kAttemptsMax = 64;  // other machines may change the log all the time
-
-std::string digits_of(std::uint64_t number) {
-  const std::string text = std::to_string(number);
-  return std::string(kDigits - text.size(), '0') + text;
-}
-
-// None if the text is not as digits_of() gives it.
-std::optional<std::uint64_t> number_of(std::string_view text) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (text.size() != kDigits || text.front() != '0' || !std::ranges::all_of(text, is_digit)) {
-    return {};
-  }
-  std::uint64_t number = 0;
-  for (const char digit : text) number = number * 10 + static_cast<std::uint64_t>(digit - '0');
-  return number;
-}
+// A large snapshot is written less often.
+constexpr std::size_t kSnapshotBytesPerRecord = 32u << 10;
+constexpr std::uint64_t kSnapshotAfterMax = 1024;
 
 }  // namespace
-
-bool ShardLog::Names::has(std::uint64_t record) const {
-  return std::ranges::binary_search(records, record);
-}
-
-bool ShardLog::Names::goes_on_after(std::uint64_t record) const {
-  return !records.empty() && records.back() > record;
-}
-
-std::string ShardLog::record_name(std::uint64_t number) const {
-  return settings_.name + "/" + digits_of(number);
-}
-
-std::string ShardLog::snapshot_name(std::uint64_t number) const {
-  return record_name(number) + std::string(kSnapshotEnd);
-}
-
-Status ShardLog::missing(std::uint64_t number) const {
-  return Status::corruption("the object " + record_name(number) +
-                            " is missing, and later ones are there");
-}
 
 Status ShardLog::too_busy() const {
   return Status::unavailable("the log " + settings_.name + " is changed by others all the time");
 }
 
-Status ShardLog::too_large(const std::string& what, std::size_t bytes) {
-  return Status::invalid("write " + what + " of " + std::to_string(bytes) +
-                         " bytes to a log: it is too large");
-}
-
 Status ShardLog::removed_in_use() const {
   return Status::corruption("the log " + settings_.name + " was removed while it was in use");
-}
-
-// The names from the record `from` on.
-Result<ShardLog::Names> ShardLog::list(std::uint64_t from) const {
-  const std::string prefix = settings_.name + "/";
-  std::string after = from == 0 ? "" : snapshot_name(from - 1);
-  Names names;
-  for (int page = 0; page < kPagesMax; ++page) {
-    PRECIS_ASSIGN(const ObjectStore::Page found, store_.list(prefix, after));
-    // A list that ends too early looks like a log that does.
-    if (found.more && found.names.empty()) {
-      return Status::unavailable("a list of " + prefix + " goes on after a page without names");
-    }
-    for (const std::string& name : found.names) {
-      if (name <= after) return Status::unavailable("a list of " + prefix + " is not in order");
-      after = name;
-      std::string_view rest = name;
-      if (!rest.starts_with(prefix)) continue;
-      rest.remove_prefix(prefix.size());
-      const bool is_snapshot = rest.ends_with(kSnapshotEnd);
-      if (is_snapshot) rest.remove_suffix(kSnapshotEnd.size());
-      const auto number = number_of(rest);
-      if (!number || *number < from) continue;  // nothing that this class writes
-      (is_snapshot ? names.snapshots : names.records).push_back(*number);
-    }
-    if (!found.more) return names;
-  }
-  return Status::corruption("the log " + settings_.name + " has too many objects");
-}
-
-Result<ShardLog::Record> ShardLog::fetch(std::uint64_t number) const {
-  PRECIS_ASSIGN(auto bytes, store_.get(record_name(number), kRecordBytesMax));
-  return std::make_shared<const std::vector<std::byte>>(std::move(bytes));
 }
 
 // The caller holds mutex_, and the record is the last one.
@@ -131,15 +54,13 @@ void ShardLog::forget() {
 Status ShardLog::load(std::uint64_t snapshot) {
   const bool was_read = keeps_rows() && settings_.memory->has(this);
   forget();
-  LogMemory::Turn turn;
-  const auto bytes = fetch_snapshot(snapshot, turn);
-  if (bytes.status().code() == StatusCode::kNotFound) return {};
-  PRECIS_TRY(bytes.status());
-  PRECIS_ASSIGN(LogState state, decode_snapshot({settings_.name, snapshot}, *bytes));
-  marks_.marks = state.marks;
+  auto found = objects_.snapshot(snapshot);
+  if (found.status().code() == StatusCode::kNotFound) return {};
+  PRECIS_TRY(found.status());
+  marks_.marks = found->state.marks;
   last_ = counted_ = snapshot;
   if (!keeps_rows()) return {};
-  auto kept = std::make_unique<LogMemory::Kept>(LogMemory::Kept{std::move(state), snapshot});
+  auto kept = std::make_unique<LogMemory::Kept>(LogMemory::Kept{std::move(found->state), snapshot});
   settings_.memory->give(this, std::move(kept), was_read);
   return {};
 }
@@ -147,7 +68,7 @@ Status ShardLog::load(std::uint64_t snapshot) {
 // Lists the names again, and learns whether the records up to `end`, which exist, count. Otherwise
 // the marks in memory are replaced by others, which may be old.
 Result<ShardLog::Verified> ShardLog::verify(Names& names, std::uint64_t end) {
-  PRECIS_ASSIGN(names, list(counted_));
+  PRECIS_ASSIGN(names, objects_.list(counted_));
   if (names.snapshot() > counted_) {
     PRECIS_TRY(load(names.snapshot()));
     return Verified::kReplaced;
@@ -165,7 +86,7 @@ Result<ShardLog::Verified> ShardLog::verify(Names& names, std::uint64_t end) {
 // Replays the next record. False if there is none.
 Result<bool> ShardLog::replay_next() {
   const std::uint64_t number = last_ + 1;
-  const auto bytes = fetch(number);
+  const auto bytes = objects_.record(number);
   if (bytes.status().code() == StatusCode::kNotFound) return false;
   PRECIS_TRY(bytes.status());
   PRECIS_ASSIGN(const LogRecord record, decode_record({settings_.name, number}, **bytes));
@@ -198,7 +119,7 @@ Status ShardLog::catch_up() {
     has_gap = !forgot && names.goes_on_after(last_);
     if (!has_gap && !forgot) end = last_;
   }
-  return has_gap ? missing(last_ + 1) : too_busy();
+  return has_gap ? objects_.missing(last_ + 1) : too_busy();
 }
 
 Result<LogState> ShardLog::marks() {
@@ -224,8 +145,7 @@ Result<ShardLog::Appended> ShardLog::append(const LogRecord& record) {
     const std::uint64_t number = last_ + 1;
     auto bytes = std::make_shared<const std::vector<std::byte>>(
         encode(LogPlace{settings_.name, number}, record));
-    if (bytes->size() > kRecordBytesMax) return too_large("a change", bytes->size());
-    PRECIS_ASSIGN(const bool created, store_.create(record_name(number), *bytes));
+    PRECIS_ASSIGN(const bool created, objects_.create_record(number, *bytes));
     if (!created) {
       if (n > 0) {  // many records may have come
         PRECIS_TRY(catch_up());
@@ -251,6 +171,138 @@ Result<ShardLog::Appended> ShardLog::append(const LogRecord& record) {
     return Appended{fit, {}, number % std::max<std::uint64_t>(every, 1) == 0};
   }
   return too_busy();
+}
+
+// ---- all rows, and snapshots of them
+
+Result<ShardLog::Whole> ShardLog::read_once(Read& read) const {
+  read = {};
+  PRECIS_ASSIGN(const Names names, objects_.list(0));
+  read.snapshot = read.last = names.snapshot();
+  if (read.snapshot > 0) {
+    auto snapshot = objects_.snapshot(read.snapshot);
+    if (snapshot.status().code() == StatusCode::kNotFound) return Whole::kChanges;
+    PRECIS_TRY(snapshot.status());
+    read.state = std::move(snapshot->state);
+    read.snapshot_bytes = snapshot->bytes;
+    read.turn = std::move(snapshot->turn);
+  }
+  std::map<std::uint64_t, Record> kept;
+  {
+    const std::lock_guard lock(kept_mutex_);
+    kept = kept_;
+  }
+  while (names.has(read.last + 1)) {
+    const std::uint64_t number = read.last + 1;
+    const auto found = kept.find(number);
+    const auto bytes =
+        found == kept.end() ? objects_.record(number) : Result<Record>(found->second);
+    if (bytes.status().code() == StatusCode::kNotFound) return Whole::kChanges;
+    PRECIS_TRY(bytes.status());
+    PRECIS_ASSIGN(const LogRecord record, decode_record({settings_.name, number}, **bytes));
+    read.state.apply(record);
+    read.last = number;
+    const bool is_large = read.state.memory_bytes() > 2 * LogObjects::kLargeBytes;
+    if (is_large && !read.turn && settings_.memory != nullptr) {
+      read.turn = LogMemory::Turn(settings_.memory->large());
+    }
+  }
+  if (names.goes_on_after(read.last)) return Whole::kGap;
+  if (read.last == read.snapshot) return Whole::kYes;
+  PRECIS_ASSIGN(const Names again, objects_.list(read.snapshot));
+  return again.snapshot() > read.snapshot ? Whole::kChanges : Whole::kYes;
+}
+
+Result<ShardLog::Read> ShardLog::read_all() const {
+  Read read;
+  Whole whole = Whole::kChanges;
+  for (int n = 0; n < kReadsMax; ++n) {
+    PRECIS_ASSIGN(whole, read_once(read));
+    if (whole == Whole::kYes) return read;
+  }
+  return whole == Whole::kGap ? objects_.missing(read.last + 1) : too_busy();
+}
+
+// The rows that are kept, up to the record last_, or a later one that another thread has read just
+// now; null: there are none, or records since then are not in memory. The caller holds mutex_.
+std::unique_ptr<LogMemory::Kept> ShardLog::take_rows() {
+  if (!keeps_rows()) return nullptr;
+  auto rows = settings_.memory->take(this);
+  while (rows != nullptr && rows->last < last_) {
+    const std::uint64_t next = rows->last + 1;
+    Record bytes;
+    {
+      const std::lock_guard lock(kept_mutex_);
+      if (const auto found = kept_.find(next); found != kept_.end()) bytes = found->second;
+    }
+    const auto record = bytes ? decode_record({settings_.name, next}, *bytes)
+                              : Result<LogRecord>(objects_.missing(next));
+    if (!record.ok()) {
+      settings_.memory->drop(this);
+      return nullptr;
+    }
+    rows->state.apply(*record);
+    rows->last = next;
+  }
+  return rows;
+}
+
+// False if the rows are not in memory.
+Result<bool> ShardLog::use_kept(const Use& use) {
+  if (!keeps_rows() || !settings_.memory->has(this)) return false;
+  const std::lock_guard lock(mutex_);
+  PRECIS_TRY(catch_up());
+  auto rows = take_rows();
+  if (rows == nullptr || rows->last != last_) {
+    settings_.memory->drop(this);
+    return false;
+  }
+  const Status used = use(rows->state);
+  settings_.memory->give(this, std::move(rows), /*was_read=*/true);
+  PRECIS_TRY(used);
+  return true;
+}
+
+// Keeps the marks too, if they are later than those in memory, so that the next list need not begin
+// before them.
+void ShardLog::keep_rows(Read read) {
+  if (!keeps_rows()) return;
+  LogState marks;
+  marks.marks = read.state.marks;
+  const std::uint64_t last = read.last;
+  auto kept = std::make_unique<LogMemory::Kept>(LogMemory::Kept{std::move(read.state), last});
+  settings_.memory->give(this, std::move(kept), /*was_read=*/true);
+  if (read.turn) read.turn.unlock();  // before mutex_ is locked
+  const std::lock_guard lock(mutex_);
+  if (last <= last_) return;
+  marks_ = std::move(marks);
+  last_ = counted_ = last;
+}
+
+Status ShardLog::read(const Use& use) {
+  PRECIS_ASSIGN(const bool is_done, use_kept(use));
+  if (is_done) return {};
+  PRECIS_ASSIGN(Read read, read_all());
+  PRECIS_TRY(use(read.state));
+  keep_rows(std::move(read));
+  return {};
+}
+
+Status ShardLog::tidy(const std::atomic<bool>& is_ending) {
+  PRECIS_ASSIGN(Read read, read_all());
+  // Half of it, because the last snapshot may have been made late.
+  const std::uint64_t wanted = std::max(
+      settings_.snapshot_after / 2,
+      std::min<std::uint64_t>(kSnapshotAfterMax, read.snapshot_bytes / kSnapshotBytesPerRecord));
+  std::uint64_t snapshot = read.snapshot;
+  if (read.last - read.snapshot >= wanted) {
+    if (is_ending) return {};
+    PRECIS_TRY(objects_.create_snapshot(read.last, read.state));
+    snapshot = read.last;
+  }
+  read.forget();
+  tidied_ = snapshot;
+  return objects_.remove_before(snapshot, is_ending);
 }
 
 }  // namespace precis

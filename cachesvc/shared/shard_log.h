@@ -23,9 +23,9 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "cachesvc/shared/log_memory.h"
+#include "cachesvc/shared/log_objects.h"
 #include "cachesvc/shared/log_record.h"
 #include "cachesvc/shared/object_store.h"
 
@@ -42,7 +42,8 @@ class ShardLog {
     LogMemory* memory = nullptr;  // outlives the log; null: no rows are kept
   };
   // `store` outlives it.
-  ShardLog(ObjectStore& store, Settings settings) : store_(store), settings_(std::move(settings)) {}
+  ShardLog(ObjectStore& store, Settings settings)
+      : settings_(std::move(settings)), objects_(store, settings_.name, settings_.memory) {}
 
   const std::string& name() const { return settings_.name; }
   // The marks at some time after the call began.
@@ -63,19 +64,11 @@ class ShardLog {
   Status tidy(const std::atomic<bool>& is_ending);
 
  private:
-  static constexpr std::size_t kSnapshotBytesMax = 1u << 30;
-  // A snapshot above this needs a turn of LogMemory, as does a state of twice as much.
-  static constexpr std::size_t kLargeBytes = 16u << 20;
   // Other machines may change the log all the time.
   static constexpr int kReadsMax = 16;
 
-  using Record = std::shared_ptr<const std::vector<std::byte>>;
-  struct Names {
-    std::vector<std::uint64_t> records, snapshots;  // in their order
-    std::uint64_t snapshot() const { return snapshots.empty() ? 0 : snapshots.back(); }
-    bool has(std::uint64_t record) const;
-    bool goes_on_after(std::uint64_t record) const;
-  };
+  using Names = LogObjects::Names;
+  using Record = LogObjects::Record;
   struct Read {
     LogState state;
     std::uint64_t snapshot = 0, last = 0;  // their numbers; 0: none
@@ -87,9 +80,6 @@ class ShardLog {
     }
   };
 
-  std::string record_name(std::uint64_t number) const;
-  std::string snapshot_name(std::uint64_t number) const;
-  Result<Names> list(std::uint64_t from) const;
   enum class Verified { kCounts, kReplaced, kGone };
   Result<Verified> verify(Names& names, std::uint64_t end);
   Status catch_up();
@@ -97,8 +87,6 @@ class ShardLog {
   Status load(std::uint64_t snapshot);
   void forget();
   void keep(std::uint64_t number, Record bytes);
-  Result<Record> fetch(std::uint64_t number) const;
-  Result<std::vector<std::byte>> fetch_snapshot(std::uint64_t number, LogMemory::Turn& turn) const;
   bool keeps_rows() const { return settings_.memory != nullptr && !settings_.may_be_removed; }
   std::unique_ptr<LogMemory::Kept> take_rows();
   Result<bool> use_kept(const Use& use);
@@ -106,17 +94,13 @@ class ShardLog {
   enum class Whole { kYes, kChanges, kGap };
   Result<Whole> read_once(Read& read) const;
   Result<Read> read_all() const;
-  Status remove_until(std::uint64_t snapshot, const std::atomic<bool>& is_ending);
   Status removed_in_use() const;
   Status too_busy() const;
-  static Status too_large(const std::string& what, std::size_t bytes);
-  Status missing(std::uint64_t number) const;
 
-  ObjectStore& store_;
   const Settings settings_;
-  std::atomic<std::uint64_t> tidied_ = 0;       // the last snapshot that tidy() has seen
-  mutable std::atomic<bool> is_large_ = false;  // the last snapshot that was read
-  std::mutex mutex_;                            // also held during requests about new records
+  LogObjects objects_;
+  std::atomic<std::uint64_t> tidied_ = 0;  // the last snapshot that tidy() has seen
+  std::mutex mutex_;                       // also held during requests about new records
   // Guarded by mutex_.
   LogState marks_;             // after the record last_
   std::uint64_t last_ = 0;     // the last record that is replayed

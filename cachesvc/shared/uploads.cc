@@ -1,9 +1,7 @@
 #include "cachesvc/shared/uploads.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <set>
 
 namespace precis {
 namespace {
@@ -24,16 +22,6 @@ std::uint64_t bytes_of(const Upload& upload) {
 Status stopping() {
   return Status::unavailable(
       "the service is stopping, and the shared storage may lack this change");
-}
-
-// Later rows replace earlier ones.
-void append(const SharedBatch& later, SharedBatch& to) {
-  std::set<std::string_view> changed(later.deletes.begin(), later.deletes.end());
-  for (const auto& [key, value] : later.puts) changed.insert(key);
-  std::erase_if(to.puts, [&](const auto& put) { return changed.contains(put.first); });
-  std::erase_if(to.deletes, [&](const std::string& key) { return changed.contains(key); });
-  to.puts.insert(to.puts.end(), later.puts.begin(), later.puts.end());
-  to.deletes.insert(to.deletes.end(), later.deletes.begin(), later.deletes.end());
 }
 
 }  // namespace
@@ -61,7 +49,7 @@ void Uploads::begin(std::uint32_t shard, ShardMark mark, std::string node) {
   held.mark = std::move(mark);
   held.node = std::move(node);
   held.hold = ++holds_;
-  held.is_abandoned = std::make_shared<std::atomic<bool>>(false);
+  held.copier = std::make_shared<ShardCopier>(tier_, shard);
 }
 
 std::uint64_t Uploads::hold(std::uint32_t shard) const {
@@ -81,7 +69,7 @@ std::optional<ShardMark> Uploads::end(std::uint32_t number, Clock::Time until) {
   std::optional<ShardMark> mark;
   if (in_time && shard.waiting.empty() && !shard.is_lost) mark = shard.mark;
   give_up(shard, Status::moved("another node owns the shard " + std::to_string(number)));
-  *shard.is_abandoned = true;
+  shard.copier->abandon();
   clock_.wait(changed_, lock, Clock::Time::max(), [&] { return !shard.is_running; });
   shards_.erase(at);
   failing_.erase(number);
@@ -130,6 +118,37 @@ void Uploads::when_copied(std::uint32_t number, std::uint64_t hold,
   done(status);
 }
 
+// The caller holds mutex_.
+const ShardMark* Uploads::settled_mark(std::uint32_t number, std::uint64_t hold) const {
+  const auto at = shards_.find(number);
+  if (at == shards_.end()) return nullptr;
+  const Shard& shard = at->second;
+  const bool is_settled = shard.hold == hold && shard.waiting.empty() && !shard.is_lost &&
+                          !shard.is_ending && shard.mark.node == shard.node;
+  return is_settled ? &shard.mark : nullptr;
+}
+
+std::optional<ShardMark> Uploads::settled(std::uint32_t number, std::uint64_t hold) const {
+  const std::lock_guard lock(mutex_);
+  const ShardMark* const mark = settled_mark(number, hold);
+  return mark == nullptr ? std::nullopt : std::optional(*mark);
+}
+
+void Uploads::remove(std::uint32_t number, std::uint64_t hold, const ShardMark& from,
+                     std::vector<Upload::Object> objects, std::function<void(Status)> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    const ShardMark* const mark = settled_mark(number, hold);
+    if (mark != nullptr && *mark == from && !nobody_waits_) {
+      Waiting change;
+      change.upload.removed = std::move(objects);
+      change.removed = std::move(done);
+      return push(number, shards_.at(number), std::move(change));
+    }
+  }
+  done(Status::conflict("shard " + std::to_string(number) + " is being changed"));
+}
+
 void Uploads::stop_waiting() {
   const std::lock_guard lock(mutex_);
   nobody_waits_ = true;
@@ -175,77 +194,6 @@ void Uploads::give_up(Shard& shard, const Status& why) {
   shard.waiting.clear();
 }
 
-Status Uploads::copy_objects(const Upload& upload, std::size_t& written,
-                             const std::atomic<bool>& is_abandoned) {
-  for (; written < upload.added.size(); ++written) {
-    if (is_abandoned) return Status::unavailable("given up");
-    const Upload::Object& object = upload.added[written];
-    if (!upload.values || written >= upload.values->size()) {
-      return Status::corruption("the local copy of " + object.name + " is gone");
-    }
-    std::vector<std::byte> value(object.size_bytes);
-    PRECIS_TRY((*upload.values)[written]->read_into(value));
-    PRECIS_TRY(tier_.write_object(object.name, value));
-  }
-  return {};
-}
-
-// A segment whose local copy is damaged is not copied.
-Uploads::Copied Uploads::copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark,
-                              Unshared& unshared, const std::atomic<bool>& is_abandoned) {
-  Copied copied;
-  SharedBatch rows;
-  std::map<std::string, std::uint64_t> removed;  // sizes by name
-  for (std::size_t i = 0; i < attempt.some.size(); ++i) {
-    const Upload& each = attempt.some[i];
-    Status objects = copy_objects(each, attempt.written[i], is_abandoned);
-    const bool is_gone =
-        objects.code() == StatusCode::kCorruption || objects.code() == StatusCode::kNotFound;
-    if (!objects.ok() && !is_gone) return {std::move(objects), {}, {}};
-    for (const auto& [key, value] : each.rows.puts) {
-      if (is_gone) unshared.insert(key);
-      if (!is_gone && !each.added.empty()) unshared.erase(key);
-    }
-    for (const std::string& key : each.rows.deletes) unshared.erase(key);
-    if (objects.ok()) {
-      if (unshared.empty()) {
-        append(each.rows, rows);
-      } else {  // a later change of such a row must not share it: others would miss the bytes
-        SharedBatch shared = each.rows;
-        std::erase_if(shared.puts, [&](const auto& put) { return unshared.contains(put.first); });
-        append(shared, rows);
-      }
-      // A segment that is put again within a millisecond has objects of the same names.
-      for (const Upload::Object& object : each.added) removed.erase(object.name);
-      for (const Upload::Object& object : each.removed) removed[object.name] = object.size_bytes;
-    }
-    copied.each.push_back(std::move(objects));
-  }
-  copied.status = tier_.write(shard, mark, rows);
-  if (!copied.status.ok()) return copied;
-  copied.removed = remove_objects(removed, is_abandoned);
-  return copied;
-}
-
-// Ends at the first failure, so that a storage that does not answer stops nobody for long.
-Status Uploads::remove_objects(const std::map<std::string, std::uint64_t>& sizes,
-                               const std::atomic<bool>& is_abandoned) {
-  for (const auto& [object, size_bytes] : sizes) {
-    if (is_abandoned) return Status::moved("given up");
-    PRECIS_TRY(tier_.remove_object(object, size_bytes));
-  }
-  return {};
-}
-
-// Says in the mark that this node changes the shard, before it does.
-Status Uploads::name(std::uint32_t shard, const ShardMark& mark, const std::string& node) {
-  ShardMark named = mark;
-  named.node = node;
-  const std::array change{SharedTier::Change{shard, mark, named}};
-  const Status changed = tier_.change_marks(change);
-  return changed.code() == StatusCode::kConflict ? Status::moved(changed.message()) : changed;
-}
-
 // The first of the waiting changes, which stay in the queue until they are copied.
 std::vector<Upload> Uploads::first_of(const Shard& shard) {
   std::vector<Upload> some;
@@ -258,7 +206,7 @@ std::vector<Upload> Uploads::first_of(const Shard& shard) {
   return some;
 }
 
-void Uploads::note_copied(Shard& shard, const Copied& copied) {
+void Uploads::note_copied(Shard& shard, const ShardCopier::Copied& copied) {
   ++shard.mark.sequence;
   for (const Status& status : copied.each) {
     if (shard.waiting.empty()) return;  // given up meanwhile
@@ -276,24 +224,18 @@ void Uploads::note_copied(Shard& shard, const Copied& copied) {
 // lock, which is released meanwhile.
 bool Uploads::attempt(std::unique_lock<std::mutex>& lock, std::uint32_t number, Shard& shard) {
   const bool is_named = shard.mark.node == shard.node;
-  if (!shard.attempt) {
-    shard.attempt = std::make_shared<Attempt>(Attempt{first_of(shard), {}});
-    shard.attempt->written.resize(shard.attempt->some.size());
-  }
-  const auto now = shard.attempt;
-  const auto is_abandoned = shard.is_abandoned;
-  const auto unshared = shard.unshared;
+  const std::shared_ptr<ShardCopier> copier = shard.copier;
+  if (!copier->is_begun()) copier->begin(first_of(shard));
   const ShardMark mark = shard.mark;
   lock.unlock();
-  const Copied copied = is_named ? copy(*now, number, mark, *unshared, *is_abandoned)
-                                 : Copied{name(number, mark, shard.node), {}, {}};
+  const ShardCopier::Copied copied =
+      is_named ? copier->copy(mark) : ShardCopier::Copied{copier->name(mark, shard.node), {}, {}};
   lock.lock();
   failing_.erase(number);
   if (copied.status.ok() && !is_named) {
     shard.mark.node = shard.node;
   } else if (copied.status.ok()) {
     note_copied(shard, copied);
-    shard.attempt.reset();
   } else if (copied.status.code() == StatusCode::kMoved) {
     shard.is_lost = true;
     lost_.push_back(number);

@@ -3,7 +3,6 @@
 // other. A change that was copied survives the loss of the node.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -12,7 +11,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,22 +18,10 @@
 
 #include "cachesvc/base/clock.h"
 #include "cachesvc/base/executor.h"
+#include "cachesvc/shared/shard_copier.h"
 #include "cachesvc/shared/shared_tier.h"
-#include "cachesvc/store/store.h"
 
 namespace precis {
-
-// One change of a shard.
-struct Upload {
-  struct Object {
-    std::string name;
-    std::uint64_t size_bytes = 0;
-  };
-  std::vector<Object> added;  // their values, in the same order, are `values`
-  std::shared_ptr<const KeptPayload> values;
-  SharedBatch rows;
-  std::vector<Object> removed;  // after the rows
-};
 
 // Thread-safe.
 class Uploads {
@@ -89,42 +75,19 @@ class Uploads {
     std::vector<Done> done = {};
     Done removed = {};  // of remove(), which alone is told of objects that could not be removed
   };
-  // Changes that are being copied, and how many objects of each are written. A write that failed
-  // may have been made, so the same changes are written again until it is known.
-  struct Attempt {
-    std::vector<Upload> some;
-    std::vector<std::size_t> written;
-  };
-  // The keys of rows that are not shared, because the bytes that they name can't be copied. Only
-  // the thread that copies the shard uses it.
-  using Unshared = std::set<std::string>;
   struct Shard {
     ShardMark mark;
     std::string node;
     std::uint64_t hold = 0;
     std::deque<Waiting> waiting;
     Status last;  // what is wrong with the last change that waits no more
-    std::shared_ptr<Attempt> attempt;
-    std::shared_ptr<Unshared> unshared = std::make_shared<Unshared>();
-    std::shared_ptr<std::atomic<bool>> is_abandoned;  // nobody waits for the attempt any more
+    std::shared_ptr<ShardCopier> copier;
     bool is_queued = false, is_running = false, is_lost = false, is_ending = false;
   };
 
   void work(std::uint32_t shard);
-  struct Copied {
-    Status status;
-    std::vector<Status> each;  // what is wrong with single changes
-    Status removed;            // why objects that no row names are left, which is no error
-  };
-  Copied copy(Attempt& attempt, std::uint32_t shard, const ShardMark& mark, Unshared& unshared,
-              const std::atomic<bool>& is_abandoned);
-  Status remove_objects(const std::map<std::string, std::uint64_t>& sizes,
-                        const std::atomic<bool>& is_abandoned);
-  Status name(std::uint32_t shard, const ShardMark& mark, const std::string& node);
-  void note_copied(Shard& shard, const Copied& copied);
+  void note_copied(Shard& shard, const ShardCopier::Copied& copied);
   static std::vector<Upload> first_of(const Shard& shard);
-  Status copy_objects(const Upload& upload, std::size_t& written,
-                      const std::atomic<bool>& is_abandoned);
   bool attempt(std::unique_lock<std::mutex>& lock, std::uint32_t number, Shard& shard);
   bool pause();
   static void tell_waiting(Shard& shard, const Status& status);

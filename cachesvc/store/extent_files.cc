@@ -19,67 +19,21 @@ Result<std::unique_ptr<ExtentFiles>> ExtentFiles::open(std::unique_ptr<Folder> f
 }
 
 Status ExtentFiles::load(std::span<const Extent> live) {
-  std::map<std::uint32_t, std::uint64_t> sizes;  // of the existing files
-  for (const Extent& extent : live) {
-    Entry& entry = files_[extent.file];
-    entry.live += whole_blocks(extent.size);
-    entry.size = std::max(entry.size, extent.offset + whole_blocks(extent.size));
+  PRECIS_ASSIGN(ExtentScan found, scan_extents(pool_, live));
+  files_ = std::move(found.files);
+  sums_.files = files_.size();
+  sums_.missing_bytes = found.missing_bytes;
+  for (const auto& [number, entry] : files_) {
+    next_ = std::max(next_, number + 1);
+    sums_.live_bytes += entry.live;
+    sums_.file_bytes += entry.bytes();
   }
-  PRECIS_ASSIGN(const std::vector<std::string> names, pool_.folder().names());
-  for (const std::string& name : names) {
-    const std::optional<std::uint32_t> number = extent_file_number(name);
-    if (!number) continue;
-    auto handle = pool_.known(name);
-    PRECIS_ASSIGN(const std::shared_ptr<File> file, handle->use());
-    PRECIS_TRY(check_extent_header(*file, name));
-    PRECIS_ASSIGN(const std::uint64_t size, file->size());
-    sizes[*number] = size;
-    Entry& entry = files_[*number];  // also for files without live values
-    entry.file = std::move(handle);
-    entry.size = std::max(entry.size, size);
-    PRECIS_ASSIGN(const std::uint64_t taken, file->taken());
-    entry.punched = size - std::min(size, taken);
-    entry.dirty = true;  // an earlier process' bytes may still be only in the page cache
-  }
-  for (const Extent& extent : live) {
-    const auto size = sizes.find(extent.file);
-    if (size != sizes.end() && extent.offset <= size->second &&
-        extent.size <= size->second - extent.offset) {
-      continue;
-    }
-    sums_.missing_bytes += whole_blocks(extent.size);
-    files_.at(extent.file).sound = false;
-  }
-  find_dead(live);
-  for (const auto& [number, entry] : files_) next_ = std::max(next_, number + 1);
-  sum_up();
   return {};
-}
-
-// Finds the bytes between the values of each file. Rows may be damaged: if a file's rows contradict
-// each other, none of its bytes is known to be dead.
-void ExtentFiles::find_dead(std::span<const Extent> live) {
-  std::vector<Extent> sorted(live.begin(), live.end());
-  std::ranges::sort(sorted, {}, [](const Extent& e) { return std::pair(e.file, e.offset); });
-  std::map<std::uint32_t, std::uint64_t> ends;
-  for (const Extent& extent : sorted) {
-    Entry& entry = files_.at(extent.file);
-    std::uint64_t& end = ends.try_emplace(extent.file, kFileBlockBytes).first->second;
-    if (extent.offset < end || extent.offset % kFileBlockBytes != 0) entry.sound = false;
-    if (!entry.sound) continue;
-    if (extent.offset > end) entry.dead.add(end, extent.offset - end);
-    end = extent.offset + whole_blocks(extent.size);
-  }
-  for (auto& [number, entry] : files_) {
-    const std::uint64_t end = ends.try_emplace(number, kFileBlockBytes).first->second;
-    if (entry.size > end) entry.dead.add(end, entry.size - end);
-    if (!entry.sound) entry.dead.clear();
-  }
 }
 
 // ---- appending
 
-Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_with_room(
+Result<std::map<std::uint32_t, ExtentFile>::iterator> ExtentFiles::file_with_room(
     std::uint64_t size) {
   if (open_) {
     const auto entry = files_.find(*open_);
@@ -98,7 +52,7 @@ Result<std::map<std::uint32_t, ExtentFiles::Entry>::iterator> ExtentFiles::file_
     return status;
   }
   open_ = number;
-  Entry entry;
+  ExtentFile entry;
   entry.file = std::move(handle);
   entry.size = kFileBlockBytes;
   sums_.file_bytes += entry.size;
@@ -282,9 +236,9 @@ Status ExtentFiles::punch(std::span<const Hole> holes) {
     std::lock_guard lock(mutex_);
     const auto entry = files_.find(hole.file);
     if (entry == files_.end()) continue;
-    sums_.file_bytes -= bytes_of(entry->second);
+    sums_.file_bytes -= entry->second.bytes();
     entry->second.punched += std::min(hole.size, before - std::min(before, after));
-    sums_.file_bytes += bytes_of(entry->second);
+    sums_.file_bytes += entry->second.bytes();
     entry->second.dead.remove(hole.offset, hole.size);
   }
   return {};
@@ -311,7 +265,7 @@ Status ExtentFiles::remove(std::span<const std::uint32_t> empty) {
       std::lock_guard lock(mutex_);
       const auto entry = files_.find(number);
       PRECIS_CHECK(entry != files_.end() && entry->second.live == 0 && number != open_);
-      sums_.file_bytes -= bytes_of(entry->second);
+      sums_.file_bytes -= entry->second.bytes();
       --sums_.files;
       handle = std::move(entry->second.file);
       files_.erase(entry);
@@ -345,6 +299,24 @@ std::optional<std::uint32_t> ExtentFiles::sparsest(double live_share) const {
 void ExtentFiles::set_aside(std::uint32_t number) {
   std::lock_guard lock(mutex_);
   if (const auto entry = files_.find(number); entry != files_.end()) entry->second.aside = true;
+}
+
+// ---- content
+
+std::set<std::uint32_t> ExtentFiles::live_files() const {
+  std::set<std::uint32_t> live;
+  std::lock_guard lock(mutex_);
+  for (const auto& [number, entry] : files_) {
+    if (entry.live > 0) live.insert(number);
+  }
+  return live;
+}
+
+ExtentFiles::Stats ExtentFiles::stats() const {
+  return {.live_bytes = sums_.live_bytes,
+          .file_bytes = sums_.file_bytes,
+          .files = sums_.files,
+          .missing_bytes = sums_.missing_bytes};
 }
 
 }  // namespace precis

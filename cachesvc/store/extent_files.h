@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "cachesvc/store/dead_ranges.h"
 #include "cachesvc/store/extent_names.h"
 #include "cachesvc/store/extent_pin.h"
+#include "cachesvc/store/extent_scan.h"
 #include "cachesvc/store/file_pool.h"
 #include "cachesvc/store/files.h"
 #include "cachesvc/store/held_files.h"
@@ -96,31 +96,15 @@ class ExtentFiles {
   Stats stats() const;  // waits for nothing; work: a step, whatever the number of files
 
  private:
-  struct Entry {
-    std::shared_ptr<FilePool::Handle> file;  // null if missing
-    std::uint64_t size = 0;                  // end of all appended bytes
-    std::uint64_t live = 0;                  // bytes of live values, in whole blocks
-    std::uint64_t punched = 0;               // bytes of punched ranges
-    DeadRanges dead;                         // without the punched ranges
-    bool sound = true;                       // no values overlap or end behind the file
-    bool dirty = false;                      // may have unsynced bytes
-    bool named = false;                      // its name is synced
-    bool aside = false;
-    std::optional<Status> lost;  // why its values may be lost
-  };
-
   ExtentFiles(std::unique_ptr<Folder> folder, std::uint64_t file_bytes, SpaceGuard* guard)
       : pool_(std::move(folder), limits::kOpenPayloadFilesMax),
         file_bytes_(file_bytes),
         guard_(guard) {}
   Status load(std::span<const Extent> live);
-  void find_dead(std::span<const Extent> live);
-  void sum_up();
-  static std::uint64_t bytes_of(const Entry& entry);  // that its file takes
-  bool have_many_dirty() const;                       // callers hold mutex_
+  bool have_many_dirty() const;  // callers hold mutex_
   Status write(FilePool::Handle& file, std::uint64_t offset, std::span<const Bytes> values);
   // Callers hold mutex_. Returns the file to append `size` bytes to.
-  Result<std::map<std::uint32_t, Entry>::iterator> file_with_room(std::uint64_t size);
+  Result<std::map<std::uint32_t, ExtentFile>::iterator> file_with_room(std::uint64_t size);
 
   mutable PinnedPlaces pins_;  // its lock and that of held_ are taken after mutex_
   HeldFiles held_;
@@ -130,7 +114,7 @@ class ExtentFiles {
   std::mutex syncs_;         // one sync at a time; locked before mutex_
   mutable std::mutex mutex_;
   // Guarded by mutex_.
-  std::map<std::uint32_t, Entry> files_;
+  std::map<std::uint32_t, ExtentFile> files_;
   std::optional<std::uint32_t> open_;  // the file that is appended to
   std::uint32_t next_ = 1;
   Status deleted_;  // set if something else deleted files while they were open

@@ -109,6 +109,10 @@ TEST_CASE("time, threads and randomness come from a runtime", "[tidy]") {
   require_clean(check_machine_time(read_tree()));
 }
 
+TEST_CASE("the members of a class are in one source", "[tidy]") {
+  require_clean(check_one_source(read_tree()));
+}
+
 TEST_CASE("promises name tests that are there", "[tidy]") {
   require_clean(check_promises(read_tree()));
 }
@@ -348,6 +352,41 @@ TEST_CASE("a clock that is read outside of a runtime is found", "[tidy]") {
   CHECK(found("cachesvc/pipeline/put.cc") == 1);
   CHECK(found("cachesvc/base/clock.cc") == 0);
   CHECK(found("tests/unit/a.cc") == 0);
+}
+
+TEST_CASE("a class with members in two sources is found", "[tidy]") {
+  const std::string open = "namespace precis {\n", wrong = ": precis::Log has members in ";
+  const auto found = [&](const std::string& one, const std::string& other) {
+    return check_one_source({{"cachesvc/a.cc", open + one}, {"cachesvc/b.cc", open + other}});
+  };
+  const std::string name = "std::function<void()> Log::name(\n    int x) const {\n";
+  const Findings twice = {"cachesvc/b.cc:2" + wrong + "cachesvc/a.cc too"};
+  CHECK(found(name, "Log::~Log() = default;\nStatus Log::drop() {\n") == twice);
+  CHECK(found(name, "bool Log::operator<(const Log& other) const {\n") == twice);
+  CHECK(found(name, "Status log::Log::drop() {\n") == twice);
+  CHECK(found(name, "class Log;\nLog::Log() {}\n") ==
+        Findings{"cachesvc/b.cc:3" + wrong + "cachesvc/a.cc too"});
+  SECTION("a use of the class is no member") {
+    CHECK(found(name, "Log::Names names() { return Log::none(); }\n").empty());
+    CHECK(found(name, "const Log kLog = Log::none();\n  Log::none();\n// Log::none()\n").empty());
+  }
+  SECTION("another class of the same name") {
+    CHECK(found(name, "class Log final : public Base {\n};\nStatus Log::drop() {\n").empty());
+    CHECK(found("Log::Log() {}\n", "struct Log::Impl {\n};\nint Log::Impl::f() {\n").empty());
+    CHECK(found(name, "}\nnamespace precis::python {\nStatus Log::drop() {\n").empty());
+  }
+  SECTION("a nested class") {
+    CHECK(found(name, "Status Log::Names::drop() {\n").empty());
+    CHECK(found("int Log::Names::size() {\n", "Status Log::Names::drop() {\n").size() == 1);
+  }
+  SECTION("a part of a platform, and a test") {
+    const auto in = [&](const std::string& path, const std::string& code) {
+      return check_one_source({{"client/src/connect.cc", open + code}, {path, open + code}}).size();
+    };
+    CHECK(in("cachesvc/embed/open.cc", "Result<Client> Client::open() {\n") == 0);
+    CHECK(in("cachesvc/embed/run.cc", "Result<Client> Client::open() {\n") == 1);
+    CHECK(in("tests/unit/a.cc", "Result<Client> Client::open() {\n") == 0);
+  }
 }
 
 }  // namespace precis::tidy
