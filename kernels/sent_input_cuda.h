@@ -22,7 +22,7 @@ class SentInput {
   LayerDevice layer_;
   DeviceBuffer keys_, values_, queries_, lse_, external_, query_mean_, query_covariance_, o_proj_,
       gram_, rope_frequencies_, probe_;
-  std::vector<float> turned_probe_;  // until the stream has been waited for
+  std::vector<float> turned_probe_;  // read until the stream has been waited for
 };
 
 }  // namespace precis::kernels

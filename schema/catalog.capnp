@@ -65,17 +65,17 @@ struct SegmentRow $Is.checked {
   wholeBegin @26 :UInt32;
   wholeEnd @27 :UInt32;
   # Only for a part of a split segment, else 0: the entries that the whole segment would store at
-  # this part's budget, and the whole segment's tokens. A budget of a reader is that of the whole,
-  # and the part reads its share of it. A consolidated segment is a part that is the whole: its
-  # entries are those of its former links, which differ from the whole's by rounding.
+  # this part's budget, and the whole segment's tokens. A reader's budget is for the whole
+  # segment, and is read from the part in proportion. A consolidated segment is its own whole: its
+  # entries are those of its former links, and differ in number from wholeEntries by rounding.
   priority @28 :UInt32 = 50 $Is.atMost("kPriorityMax");
   ttlSeconds @29 :UInt64 $Is.atMost("kHintSecondsMax");
   expectedUnixMs @30 :UInt64;
   # Its users set these three by hints (types.capnp). expectedUnixMs: until then it counts as about
   # to be used; 0: it does not.
   former @31 :Data $Is.array("SegmentId") $Is.atMost("kFormerIdsMax");
-  # 16 bytes each: ids of the segments that were consolidated into it, the newest last. They go on
-  # to name it.
+  # 16 bytes each: ids of the segments that were consolidated into it, the newest last. They
+  # still name it.
   prefillSeconds @32 :Float64;
   # How long the prefill of its tokens took, as its put said. 0: unknown.
   encoding @33 :Types.Encoding;

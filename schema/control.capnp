@@ -13,11 +13,11 @@
 #    per layer in any order. The server pulls the piece and replies; then the client may reuse that
 #    memory. CommitPut makes the whole segment visible at once, when it is as durable as requested.
 #    AbortPut, or the end of the connection, discards the put without a trace.
-# 4. A get: Lookup finds the longest stored prefix of a token path and its price. If the Lookup has
-#    a budget, the match also has the exact counts of entries that a reader gets. Get names the
-#    links of that prefix, a budget or those counts, and client memory. The server pushes each layer
-#    into that memory and sends one LayerServed when the layer is in place, then the Reply. Cancel
-#    ends a Get early; both requests are answered.
+# 4. A get: Lookup finds the longest stored prefix of a token path, and the bytes and seconds that a
+#    get of it takes. If the Lookup has a budget, the match also has the exact counts of entries
+#    that a reader gets. Get names the links of that prefix, a budget or those counts, and client
+#    memory. The server pushes each layer into that memory and sends one LayerServed when the layer
+#    is in place, then the Reply. Cancel ends a Get early; both requests are answered.
 # 5. Everything else is one Request and one Reply: models with their projections and profiles,
 #    sessions, prefixes, budgets, counters, tenants.
 # 6. A tenant has a role. A request whose role is higher is answered with permissionDenied.
@@ -182,7 +182,7 @@ struct BeginPut $Is.checked {  # -> PutBegun
   # The session that the put continues; its budget and limit apply. Empty: none.
   prefillSeconds @12 :Float64;
   # How long the prefill of the new tokens took at the client. 0: unknown. Ignored if the segment is
-  # already stored, and of any but the first of several writers.
+  # already stored, and from every writer except the first.
   traceparent @13 :Data $Is.atMost("kTraceparentBytesMax");
   # W3C Trace Context's header of that name; empty: none. A value of another form is ignored.
 
@@ -229,7 +229,7 @@ struct CommitPut $Is.checked {  # -> SegmentInfo with its plan
   put @0 :UInt64;
   durability @1 :Durability = wal;
   prefillSeconds @2 :Float64;
-  # As in BeginPut, for a client that computes while it pushes. The largest that was said counts.
+  # As in BeginPut, for a client that computes while it pushes. The largest value counts.
 }
 
 enum Durability $Is.byHand("types.h") {
@@ -293,7 +293,7 @@ struct Get $Is.checked {  # -> LayerServed per layer, then GetDone
   traceparent @5 :Data $Is.atMost("kTraceparentBytesMax");
   # As in BeginPut.
   shard @6 :UInt32 = 0xffffffff $Is.atMost("kShards - 1") $Is.optional;
-  # In a cluster, of a get that another node than the owner of this shard shall serve (alsoAt).
+  # In a cluster, the match's shard, if another node than its owner shall serve the get (alsoAt).
 }
 
 struct Cancel {  # -> Done
@@ -405,11 +405,11 @@ struct SetBudget {  # -> Budgets
   # Only check the change.
   applyToStored @8 :Bool;
   # Also begin to trim what is stored to what a put would get after the change; with dryRun, begin
-  # to count what that would do. It replaces a count that runs, but no trims: those must have ended.
+  # to count what that would do. It ends a count that runs, and is refused while trims run.
   table @9 :Text $Is.atMost("kBudgetTableBytesMax");
   # Shares or entries of the layers and KV heads of one model (head_table.h). The service adds a
-  # profile that says them, and sets a recipe that uses it and has the scores of `recipe`, or of the
-  # recipe in force. Absent `keep`: the mean of the table. Empty: no table.
+  # profile with them, and sets a recipe with this profile and the scores of `recipe` or, if that is
+  # absent, of the recipe in force. Absent `keep`: the mean of the table. Empty: no table.
 }
 
 struct ShowApplication {}  # -> BudgetApplication: of the tenant, the one that runs or ran last
@@ -528,17 +528,17 @@ struct RemoveTenant {  # -> Removed
 struct StartBackup {  # -> BackupState
   # The service writes it below its backup_dir, and answers once it has begun.
   name @0 :Text;
-  # A plain file name; empty: the time.
+  # A plain file name; empty: the backup is named after the time.
   keep @1 :UInt32;
-  # Once it is complete, only so many of the newest backups stay; 0: all.
+  # Once it is complete, only this many of the newest backups are kept; 0: all.
 }
 
-struct ListBackups {}  # -> Backups: the newest, of those that are complete
+struct ListBackups {}  # -> Backups: the newest complete ones
 
 struct ShowBackup {}  # -> BackupState: of the backup that runs, or ran last
 
 struct CancelBackup {}  # -> BackupState
-# The backup that runs ends soon. The next one uses the values that it has copied.
+# The backup that runs ends soon. The next one reuses the values that it has copied.
 
 struct ShowCluster {}  # -> ClusterState
 
@@ -851,7 +851,7 @@ struct BudgetRevisions {
 struct KvEvent {
   # A change of a stored segment, for routers. docs/guides/events.md says how to use it.
   enum Kind {
-    # Stored also says that a segment is stored anew, with other tokens or more entries. Lost: the
+    # Stored: also if the segment was stored before, with other tokens or fewer entries. Lost: the
     # events before this one are not kept; forget everything and go on at `position`.
     stored @0;
     trimmed @1;
@@ -908,7 +908,7 @@ struct KvEvent {
 
 struct Events {
   rows @0 :List(KvEvent) $Is.atMost("kListPageRowsMax");
-  # A page without rows has no more to tell for now.
+  # An empty page: there are no further events yet.
   next @1 :Text;
   # The position after the page.
 }
@@ -1025,7 +1025,7 @@ struct TenantRow {
   connections @16 :UInt64;
   puts @17 :UInt64;
   memoryBytes @18 :UInt64;
-  # Puts in progress, and what they may stage and its layers take in memory.
+  # Puts in progress; the memory that they may use and that its layers take.
   hits @19 :UInt64;
   hitTokens @20 :UInt64;
   # As in ModelRow, of all models.
@@ -1141,7 +1141,7 @@ struct Fork {
   block @0 :Data $Is.digest;
   # Its digest, as in precis/shards.h.
   blocks @1 :UInt32 $Is.atMost("kPathTokensMax");
-  # Paths of at least so many blocks are divided by the last of them.
+  # n: paths of at least n blocks are divided by their n-th block.
 }
 
 struct ClusterState $Is.checked {

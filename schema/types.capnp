@@ -103,8 +103,8 @@ struct BudgetScope {
   model @0 :Data $Is.digest $Is.optional;
   # Absent, and no session: the tenant's global scope.
   session @1 :Text;
-  # Empty: no session. A session's scope stands alone: a change of it names no model. A question
-  # with both is about the puts of that model that name that session.
+  # Empty: no session. A change of a session's scope names no model. ShowBudget may name both, for
+  # the puts of that model that name that session.
 }
 
 struct BudgetValues {

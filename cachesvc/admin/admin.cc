@@ -101,7 +101,7 @@ void Admin::Impl::answer_call(Service& serving, const HttpRequest& request, Repl
   }
   auto body = read_request(**route, request);
   if (!body.ok()) return reply(error_response(body.status()));
-  // The answers have tokens, which admit also from other hosts.
+  // The answers have tokens, which also admit clients from other hosts.
   if (!is_closed && msg::kind_of(*body).role == Role::kAdmin) {
     return reply(error_response(Status::denied(
         "requests that need the role admin are answered only on an admin port with a token or "

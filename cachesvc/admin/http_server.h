@@ -20,8 +20,8 @@ class HttpServer {
   struct Handlers {
     // Called before the body is read. A response refuses the request and closes the connection.
     std::function<std::optional<HttpResponse>(const HttpRequest&)> check;
-    // Whether a request that check() lets pass is one that strangers may make. After any other, the
-    // connection is an operator's.
+    // Whether a request that check() lets pass needs no token. After any other request, the
+    // connection counts as an operator's.
     std::function<bool(const HttpRequest&)> is_for_strangers;
     // A Reply may come at any time, also after the server was destroyed. Then nobody reads it.
     std::function<void(HttpRequest, Reply)> handle;

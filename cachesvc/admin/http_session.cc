@@ -92,7 +92,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   // Ends a connection that is evictable.
   void close() {
     leave_evictable();
-    deadline_.cancel();  // an answer that comes later has nobody to go to
+    deadline_.cancel();  // an answer that comes later is dropped
     link_->tcp().close();
   }
 

@@ -19,7 +19,7 @@ struct HttpShared {
   std::shared_ptr<TlsContext> tls;  // of new connections; null: they are not encrypted
   std::uint32_t connections = 0;
   // Those that may be closed to make room, the oldest first. Each waits for a TLS handshake or a
-  // request, or has only made requests that strangers may make.
+  // request, or has only made requests that need no token.
   std::list<HttpSession*> evictable;
   std::size_t body_bytes = 0;  // of bodies being read or handled
 };

@@ -81,8 +81,9 @@ class HttpStream : public std::enable_shared_from_this<HttpStream> {
     });
   }
 
-  // With TLS, the client is told that nothing follows: otherwise it takes the end for a cut. It may
-  // not listen any more, so this has a deadline of its own. Nothing is being written now.
+  // With TLS, the client is told that nothing follows: otherwise it takes the response for
+  // truncated. It may not listen any more, so this has a deadline of its own. Nothing is being
+  // written now.
   void finish() {
     if (!link_->is_encrypted()) return close();
     pause_.expires_after(kFinishTime);

@@ -55,7 +55,7 @@ std::vector<Route> make_table() {
         msg::RemoveSession{});
   t.add(kPut, "/api/v1/sessions/{name}/pin", "Protect the session's prefix from removal",
         msg::PinSession{.name = {}, .pinned = true}, {"pinned"});
-  t.add(kDelete, "/api/v1/sessions/{name}/pin", "Allow its removal again",
+  t.add(kDelete, "/api/v1/sessions/{name}/pin", "Allow the prefix's removal again",
         msg::PinSession{.name = {}, .pinned = false}, {"pinned"});
   t.add(kGet, "/api/v1/budgets", "The defaults of puts, and those in force", msg::ShowBudget{});
   t.add(kPut, "/api/v1/budgets", "Change the defaults of puts", msg::SetBudget{});
@@ -67,12 +67,12 @@ std::vector<Route> make_table() {
   t.add(kPost, "/api/v1/budgets/revisions/{revision}/rollback",
         "Set every scope to what it was after a revision", msg::RollBackBudget{});
   t.add(kGet, "/api/v1/budgets/application",
-        "What apply_to_stored began: the application that runs, or ran last",
+        "The application of budgets to stored segments that runs, or ran last",
         msg::ShowApplication{});
   t.add(kDelete, "/api/v1/budgets/application", "Cancel the application that runs",
         msg::CancelApplication{});
   t.add(kGet, "/api/v1/events",
-        "What becomes of stored segments; with Accept: text/event-stream, as a stream",
+        "The events of stored segments; with Accept: text/event-stream, as a stream",
         msg::ListEvents{});
   t.add(kGet, "/api/v1/profiles", "The profiles", msg::ListProfiles{});
   t.add(kPost, "/api/v1/profiles", "Add a profile, or replace it", msg::AddProfile{});

@@ -35,9 +35,9 @@ class BackupFolder {
   Status check_new(const std::string& name) const;
   // The complete backups, the newest first. One whose header is unreadable has `fault` set.
   Result<std::vector<msg::BackupRow>> list() const;
-  // Removes all backups but the newest `keep` (0: none), then the values that no backup names. If a
-  // backup is unreadable, its error, and nothing is removed. `go_on` is called now and then; an
-  // error of it ends this.
+  // Removes all backups but the newest `keep` (0: keeps all), then the values that no backup names.
+  // If a backup is unreadable, its error, and nothing is removed. `go_on` is called now and then;
+  // an error of it ends this.
   using GoOn = std::function<Status()>;
   Status keep(
       std::uint32_t keep, const GoOn& go_on = [] { return Status(); });

@@ -14,8 +14,8 @@
 namespace precis {
 namespace {
 
-// Only for the calling thread. The disk serves it while it has nothing else to do, if its scheduler
-// knows priorities.
+// Lowers the priority of the calling thread. The disk serves the thread only while it is idle, if
+// the disk's scheduler knows priorities.
 void lower_priority() {
   constexpr int kProcess = 1, kIdle = 3 << 13;  // as ioprio_set(2) has them
   (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 19);

@@ -26,7 +26,7 @@ class Copy {
         rows_(std::move(rows)),
         begun_(std::move(begun)),
         told_(told) {}
-  // Whether an error was for want of space on the folder's disk.
+  // Whether the copy failed because the folder's disk is full.
   bool folder_is_full() const { return folder_is_full_; }
 
   Status payload(StoreSnapshot& snapshot, ValueCheck& checks) {
@@ -88,7 +88,7 @@ class Copy {
  private:
   Status add(const std::string& key, Bytes value) {
     const Digest name = sha256(value);
-    // A file may have rotted, or have lost its bytes in a crash of the machine.
+    // A file may be damaged, or have lost its bytes in a crash of the machine.
     if (!folder_.values().has(name, value.size()) ||
         !folder_.values().read(name, value.size()).ok()) {
       PRECIS_TRY(check_room(value.size()));
@@ -136,7 +136,7 @@ class Copy {
 Status copy_all(Store& store, BackupFolder& folder, const BackupPlan& plan,
                 const std::string& unfinished,
                 const std::function<Status(const BackupProgress&)>& told, bool& folder_is_full) {
-  // Opened before anything is written, so that its sync tells every error of these writes.
+  // Opened before anything is written, so that its sync reports every error of these writes.
   PRECIS_ASSIGN(Descriptor begun, open_plain(folder.dir()));
   PRECIS_ASSIGN(RowsWriter rows, RowsWriter::create(unfinished));
   Copy copy(folder, plan, std::move(rows), std::move(begun), told);

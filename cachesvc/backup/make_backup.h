@@ -13,7 +13,7 @@ namespace precis {
 struct BackupPlan {
   std::string name;  // check_backup_name()
   std::uint64_t now_unix_ms = 0;
-  // Free space that copies leave on the file system of the folder, for the puts of clients.
+  // Free space to leave on the file system of the folder, for the puts of clients.
   std::uint64_t leave_free_bytes = 0;
 };
 

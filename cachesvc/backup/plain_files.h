@@ -11,7 +11,7 @@
 
 namespace precis {
 
-// The error that errno tells: kOutOfSpace, kNotFound, kPermissionDenied, kCorruption for a disk
+// The error for errno: kOutOfSpace, kNotFound, kPermissionDenied, kCorruption for a disk
 // that cannot read, else kUnavailable.
 Status system_error(const std::string& what);
 

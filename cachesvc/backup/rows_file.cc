@@ -13,7 +13,7 @@ namespace precis {
 namespace {
 
 constexpr std::uint32_t kFormat = 1;
-constexpr std::size_t kFrameBytes = 1u << 20;         // a frame ends after so many
+constexpr std::size_t kFrameBytes = 1u << 20;         // a frame with this many ends
 constexpr std::uint64_t kFrameBytesMax = 256u << 20;  // also with one very large row
 constexpr std::size_t kRowHeadBytes = 1 + 2 * sizeof(std::uint32_t);
 

@@ -1,6 +1,6 @@
 // The payload values of all backups of a folder: a file for each, named by the SHA-256 of its
-// bytes. A value that several backups have is stored once. A tenant could make two values with the
-// same checksum of a weaker kind, and so replace another tenant's.
+// bytes. A value that several backups have is stored once. With a weaker checksum, a tenant could
+// make a value that collides with another tenant's, and replace it.
 #pragma once
 
 #include <cstdint>

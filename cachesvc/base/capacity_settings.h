@@ -1,4 +1,4 @@
-// The settings of capacity that need more than a number.
+// The capacity settings that are not plain numbers.
 #pragma once
 
 #include <cstddef>

@@ -36,33 +36,33 @@ struct Config {
   // PEM files, for TLS on that port as on `listen`. Without admin_token_file and admin_tls_ca, the
   // address must be a loopback.
   std::string admin_tls_cert, admin_tls_key, admin_tls_ca;
-  std::string admin_token;  // the file's content; no setting of its own
+  std::string admin_token;  // content of admin_token_file; not a setting
   // KV events over ZeroMQ (cachesvc/publish): tcp://IP:PORT, or empty for none. A message's topic
   // is kv_events_topic and the tenant's name. kv_events_access: "local", then the address must be a
   // loopback, or "network".
   std::string kv_events, kv_events_topic = "precis/", kv_events_access = "local";
   // Traces (cachesvc/trace): where spans are sent, http://HOST:PORT/PATH, or empty for none.
   std::string otlp_endpoint;
-  double trace_sample = 0;                 // the share of requests without a traceparent
-  std::uint32_t trace_spans_per_s = 1000;  // of all requests; further ones are dropped
+  double trace_sample = 0;                 // of requests without a traceparent, the traced share
+  std::uint32_t trace_spans_per_s = 1000;  // at most, of all requests; others are dropped
   // A cluster (cachesvc/cluster): URLs of etcd's members, separated by commas, or empty for none.
   std::string cluster_etcd;
-  // PEM files for members of etcd with https. The CA may be "system"; the others are for an etcd
-  // that asks for a certificate.
+  // PEM files for an etcd with https. The CA may be "system"; the others are for an etcd that asks
+  // clients for a certificate.
   std::string cluster_tls_ca = "system", cluster_tls_cert, cluster_tls_key;
   std::string cluster_name = "precis";  // clusters of different names can share an etcd
   std::string cluster_node;             // this node's name; empty: the host's
   std::string cluster_address;          // HOST:PORT at which clients reach it; empty: as `listen`
-  std::uint32_t cluster_weight = 100;   // its share of what the cluster stores is in proportion
-  std::uint32_t cluster_lease_s = 5;    // a node that is silent for so long loses its shards
-  // A prefix of which a node serves more is served by further nodes too; 0: never.
+  std::uint32_t cluster_weight = 100;   // this node's share of the data is proportional to it
+  std::uint32_t cluster_lease_s = 5;    // a node that is silent this long loses its shards
+  // If a node serves more of a prefix, other nodes serve the prefix too; 0: never.
   std::uint64_t cluster_hot_bytes_per_s = std::uint64_t{1} << 28;
   // Storage that the nodes share (cachesvc/shared): Ceph's configuration file, or empty for none.
   std::string cluster_ceph_conf, cluster_ceph_user = "client.precis", cluster_ceph_pool = "precis";
   // The bucket that all nodes share instead: its URL, and a file with the keys of its user.
   std::string cluster_s3, cluster_s3_keys;
   std::string cluster_s3_region = "us-east-1", cluster_s3_ca = "system";
-  // The most of the stored records that a node's disk keeps if nodes share a storage; 0: all.
+  // If nodes share a storage: the most record bytes on a node's disk; 0: no limit.
   std::uint64_t warm_disk_bytes = 0;
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";
@@ -79,15 +79,15 @@ struct Config {
   std::uint32_t tidy_after_ms = 1000;
   // A put that would leave less free disk space is refused. 0: by the disk's size (DiskBudget).
   std::uint64_t min_free_bytes = 0;
-  std::string backup_dir;  // the folder of the backups (cachesvc/backup); empty: makes none
+  std::string backup_dir;  // the folder of the backups (cachesvc/backup); empty: no backups
   // The most that stored records take, of all tenants together. 0: only the disk is a limit. Above
   // 95% of it, the service trims and drops what is least valuable, down to 90% (capacity/steps.h).
   std::uint64_t max_disk_bytes = 0;
   double max_pinned_share = 0.5;          // of max_disk_bytes: the most that pinned sessions hold
   std::string capacity_policy = "value";  // or "lru"
   std::vector<double> trim_ladder = {0.3, 0.2, 0.1, 0.05};  // shares that trims go down to
-  // Small segments of a chain are made one in the background (pipeline/consolidator.h), if there
-  // are so many. The number is no setting: the simulation sets it.
+  // Consolidates chains in the background (pipeline/consolidator.h), from consolidate_links small
+  // segments on. The number is no setting: the simulation sets it.
   bool consolidate = true;
   std::uint32_t consolidate_links = 8;
   // Recipe and budget of puts that name none, if the catalog has no default for them.
@@ -99,7 +99,7 @@ struct Config {
   // If empty, the only tenant is "default" and needs no token. In a running service, also the
   // stored tenants, after the others.
   std::vector<TenantConfig> tenants;
-  // False in a program that opens the data directory for itself: it is the tenant "default". No
+  // False for a service inside a program (cachesvc/embed), which is the tenant "default". Not a
   // setting.
   bool takes_stored_tenants = true;
   // "FILE:LINE" of each setting in a file, by key; the first [[tenant]] has the key "tenant 0".

@@ -80,7 +80,7 @@ ConfigChanges changes_between(const Config& running, const Config& next) {
     auto& list = is_adopted(when, running, next) ? changes.live : changes.restart;
     list.push_back({key, text_of(running.*member), text_of(next.*member)});
   });
-  // The path may be the same, and the token in the file another.
+  // The path may be the same although the token in the file has changed.
   if (running.admin_token_file == next.admin_token_file &&
       running.admin_token != next.admin_token) {
     changes.restart.push_back(

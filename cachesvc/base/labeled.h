@@ -27,7 +27,7 @@ class Labeled {
 
   // Returns the row of these labels. Beyond kTenantRowsMax rows of a tenant or kRowsMax in all, it
   // is the tenant's row whose other labels are kOther; beyond kTenantsMax of these, tenants share
-  // one. A row is counted before it is made.
+  // one.
   Value& at(const RequestLabels& labels) {
     const auto found = rows_.find(labels);
     if (found != rows_.end()) return found->second;

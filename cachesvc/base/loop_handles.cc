@@ -42,8 +42,8 @@ struct WatchState : std::enable_shared_from_this<WatchState> {
                             if (self->waiting) self->await_readable();
                           });
   }
-  // Only the end of the handle ends a wait early, for descriptors that epoll can watch. Otherwise
-  // the wait would have to begin again, or its connection would hang.
+  // For a descriptor that epoll can watch, a wait fails only because its handle has ended. After an
+  // ignored failure nothing would watch the descriptor, and its connection would hang.
   static void check(const boost::system::error_code& error) { PRECIS_CHECK(!error); }
   void hold(bool on) {
     held = on;

@@ -84,7 +84,7 @@ std::uint64_t CapacityManager::above_mark(const DiskQuota::Scope& scope) {
 
 void CapacityManager::check() {
   if (stopped_) return;
-  parts_.quota.retry();  // clients may have freed space, which nothing else tells of
+  parts_.quota.retry();  // clients may have freed space, which nothing else reports
   if (busy_ || parts_.clock.now() < next_) return;
   const auto scopes = parts_.quota.scopes();
   if (std::ranges::all_of(scopes, [](const auto& scope) { return to_free(scope) == 0; })) return;
@@ -172,7 +172,7 @@ Task<bool> CapacityManager::relieve(const DiskQuota::Scope& scope) {
   if (scope.missing > possible) {
     // Nothing is given up for a put that would not fit. If puts in progress store less than they
     // were promised, or can be trimmed later, it may fit then.
-    // Another put may be the first since the plan was begun, or the limit another one.
+    // Since the plan was begun, another put may have become the first, or the limit have changed.
     const auto scopes = parts_.quota.scopes();
     const auto now = std::ranges::find(scopes, scope.tenant, &DiskQuota::Scope::tenant);
     const bool is_same = now != scopes.end() && now->wanted == scope.wanted &&
@@ -188,9 +188,9 @@ Task<bool> CapacityManager::relieve(const DiskQuota::Scope& scope) {
     if (stopped_ || freed >= wanted || parts_.clock.now() > until) break;
     const StoredUse& use = made.uses[step.candidate];
     const auto done = co_await carry_out(use, step);
-    // A trim finds no memory: what it would leave must not be dropped for that.
+    // The trim found no memory. Its segment must not be dropped for that.
     if (done.status().code() == StatusCode::kRejected) break;
-    // The segment changed meanwhile, has a new child, or cannot be cut: another plan does without.
+    // The segment changed, has a new child, or cannot be cut: the next plan does not trim it.
     if (step.keep > 0 && (!done.ok() || *done == 0)) uncut_.insert(use.row->id);
     if (!done.ok()) continue;
     freed += *done;

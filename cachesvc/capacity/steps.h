@@ -39,13 +39,13 @@ struct CapacityStep {
   bool operator==(const CapacityStep&) const = default;
 };
 
-// `ladder`: the shares of its entries that a trim may leave a segment, as check_trim_ladder() wants
-// them. Returns the steps that free at least `bytes_to_free`, or as much as the held segments
+// `ladder`: the shares of its entries that a trim may leave a segment, as check_trim_ladder()
+// requires. Returns the steps that free at least `bytes_to_free`, or as much as the held segments
 // allow. Only leaves are dropped, so a segment is dropped after its children. A candidate has at
 // most one step, its last; steps are in an order in which they can be carried out. O(n log n).
 //
-// Hints and said seconds compare the segments of one owner. The bytes that an owner gives up are
-// those that it would give up if nobody had given any, and at most a step more.
+// Hints and said_seconds compare the segments of one owner. They decide which segments it gives up,
+// and add at most one step to the bytes that it gives up.
 std::vector<CapacityStep> choose_steps(std::span<const Candidate> candidates,
                                        std::span<const double> ladder, CapacityPolicy policy,
                                        std::uint64_t bytes_to_free);

@@ -35,7 +35,7 @@ Use without_hints(const Use& use);
 double prefill_worth(double said_s, double estimate_s);
 
 // The share of a hit's worth that is left if a segment keeps this share of its entries: 1 for all
-// of them, 0 for none. A concave function, so a segment's quality is given up before its presence.
+// of them, 0 for none. A concave function, so segments are trimmed before they are dropped.
 double quality_worth(double keep);
 
 }  // namespace precis

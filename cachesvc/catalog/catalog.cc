@@ -107,8 +107,8 @@ Status CatalogImpl::load_projections() {
   return load_rows<StoredProjection>(
       Table::kProjections, decode_stored_projection, key_of, [this](StoredProjection row) {
         const auto model = models_.find({row.tenant, row.model});
-        // If the model's row is bad, a client can push the weights again. In shards, the rows are
-        // settings, and these are of before the node shared a storage.
+        // If the model's row is bad, a client can push the weights again. In shards, projections
+        // are settings, and these rows are left from before the nodes shared a storage.
         if (model == models_.end() || in_shards()) return;
         const std::uint32_t layer = row.layer;
         model->second.projections[layer] = std::make_shared<const StoredProjection>(std::move(row));
@@ -143,7 +143,7 @@ Status CatalogImpl::load_segments() {
   return load_rows<SegmentRow>(
       Table::kSegments, decode_segment_row, key_of, [this](SegmentRow read) {
         const auto row = std::make_shared<const SegmentRow>(std::move(read));
-        if (in_shards() && row->shard) {  // what it is worth is known when its shard is loaded
+        if (in_shards() && row->shard) {  // load_shard() decides whether it is current
           kept_here_[{*row->shard, row->id}] = row;
         } else {
           tree_.put(row, Durability::kFsync, commits_);
@@ -155,7 +155,7 @@ Status CatalogImpl::load_sessions() {
   const auto key_of = [](const StoredSession& row) {
     return session_key(row.tenant, row.row.name);
   };
-  if (in_shards()) return {};  // the shared storage has them, and no tip of another is found
+  if (in_shards()) return {};  // the shared storage has them; the tips of others are not found
   return load_rows<StoredSession>(
       Table::kSessions, decode_stored_session, key_of,
       [this](StoredSession row) { sessions_.put(row.tenant, std::move(row.row)); });

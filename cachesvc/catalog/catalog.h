@@ -67,9 +67,9 @@ class Catalog : public ModelCatalog,
                                    std::uint32_t faithful_ppm) const = 0;
   // kCorruption if it is out of service: the segment or an ancestor is quarantined.
   virtual Result<Row> segment(std::string_view tenant, const SegmentId& id) const = 0;
-  // As segment(), and finds those that this node serves for another one (shard_catalog.h).
+  // As segment(), but also finds guests: segments of another node's shards (shard_catalog.h).
   virtual Result<Row> served_segment(std::string_view tenant, const SegmentId& id) const = 0;
-  // Returns what a get in progress serves in place of `row`: one of those stays after its time.
+  // Returns the row that a get in progress reads in place of `row`, which is `row` for a guest.
   virtual Result<Row> served_now(const Row& row) const = 0;
   struct AnySegment {
     Row row;
@@ -114,7 +114,7 @@ class Catalog : public ModelCatalog,
   // Both are [blocking]. mergeable() returns the longest run of segments that ends at the parent of
   // `tip` and may become one (catalog_merges.h), from the root on; none if it has fewer than two.
   // merge() replaces a run by `into`, which has the last one's id, tip and children, in one batch
-  // at kWal or better. The others' ids go on to name it. False, and nothing changes, if the run
+  // at kWal or better. The others' ids then name it too. False, and nothing changes, if the run
   // changed meanwhile.
   virtual std::vector<Row> mergeable(std::string_view tenant, const SegmentId& tip) = 0;
   virtual Result<bool> merge(std::span<const Row> run, const Part& into) = 0;
@@ -194,10 +194,10 @@ class Catalog : public ModelCatalog,
 
   // ---- tenants that are stored (cachesvc/server/tenants_in_force.h)
   virtual std::vector<StoredTenant> stored_tenants() const = 0;  // by name
-  // [blocking] Stores what `change` makes of a tenant's row; no row before or after it: there is
-  // none. `change` may read the catalog, and no other change runs meanwhile; it may be called
-  // several times. An error of it changes nothing. The change survives a power loss. kOutOfSpace
-  // past limits::kStoredTenantsMax.
+  // [blocking] Stores what `change` makes of a tenant's row; nullopt means no row. `change` may
+  // read the catalog, and no other change runs meanwhile; it may be called several times. An error
+  // of it changes nothing. The change survives a power loss. kOutOfSpace past
+  // limits::kStoredTenantsMax.
   using TenantChange = std::function<Status(std::optional<StoredTenant>&)>;
   virtual Status change_tenant(const std::string& name, const TenantChange& change) = 0;
 

@@ -204,7 +204,7 @@ Result<bool> CatalogCommits::split(const SegmentRow& from, const Part& head, con
   const Durability durability = at_least_as(left, at_least_as(present, Durability::kWal));
   std::array<SegmentRow, 2> rows{head.row, tail.row};
   for (SegmentRow& row : rows) present->copy_use(row);
-  // Names of its objects must not come back if another node makes this split again (orphans.h).
+  // If another node makes this split again, its objects must have other names (orphans.h).
   if (!left && from.shard) rows[0].created_unix_ms = clock_.unix_ms();
   std::array<Commit, 2> commits{Commit{rows[0], head.layers, durability},
                                 Commit{rows[1], tail.layers, durability}};

@@ -13,9 +13,9 @@
 //                 "budget revision/" | tenant | number (u64 big endian)
 //                 "tenant/" | tenant
 //                 "projection/" | as in kProjections: the row of a projection whose bytes are in
-//                 the storage that nodes share "cluster.id": names the cluster that the node is in,
-//                 in all nodes alike "restoring": a backup is being restored, or that was
-//                 interrupted
+//                     the storage that nodes share
+//                 "cluster.id": the id of the node's cluster, the same in all its nodes
+//                 "restoring": a restore of a backup is in progress, or was interrupted
 //
 // A tenant is written as its length (u32 big endian) and its bytes. So two different pairs of a
 // tenant and the rest never have the same key.

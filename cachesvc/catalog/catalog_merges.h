@@ -28,11 +28,11 @@ class CatalogMerges : public virtual CatalogState {
   // Callers hold changes_ for the functions below.
   bool has_session(const SegmentNode& node) const;
   bool may_merge(const SegmentNode& node) const;
-  // Whether `last` is all that follows `node`, and both may merge. `mixes`: whatever they were
-  // trimmed to.
+  // Whether `node` may be in a run that ends in `last`. `mixes`: even if they were trimmed to
+  // different budgets.
   bool may_join(const SegmentNode& node, const SegmentNode& last, bool mixes) const;
-  // The node and all that follows it are faithful at every budget. False if that is too much to
-  // see.
+  // Whether the node and all its descendants are faithful at every budget. False if there are too
+  // many to check.
   bool is_faithful_from(const SegmentNode& node) const;
   Status store_merged(std::span<const SegmentNode* const> run, const Part& into);
 };

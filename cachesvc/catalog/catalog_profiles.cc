@@ -11,7 +11,7 @@ namespace {
 // Limit on the numbers in the tables of all profiles of a tenant. A number takes 4 bytes, so the
 // tables take at most 8 * limits::kProfileBytesMax of memory.
 constexpr std::size_t kTenantNumbersMax = 2 * limits::kProfileBytesMax;
-// Limit on the texts of all profiles of a tenant in a cluster, because etcd has them.
+// Limit on the texts of all profiles of a tenant in a cluster, because etcd stores them.
 constexpr std::size_t kAgreedTextsMax = 4 * limits::kProfileBytesMax;
 
 Status none_such(std::string_view name, const std::string& model) {

@@ -7,8 +7,8 @@
 namespace precis {
 
 // A session is as durable as its tip. If its row survived a crash that its tip did not, the row
-// would name a segment that does not exist. A new session has no budget of an earlier one of its
-// name, which a crash can leave.
+// would name a segment that does not exist. A crash can leave the budget of an earlier session of
+// the same name, which a new session must not have.
 Status CatalogSessions::save_session(std::string_view tenant, const msg::SessionRow& row) {
   const SegmentNode* const tip = tree_.find(row.tip);
   Change change;
@@ -24,7 +24,8 @@ Status CatalogSessions::save_session(std::string_view tenant, const msg::Session
   return {};
 }
 
-// In a cluster the budget of an ended session ends later, and it is none of a new session.
+// In a cluster, the budget of an ended session is removed later, but before a new session of its
+// name begins.
 Status CatalogSessions::end_former_budget(std::string_view tenant, const std::string& name) {
   if (!has_former_budget(tenant, name)) return {};
   return change_settings([&]() -> Result<std::vector<SettingRow>> {

@@ -1,6 +1,7 @@
 // Segments of shards that other nodes hold, which this node serves too (hot prefixes). Each is
 // served to new gets until its time, then it stays for gets in progress, and is forgotten a while
-// later. Their number and memory are bounded: the tenant that has the most yields. Thread-safe.
+// later. Their number and memory are bounded: the tenant with the most loses the oldest.
+// Thread-safe.
 #pragma once
 
 #include <cstddef>

@@ -14,8 +14,8 @@
 
 namespace precis {
 
-// The beginning of the names of profiles that the service makes from tables of a budget. Only
-// recipes that name them use them.
+// The prefix of the names of profiles that the service makes from tables of budgets. Only recipes
+// that name such a profile use it.
 inline constexpr std::string_view kTableProfile = "table-";
 
 class ModelCatalog {

@@ -78,8 +78,9 @@ void PrefixIndex::erase(const SegmentNode& segment) {
   segment.has_rivals = false;
 }
 
-// The change can only alter the order among several candidates. So the segment leaves where it has
-// rivals, and stays where it is the only candidate, or all its rivals have left before it.
+// The change can only alter the order among several candidates. So the segment leaves the
+// boundaries where it has rivals. It stays where it is the only candidate, or where its rivals have
+// left.
 void PrefixIndex::begin_change(const SegmentNode& segment) {
   if (!segment.has_rivals) return;
   segment.has_rivals = false;

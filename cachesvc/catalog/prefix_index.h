@@ -52,8 +52,8 @@ class PrefixIndex {
   const SegmentNode* last_whole(const TokenPath& path, std::uint32_t faithful_ppm) const;
 
  private:
-  // Sorted best first: if the first is not faithful enough, none is. The values that decide are the
-  // segment's present ones. So those of an only candidate may change in place.
+  // Sorted best first: if the first is not faithful enough, none is. The order depends on present
+  // values of the segments. So the values of a single candidate may change in place.
   struct Candidate {
     std::uint32_t position;  // its entries among the tokens before this one count
     const SegmentNode* segment;

@@ -50,7 +50,7 @@ bool SegmentTree::keeps_place(const SegmentNode& node, const SegmentRow& row) co
 }
 
 // For a row with which the segment keeps its place. Its descendants stay in the index, and only
-// their values that depend on the whole chain are set anew. So a trim of a segment with a large
+// their values that depend on the whole chain are updated. So a trim of a segment with a large
 // subtree is cheap.
 void SegmentTree::replace(SegmentNode& node, std::shared_ptr<const SegmentRow> row,
                           Durability durability, std::uint64_t commit) {

@@ -57,7 +57,7 @@ Result<msg::SessionRow> opened_session(const msg::SessionRow* present,
   if (request.total) {
     PRECIS_TRY(check_total(request.name, *request.total));
     row.total = request.total->kind == Budget::Kind::kAll ? std::nullopt : request.total;
-    // A share in a total is one of the bytes, also if it does not say so.
+    // In a total, both kinds of share are shares of the bytes.
     if (row.total && row.total->kind == Budget::Kind::kByteShare) {
       row.total->kind = Budget::Kind::kRatio;
     }
@@ -180,7 +180,7 @@ std::uint64_t Sessions::count(std::uint64_t now_ms) const {
   return rows_.size() - expired_;
 }
 
-// The clock may also step back. Then sessions that were counted as expired are none again.
+// If the clock steps back, sessions that were counted as expired are live again.
 void Sessions::notice(std::uint64_t now_ms) const {
   const auto after = [this](std::uint64_t ms) { return expiries_.lower_bound({ms + 1, Key()}); };
   const int by = now_ms >= noticed_ms_ ? 1 : -1;

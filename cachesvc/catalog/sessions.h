@@ -30,8 +30,8 @@ msg::SessionRow advanced_session(const msg::SessionRow& present, const SegmentId
                                  std::uint32_t tip_end, std::uint64_t now_ms);
 // With a TTL that starts now.
 msg::SessionRow renewed_session(const msg::SessionRow& present, std::uint64_t now_ms);
-// Returns whether a tenth of its TTL has passed. Renewing it for each lookup would be as many
-// writes.
+// Returns whether a tenth of its TTL has passed. Each renewal is a write, so lookups do not
+// always renew it.
 bool renewal_is_due(const msg::SessionRow& present, std::uint64_t now_ms);
 // The same tip, turns and total under a new name, unpinned, with a TTL that starts now.
 Result<msg::SessionRow> forked_session(const msg::SessionRow& present, const std::string& new_name,

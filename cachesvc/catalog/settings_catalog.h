@@ -26,7 +26,7 @@ struct SettingRow {
   // The profile of its row, if that was parsed already, which takes long for a large one.
   std::shared_ptr<const Profile> profile = nullptr;
 };
-// A change in a cluster has at most so many.
+// The most settings in one change in a cluster.
 inline constexpr std::size_t kSettingsPerChange = 100;
 
 class SettingsCatalog {
@@ -38,7 +38,7 @@ class SettingsCatalog {
   // [blocking] Replaces these settings. It leaves out rows that it does not understand, and the
   // removal of models of which segments are stored, with what belongs to them.
   struct Taken {
-    bool tenants = false;                                       // some are others now
+    bool tenants = false;                                       // whether some changed
     std::vector<std::pair<std::string, Digest>> models_erased;  // tenant, fingerprint
     struct LeftOut {
       Table table;
@@ -56,14 +56,14 @@ class SettingsCatalog {
   using Plan = std::function<Result<std::vector<SettingRow>>()>;
   using Agree = std::function<Status(const Plan& plan)>;
   virtual void agree_by(Agree agree) = 0;
-  // The rows by which this node changes the settings on its own accord: models that were removed
-  // while it stored segments of them come back, and budgets of ended sessions end. Some of them.
+  // Some of the changes of settings that this node makes without a request. It restores models that
+  // were removed while it stored segments of them, and removes the budgets of ended sessions.
   virtual std::vector<SettingRow> own_changes() = 0;
-  // [blocking] In a cluster: ends the budget of an ended session of this name, which is none of a
-  // new one.
+  // [blocking] In a cluster: removes the budget of an ended session of this name, so that a new
+  // session of the name does not have it.
   virtual Status end_former_budget(std::string_view tenant, const std::string& session) = 0;
   virtual bool has_former_budget(std::string_view tenant, const std::string& session) const = 0;
-  // The random id of the cluster, which is a setting too; empty: it was not agreed yet.
+  // The random id of the cluster, which is a setting too; empty: not agreed yet.
   // cluster_id_row() makes its row.
   virtual std::string cluster_id() const = 0;
   static SettingRow cluster_id_row(const std::string& id);

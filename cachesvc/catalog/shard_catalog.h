@@ -31,8 +31,8 @@ class ShardCatalog {
     std::vector<StoredRow> rows;  // segments and sessions
   };
   // [blocking] From now on the shard's segments and sessions are found. If `was_holder`, segments
-  // that only the local store has are found too, and shared; else they are removed. An error is
-  // about such segments alone.
+  // that only the local store has are found too, and shared; else they are removed. An error
+  // concerns only such segments.
   virtual Status load_shard(LoadedShard shard) = 0;
   // [blocking] Shards are no longer loaded. Returns the segments that are not found any more. The
   // local store keeps what it has of them until remove_here(), which is for shards that are not
@@ -70,7 +70,7 @@ class ShardCatalog {
   // changed since eviction_order(), and of those of which it has, or may have, the only copy.
   virtual Result<Evicted> evict(std::span<const Evictable> segments) = 0;
   // From now on a layer that was read from the shared storage is kept in the local store only if
-  // its payload takes no more than so many bytes then.
+  // the store's payload is then at most `bytes`.
   virtual void limit_kept(std::uint64_t bytes) = 0;
 
   // Segments that only the local store had and that were removed, since opening.

@@ -1,6 +1,6 @@
-// Rows that all nodes of a cluster have alike (docs/design/cluster.md). etcd has them, and each
-// node has a copy. In the whole cluster one change is made at a time, over the rows as the change
-// before has left them.
+// Rows that all nodes of a cluster share (docs/design/cluster.md). etcd has them, and each node has
+// a copy. The cluster makes one change at a time, and each starts from the result of the one
+// before.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ class AgreedCopy {
  public:
   virtual ~AgreedCopy() = default;
   virtual Result<std::vector<AgreedRow>> rows() = 0;
-  // Replaces these rows, or on an error none of them. `left_out` gets what it does not understand
-  // and therefore leaves as it is.
+  // Replaces these rows, or on an error none of them. `left_out` receives the rows that it does not
+  // understand and therefore does not change.
   virtual Status take(std::vector<AgreedRow> rows, LeftOut& left_out) = 0;
   // The changes that this node makes by itself. Most of the time there are none.
   virtual std::vector<AgreedRow> own_changes() = 0;
@@ -51,9 +51,9 @@ class AgreedRows {
   // may have been restored from a backup. kVersionMismatch, and nothing is changed, if the copy is
   // of another cluster.
   Status join();
-  // Any thread. The revision of the last change, and the row that it has written.
+  // Any thread. Notes the revision of the last change, and the row that it has written.
   void note(std::uint64_t revision, const std::string& row);
-  // Any thread. The copy was once the same as the rows in etcd.
+  // Any thread. Whether the copy has ever been the same as the rows in etcd.
   bool known() const { return is_known_; }
   // Any thread. Why the copy may be old or incomplete.
   Status problem() const;

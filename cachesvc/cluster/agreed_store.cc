@@ -146,8 +146,8 @@ Result<std::string> AgreedStore::write_value(const AgreedRow& row, Listed& liste
   return kInParts + listed.parts + " " + std::to_string(part);
 }
 
-// A member of etcd may have made the change without answering in time. Then another one that is
-// asked finds a conflict with the change itself, which its row tells if no other came after it.
+// A member of etcd may make the change without answering in time. The next member then reports a
+// conflict with this change itself. The row shows that, unless another change came after it.
 Result<AgreedStore::Version> AgreedStore::write_rows(const Etcd::Change& change) {
   Version made;
   made.row = change.puts.front().value;
@@ -196,7 +196,7 @@ Result<AgreedStore::Version> AgreedStore::write(std::uint64_t over,
       index.erase(row.key);
     }
     if (old.parts.empty() || old.parts == now.parts) continue;
-    // A node that reads them now reads them as they were.
+    // A node that still reads these parts reads them at an earlier revision.
     static_cast<void>(etcd_.remove_below(parts_prefix_ + old.parts + "/"));
   }
   return made;

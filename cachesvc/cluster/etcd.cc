@@ -113,7 +113,7 @@ Result<std::string> Etcd::call(const std::string& path, const std::string& json,
       if (error.code == kGrpcNotFound) return Status::not_found(failed.message());
     } else {
       failed = answer.status().with_context(kWhat);
-      if (enough && failed.code() == StatusCode::kTimedOut) return failed;  // it had nothing to say
+      if (enough && failed.code() == StatusCode::kTimedOut) return failed;  // no change to report
     }
     next_ = (next_ + 1) % members_.size();
   }

@@ -52,9 +52,9 @@ class Etcd {
   Result<Rows> read_page(const std::string& prefix, const Page& page);
   // Reads the body of the answer to it. kUnavailable if etcd does not answer so.
   static Result<Rows> parse_rows(std::string_view body);
-  // Writes a row that has `row.revision` now. kConflict if it has another one, which may be what
-  // this call has written, if a member wrote it and did not answer in time. A row with a lease is
-  // removed when the lease ends.
+  // Writes a row whose revision is `row.revision`. kConflict if it has another one. This call may
+  // have written that one itself, if a member did so without answering in time. A row with a lease
+  // is removed when the lease ends.
   Status write(const Row& row, Lease lease = 0);
   Status remove(const std::string& key);
   Status remove_below(const std::string& prefix);
@@ -82,7 +82,7 @@ class Etcd {
   // Ends it now.
   Status revoke(Lease lease);
 
-  // Any thread. From now on calls are short, also one in progress.
+  // Any thread. From now on calls end soon, also one in progress.
   void hurry() { post_.hurry(); }
 
  private:

@@ -70,7 +70,7 @@ void ForkFinder::drop_samples() {
   samples_ = 0;
 }
 
-// Halves what was counted, and forgets the blocks with the least of it.
+// Halves what was counted, and forgets the blocks with the lowest counts.
 void ForkFinder::age() {
   puts_ = 0;
   drop_samples();

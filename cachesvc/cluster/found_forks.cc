@@ -7,7 +7,8 @@
 namespace precis::cluster {
 namespace {
 
-// Forks are for ever, and all tenants share them, so a tenant's puts make at most so many here.
+// Forks are never removed, and all tenants share them, so a tenant's puts make at most so many
+// here.
 constexpr std::size_t kPerTenantMax = 256;
 
 }  // namespace

@@ -75,7 +75,7 @@ struct Membership::Impl {
     const std::lock_guard lock(mutex);
     return stopping;
   }
-  // Without forks it would take others' paths for its own, without agreed rows have other budgets.
+  // Without the forks it could take others' paths for its own. Without the rows, budgets differ.
   bool is_member() const {
     return joined && clock.now() < lease_end && view.forks_known && agreed.known();
   }
@@ -330,7 +330,7 @@ bool Membership::is_instance(std::string_view instance) const {
 }
 Status Membership::check_owner(std::uint32_t shard) const { return impl_->check_owner(shard); }
 void Membership::note_put(const std::string& tenant, const ForkFinder::Put& put) {
-  // A path that ends before its fork divides needs no other.
+  // A path that ends before its fork divides needs no other fork.
   if (!forks()->contains(put.decides)) impl_->found_forks.note(tenant, put);
 }
 std::shared_ptr<const Forks> Membership::forks() const {

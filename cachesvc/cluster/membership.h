@@ -34,8 +34,9 @@ class Membership {
     std::string storage = {};  // names what the nodes share; empty: it is not compared
   };
 
-  // Joins on a thread of its own, and joins again whenever the lease is lost. It is no member
-  // before it has the rows that all nodes have alike. `copy`: of those rows, and outlives it.
+  // Joins on a thread of its own, and joins again whenever the lease is lost. The node becomes a
+  // member once it has the rows that all nodes share. `copy`: its copy of those rows; it outlives
+  // the membership.
   Membership(const Settings& settings, Runtime& runtime, Log& log, AgreedCopy& copy);
   // Leaves, so that others take over at once.
   ~Membership();
@@ -53,7 +54,7 @@ class Membership {
   // does not answer now.
   Result<msg::ClusterState> drain(const std::string& node, bool on);
 
-  // Any thread. The rows that all nodes have alike.
+  // Any thread. The rows that all nodes share.
   AgreedRows& agreed();
 
   // For the storage that nodes share (shard_keeper.h).

@@ -32,7 +32,7 @@ Result<std::shared_ptr<TlsContext>> read_etcd_tls(const Config& config) {
       {config.cluster_tls_cert, config.cluster_tls_key, config.cluster_tls_ca});
 }
 
-// Empty if clients of other hosts, or of this one if etcd is only here too, can use the address.
+// Empty if clients can use the address: those of other hosts, or of this host if etcd is only here.
 std::string problem_of_address(const Config& config) {
   const bool given = !config.cluster_address.empty();
   const std::string& address = given ? config.cluster_address : config.listen;

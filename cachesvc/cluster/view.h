@@ -6,7 +6,7 @@
 //   owners        JSON {"format": 1, "epoch": N, "nodes": [NODE, ...], "owners": OWNERS}: OWNERS is
 //                 base64 of one u16 a shard, little endian, an index into nodes or 0xffff for
 //                 nobody. The epoch grows with every table; without one, it is the row's revision.
-//   agreed        changes with every row that all nodes have alike (agreed_rows.h)
+//   agreed        changes with every row that all nodes share (agreed_rows.h)
 //   forks         JSON {"format": 1, "forks": [[BLOCK, BLOCKS], ...]}: the digest in base64, and
 //                 the number (shards.h)
 //

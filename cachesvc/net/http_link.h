@@ -46,7 +46,7 @@ class HttpLink {
     expect_host(tls_->native_handle(), host);
     tls_->async_handshake(boost::asio::ssl::stream_base::client, std::forward<Handler>(handler));
   }
-  // Tells the other side that nothing follows. With TLS it ends when that has said so too.
+  // Ends TLS, and completes when the other side has ended it too. Without TLS, completes at once.
   template <typename Handler>
   void async_finish(Handler&& handler) {
     if (tls_) return tls_->async_shutdown(std::forward<Handler>(handler));

@@ -155,8 +155,8 @@ Result<HttpEndpoint> parse_http_endpoint(std::string_view url) {
 
 struct HttpPost::Impl {
   explicit Impl(std::shared_ptr<const TlsContext> t) : tls(std::move(t)) {}
-  // The system's lookup of a name can't be stopped, and the end of its loop would wait for it. The
-  // loop is left to it then, and ends with the process.
+  // The system's lookup of a name can't be stopped, and the destructor of its loop would wait for
+  // it. So a loop with a lookup in progress is never destroyed.
   ~Impl() {
     io->restart();
     io->poll();

@@ -39,7 +39,7 @@ class HttpPost {
 
   // `tls` is for encrypted endpoints.
   explicit HttpPost(std::shared_ptr<const TlsContext> tls = nullptr);
-  // Waits for nobody, also while a name is being looked up.
+  // Does not wait, even while a name is being looked up.
   ~HttpPost();
 
   // [blocking] Sends JSON over a connection of its own and returns the answer, whatever its HTTP

@@ -101,7 +101,7 @@ void BudgetApplications::begin(const Owner& owner, BudgetsToApply budgets, const
     const Shared earlier = std::exchange(of.trims, begun);
     if (earlier && !(earlier->runs() && earlier->which.revision == which.revision)) {
       end(*earlier);
-      // Trims that end while they wait do so at once, and only those they wait for can go on.
+      // Trims that are ended while they wait stop at once. The trims that they wait for may go on.
       if (earlier->before) begun->before = earlier->before;
     }
   }
@@ -172,7 +172,7 @@ Task<void> BudgetApplications::run(Owner owner, BudgetsToApply budgets, Shared a
     application->before->next = application;
     co_await completion<bool>([&](auto done) { application->resume = std::move(done); });
   }
-  // If it was canceled while it waited, a later one waits for the same.
+  // If it was canceled while it waited, a later application waits for the same trims.
   const bool waits = application->before && application->before->state.state == kRunning;
   if (!waits) application->before.reset();
   Status ended;

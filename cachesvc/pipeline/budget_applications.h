@@ -35,9 +35,9 @@ class BudgetApplications {
 
   // Returns kConflict while trims for an earlier change run.
   Status check_free(const std::string& tenant) const;
-  // Begins an application, and returns its number. A count that runs ends. It is canceled when the
-  // tenant's newest revision is no longer `revision`. `owner`: the tenant, without a connection.
-  // Errors as check_free().
+  // Ends a running count, begins an application, and returns its number. The application is
+  // canceled once the tenant has a newer revision than `revision`. `owner`: the tenant, without a
+  // connection. Errors as check_free().
   Result<std::uint64_t> start(const Owner& owner, BudgetsToApply budgets, std::uint64_t revision,
                               bool dry_run);
   struct Agreed {
@@ -47,10 +47,10 @@ class BudgetApplications {
     std::uint64_t asked_unix_ms = 0;  // numbers begin again if etcd is restored
     bool operator==(const Agreed&) const = default;
   };
-  // In a cluster: begins an application that all nodes begin. A count that runs ends. Trims for the
-  // same revision go on before it, and trims end for those for another revision. If this one has
-  // begun already, it is applied again, and what that does is added to what it has done; a count,
-  // or one that was canceled, is not.
+  // In a cluster: ends a running count, and begins an application that all nodes begin. It waits
+  // for running trims for the same revision, and ends those for another one. If this application
+  // has begun before, it is applied again, and the results are added; a count or a canceled
+  // application is not applied again.
   void follow(const Owner& owner, BudgetsToApply budgets, const Agreed& agreed);
   // Whether follow() has begun this one, and no later one.
   bool has_begun(const std::string& tenant, const Agreed& agreed) const;

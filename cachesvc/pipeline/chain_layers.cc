@@ -7,8 +7,8 @@
 namespace precis {
 namespace {
 
-// The reads of one layer. More would make other requests of the same client wait, and read no
-// faster.
+// The reads of one layer at a time. More would make other requests of the same client wait, and
+// would not be faster.
 constexpr std::size_t kReadsAtOnce = 8;
 
 }  // namespace

@@ -32,7 +32,7 @@ Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std:
     return check_records(into, *row, layer);
   });
   ++parts_.metrics.layers_cold;
-  if (status.code() == StatusCode::kCorruption) {  // doubt is a miss
+  if (status.code() == StatusCode::kCorruption) {  // a miss for the reader
     report("leased bytes failed their check", *row, layer, status);
     status = Status::not_found("segment " + row->id.hex() + " was removed or replaced");
   }
@@ -79,7 +79,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
     PRECIS_TRY(check_records(into, *row, layer));
     if (was_here) return {};
     ++parts_.metrics.layers_shared;
-    // Else checks and changes of all that is stored would evict what readers need.
+    // Reads for checks and changes are not kept: they would displace what readers need.
     if (scope == Scope::kServed) parts_.catalog.keep_layer(*row, layer, into);
     return {};
   });
@@ -97,7 +97,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
   bool same = *present == row;
   // A guest's owner finds the damage too, and takes the segment out of service.
   if (same && status.code() == StatusCode::kCorruption && !parts_.catalog.is_guest(*row)) {
-    // Doubt is a miss: the segment is out of service before a reader gets an answer.
+    // The segment is out of service before the reader gets an answer.
     same = co_await run_on(parts_.storage, parts_.loop, owner,
                            [&] { return parts_.catalog.quarantine(*row); });
   }

@@ -113,8 +113,8 @@ class Chooser {
     return {};
   }
 
-  // Before the sessions: a turn that a session gets later is not listed, so no wider budget than
-  // the session's trims it.
+  // Called before the sessions are read. So a turn that a session gets in between is not listed,
+  // and the budget of a wider scope does not trim it.
   void list_uses() {
     uses_ = catalog_.stored_uses(tenant_);
     // A child begins where its parent ends, so this puts parents first.
@@ -192,7 +192,7 @@ class Chooser {
   }
 
   Status add(const SegmentRow& row) {
-    // The parts of a segment that was split are older than they say.
+    // A part of a split segment may be older than its time of creation.
     const bool is_part = row.whole_entries != 0;
     if (!is_part && row.created_unix_ms > request_.stored_by_ms) return {};
     const Decided* const decided = decided_for(row);

@@ -33,8 +33,8 @@ struct ConcernedSegments {
     std::uint64_t stored_bytes = 0;
   };
   std::vector<Segment> segments;  // parents before children
-  // The names of models, and sessions, whose segments are left: their new budget is a quality
-  // target, which no trim can take; or they set a keep (or limit) of their own.
+  // The names of models, and sessions, whose segments stay as they are: their new budget is a
+  // quality target, which no trim can have; or they set a keep (or limit) of their own.
   std::vector<std::string> quality, apart;
 };
 

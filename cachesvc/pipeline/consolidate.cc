@@ -92,8 +92,8 @@ struct ConsolidatePath::Merge {
   }
 };
 
-// The sum of the run, with the last one's id. As a part that is its own whole, its stored budget is
-// what it stores, although each segment's count was rounded.
+// The sum of the run, with the last one's id. The counts of its segments were rounded. So the row
+// is a part that is its own whole: its budget gives exactly the entries that it stores.
 Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& run,
                                                const ModelSpec& model) {
   const SegmentRow& first = *run.front();
@@ -119,7 +119,7 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
     row.compress_seconds += each->compress_seconds;
     row.prefill_seconds += each->prefill_seconds;
   }
-  // A part of the sum would look cheaper to compute than the whole is.
+  // If one is unknown, the sum of the others is too small.
   const bool all_said =
       std::ranges::all_of(run, [](const auto& each) { return each->prefill_seconds > 0; });
   row.prefill_seconds = all_said ? std::min(row.prefill_seconds, limits::kPrefillSecondsMax) : 0;

@@ -3,7 +3,7 @@
 // compression runs. merged_seats.h has the order.
 //
 // The segment has the id of the run's last one, so children, sessions and lookups find it, and the
-// ids of the others go on to name it. The former segments stay readable for kFormerMs, so gets in
+// ids of the others then name it too. The former segments stay readable for kFormerMs, so gets in
 // progress and matches that were found before go on. Loop thread only.
 #pragma once
 

@@ -36,7 +36,7 @@ void WaitingTips::add(const Owner& owner, const SegmentId& segment) {
   if (tips_.size() >= kMax) {
     std::map<std::string_view, std::size_t> counts;
     for (const Tip& each : tips_) ++counts[each.owner.tenant];
-    // The newest tip of the tenant that has most makes room, unless this one has as many.
+    // The tenant with the most tips loses its newest one, unless this tenant has as many.
     const auto most =
         std::ranges::max_element(counts, {}, [](const auto& count) { return count.second; });
     if (most->second <= of_tenant + 1) return;
@@ -48,8 +48,8 @@ void WaitingTips::add(const Owner& owner, const SegmentId& segment) {
   tips_.push_back({owner, segment});
 }
 
-// Tenants take turns by name, and after the last name comes the first again. Takes the oldest tip
-// of the tenant whose turn it is.
+// Tenants take turns in the order of their names. Takes the oldest tip of the tenant whose turn it
+// is.
 WaitingTips::Tip WaitingTips::take_next() {
   const auto turn = [this](const Tip& tip) {
     const std::string_view tenant = tip.owner.tenant;
@@ -107,7 +107,7 @@ Task<Result<bool>> Consolidator::consolidate(Owner owner, SegmentId tip) {
       worth_consolidating(bytes, settings_.least_links, parts_.arena_bytes / kMemoryShare);
   run.erase(run.begin(), run.end() - static_cast<std::ptrdiff_t>(count));
   if (run.empty() || stopped_) co_return false;
-  // A put that builds on a segment whose id goes would fail at its commit.
+  // A put on a segment that is merged into a later one would fail at its commit.
   for (const Catalog::Row& row : run) {
     if (row != run.back() && parts_.puts.builds_on(row->id)) co_return false;
   }

@@ -1,5 +1,5 @@
 // Consolidates growing chains in the background, so that a conversation of many turns stays a few
-// segments: after a commit, it makes the small segments before the new one one segment. One run at
+// segments: after a commit, it turns the small segments before the new one into one. One run at
 // a time, in the turns of its tenant, and only while no put or get waits for memory or disk. A run
 // that is left out is found again at the chain's next commit. Loop thread only.
 #pragma once
@@ -17,8 +17,8 @@
 
 namespace precis {
 
-// How many of the last segments of a run become one: those of which each has at most twice the
-// bytes of all after it, if they are `least` or more; else 0. So each byte is copied a logarithmic
+// The number of segments at the end of a run that become one. Each of them has at most twice the
+// bytes of all after it; 0 if they are fewer than `least`. So each byte is copied a logarithmic
 // number of times while a chain grows, and the chain has a logarithmic number of segments. `bytes`:
 // from the root on. At most kConsolidatedMax segments, of together at most `bytes_max`.
 inline constexpr std::size_t kConsolidatedMax = 256;

@@ -179,7 +179,7 @@ void DiskQuota::answer(Waiters::const_iterator waiter, Result<std::unique_ptr<Pl
 }
 
 void DiskQuota::retry() {
-  // An answered put may change the list, so the search begins anew after each.
+  // An answered put may change the list, so the search starts again after each.
   const auto next = [this] {
     std::set<std::string> blocked;  // scopes that an earlier waiter waits for
     for (auto waiter = waiting_.begin(); waiter != waiting_.end(); ++waiter) {

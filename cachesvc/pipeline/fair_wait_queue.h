@@ -30,7 +30,7 @@ class FairWaitQueue {
   FairWaitQueue& operator=(const FairWaitQueue&) = delete;
 
   std::size_t size() const { return queue_.size(); }
-  // How long each request waited that has left the queue, by tenant.
+  // The waits of the requests that have left the queue, by tenant.
   const Labeled<Histogram>& waits() const { return waits_; }
   // Sets the longest wait of the requests that are added from now on.
   void set_wait(std::chrono::milliseconds wait) { wait_ = wait; }

@@ -114,7 +114,8 @@ Task<Result<GetChain>> GetResolver::resolve(const Tenant& tenant, const msg::Get
 Result<Catalog::Row> GetResolver::find(const Tenant& tenant, const msg::GetLink& link,
                                        bool& leased) const {
   auto present = catalog_.served_segment(tenant.name, link.segment);
-  // The owner may have a newer version that is not in the shared storage yet, or leases the older.
+  // The owner may have a newer version that is not in the shared storage yet, or lease the older
+  // one.
   const bool is_it = present.ok() && SegmentLeases::Version::of(**present) == matched(link);
   if (!is_it && present.ok() && catalog_.is_guest(**present)) {
     return Status::not_found("segment " + link.segment.hex() + " is there in another version");

@@ -14,16 +14,16 @@
 namespace precis {
 namespace {
 
-constexpr double kLeastShare = 1e-6;  // as that of a budget
+constexpr double kLeastShare = 1e-6;  // the least share of a budget, too
 constexpr std::size_t kPartBytesMax = 64;
-// Those of the largest models are fewer than 10,000.
+// The largest models have fewer than 10,000 heads.
 constexpr std::uint64_t kTableHeadsMax = 1u << 16;
 constexpr std::string_view kLayersForm =
     "layers take a share, such as 0-3=0.5, or entries, such as 0-3=128";
 constexpr std::string_view kHeadForm =
     "a head takes LAYER.HEAD=SHARE, such as 12.3=0.6, or entries, such as 12.3=256";
 
-// A part as errors name it.
+// The text of a part for error messages.
 std::string named(std::string_view part) {
   const bool is_long = part.size() > kPartBytesMax;
   return "'" + std::string(part.substr(0, kPartBytesMax)) + (is_long ? "...'" : "'");
@@ -124,7 +124,7 @@ class Values {
     return {};
   }
 
-  // The head may have a value of its layer before.
+  // The head may already have the value of its layer.
   Status set_head(std::string_view part) {
     PRECIS_ASSIGN(const double value, value_of(part, kHeadForm));
     const std::string_view place = halves(part, '=').first;

@@ -22,10 +22,10 @@ struct HeadTable {
 
 // `text` consists of parts, separated by commas or line ends. "0-3=0.5" gives layers their share of
 // entries, in (0, 1], and "12.3=60%" KV head 3 of layer 12. A whole number from 2 on is entries per
-// head instead: "0-3=128".A # ends a line, and blanks do not count. The parts must
-// cover every layer, and all be shares or all entries. `recipe` gives the scores. kInvalidArgument
-// names the part that is wrong and its line, or the layers without one; kUnsupported for a model of
-// more than 65,536 heads.
+// head instead: "0-3=128". A # begins a comment, and blanks are ignored. The parts
+// must cover every layer, and all be shares or all entries. `recipe` gives the scores.
+// kInvalidArgument names the wrong part and its line, or the layers without one; kUnsupported for a
+// model of more than 65,536 heads.
 Result<HeadTable> parse_head_table(std::string_view text, const Digest& fingerprint,
                                    const ModelSpec& model, const std::string& recipe);
 

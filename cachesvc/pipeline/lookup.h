@@ -50,7 +50,7 @@ class Lookup {
   struct Described {
     msg::Match match;
     std::uint64_t cold_bytes = 0;    // not in memory
-    std::uint64_t shared_bytes = 0;  // of these, not on the disk either, about
+    std::uint64_t shared_bytes = 0;  // of cold_bytes, about those not on the disk either
   };
   // The two functions below run on any thread. None if a segment was removed or replaced meanwhile;
   // then the caller matches again.

@@ -26,7 +26,7 @@ class MergedSeats {
     std::uint64_t before = seat;
     for (std::size_t other = 0; other < segments_.size(); ++other) {
       if (other == which) continue;
-      // The seats of `other` up to the same place, which are before this entry if `other` is.
+      // An entry of `other` at the same place comes before this entry if `other` does.
       const std::uint64_t scaled = seat * segments_[other].tokens - (other < which ? 0 : 1);
       before += std::min(segments_[other].entries, scaled / tokens);
     }

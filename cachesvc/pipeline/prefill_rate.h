@@ -15,8 +15,8 @@ namespace precis {
 // Thread-safe.
 class PrefillRate {
  public:
-  // Ignores puts of few tokens. A client decides how long its put lasts, so a rate is kept within
-  // bounds that models have, and does not affect another tenant's.
+  // Ignores puts of few tokens. A client decides how long its put lasts, so a rate is clamped to
+  // plausible values, and does not affect another tenant's.
   void put_took(const std::string& tenant, const Digest& model, std::uint64_t tokens,
                 double seconds);
   // An exponential average; kUnknown for a model without puts.

@@ -152,7 +152,7 @@ Status PutPlaces::after_split(const msg::BeginPut& request, OpenPut& put, Found&
 
 bool PutPlaces::is_stored(const SegmentRow& row) const {
   if (const auto now = catalog_.info(row.tenant, row.id, /*with_plan=*/false);
-      now.ok() && now->id != row.id) {  // a part of what it was consolidated into, if that is whole
+      now.ok() && now->id != row.id) {  // consolidated: stored unless the new segment was split
     return !now->out_of_service && !now->trimmed && now->whole_begin == now->begin &&
            now->whole_end == now->end;
   }

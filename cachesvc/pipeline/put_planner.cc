@@ -48,7 +48,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
     co_return Status::invalid("tokens is empty; a put needs at least one");
   }
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
-  // Before the put gets its name: each writer measures its own time, and has a span of its own.
+  // Removed before the put gets its name, because each writer has its own time and span.
   put->row.prefill_seconds = std::exchange(request.prefill_seconds, 0);
   request.traceparent.clear();
   put->owner = tenant.owner(&from);
@@ -106,8 +106,8 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   return RowForm::of(put.model, put.recipe.encoding).validate();
 }
 
-// Completes the recipe. A recipe that the request names has all that it needs by now
-// (know_settings.h). The one in force may need what another node was told just before.
+// Completes the recipe. If the request names it, this node already has what the recipe needs
+// (know_settings.h). A default recipe may need settings that another node has only just got.
 Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
   Status found = find_equipment(tenant, request.model, put);
   const bool may_be_new = found.code() == StatusCode::kNotFound && request.recipe.empty();

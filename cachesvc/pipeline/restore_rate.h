@@ -1,7 +1,7 @@
 // Measures recent reads, so that a match can carry a predicted time. The rates are exponential
-// averages of measured gets and cold reads. Until a rate is measured, the rate of a memory copy at
-// start stands for it, which is optimistic for the cold tier, and the rate of the disk for that of
-// the storage that nodes share.
+// averages of measured gets and cold reads. Until a rate is measured, it is the rate of a memory
+// copy at start, which is optimistic for the cold tier. The rate of the storage that nodes share is
+// at first that of the disk.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class RestoreRate {
   void read_shared(std::uint64_t bytes, double seconds) { update(shared_, bytes, seconds); }
   // Whether anything was read from the storage that nodes share.
   bool knows_shared() const { return shared_.measured; }
-  // Cold bytes are read first, then served. So many of them, `shared_bytes`, are not on the disk.
+  // Cold bytes are read first, then served. `shared_bytes` of the cold bytes are not on the disk.
   double predict_seconds(std::uint64_t bytes, std::uint64_t cold_bytes,
                          std::uint64_t shared_bytes) const;
 

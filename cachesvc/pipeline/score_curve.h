@@ -1,5 +1,5 @@
-// How many of a segment's entries have at least a score: 33 of their scores in descending order,
-// each a thirty-second of the entries after the one before. Pure.
+// How many of a segment's entries have at least a score: 33 of their scores in descending order, at
+// even distances in rank. Pure.
 #pragma once
 
 #include <array>

@@ -9,8 +9,9 @@ namespace precis {
 namespace {
 
 constexpr double kALittleLess = 0.95;
-// The largest share that a trim leaves. The last one makes sure that the total holds: turns that
-// keep a little more than the target allows, by less than its inverse, are within the limit.
+// The largest share of its entries that a trim leaves a turn. Later shares apply only while the
+// session is above its limit. With the last one it is within the limit: a turn that is not trimmed
+// then keeps less than 1 / kALittleLess times what the target allows.
 constexpr std::array kWorthATrim = {0.8, 0.9, kALittleLess};
 constexpr double kPartsPerMillion = 1e6;
 

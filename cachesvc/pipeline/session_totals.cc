@@ -31,9 +31,9 @@ Budget budget_of(const SegmentRow& row, std::uint64_t entries) {
   return Budget::ratio_ppm(static_cast<std::uint32_t>(std::clamp(share * kAll, 1.0, kAll)));
 }
 
-// A turn that was never trimmed and gives next to nothing, such as the first tokens, of which a
-// recipe keeps nearly all entries (min_entries), does not count in a share: while a conversation is
-// short, the other turns would lose most of theirs for it, and never get it back.
+// A turn that was never trimmed and of which a trim would free next to nothing does not count in a
+// share. An example is the first turn if the recipe keeps nearly all its entries (min_entries).
+// While a conversation is short, the other turns would lose most of their entries for it.
 TotalTurn total_turn(const SessionTurns::Turn& turn, const ModelSpec& model, const Budget& total) {
   const SegmentRow& row = *turn.row;
   const std::uint64_t entries = row.plan.total();

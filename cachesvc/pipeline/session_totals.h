@@ -42,8 +42,8 @@ class SessionTotals {
     Owner owner;
     std::string session;
   };
-  // A segment's scores when they were read, most often before any trim. A trim leaves about the
-  // highest.
+  // A segment's scores when they were read, most often before any trim. A trim keeps about the
+  // highest ones.
   struct Known {
     SegmentId parent{};
     std::uint32_t begin = 0, end = 0;

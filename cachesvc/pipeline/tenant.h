@@ -21,7 +21,7 @@ struct Tenant {
   std::string token = {};  // the one that the client has proved; empty: none was needed
 
   Owner owner(const void* connection) const { return {name, weight, connection}; }
-  // The root of its paths: of those in the shard, in a cluster.
+  // The root of its paths; in a cluster, of the paths in the shard.
   Digest root(const Digest& model, std::string_view adapter,
               std::optional<std::uint32_t> shard) const {
     const Digest whole = path_root(name, salt, model, adapter);

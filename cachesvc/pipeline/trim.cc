@@ -50,8 +50,8 @@ float kept_mass(std::span<const kernels::RecordView> records,
   return all > 0 ? static_cast<float>(kept / all) : 1;
 }
 
-// Appends the score of every `step`-th entry of the records. `next`: of the entry to take next,
-// from the first of these on; it goes on with the next records.
+// Appends the score of every `step`-th entry of the records. `next`: the index of the next entry to
+// take, counted from the first of these records; on return, from the first of the next records.
 Status take_scores(Bytes records, std::size_t step, std::size_t& next, std::vector<float>& scores) {
   while (!records.empty()) {
     std::size_t size = 0;
@@ -175,7 +175,7 @@ Task<Result<ScoreCurve>> TrimPath::scores(Owner owner, Catalog::Row row) {
 
 Task<Result<ScoreCurve>> TrimPath::read_scores(const Owner& owner, const Catalog::Row& row) {
   const std::uint64_t entries = row->plan.total();
-  const std::size_t step = 1 + entries / kScoresMax;  // one of so many entries is taken
+  const std::size_t step = 1 + entries / kScoresMax;  // every step-th entry is taken
   std::vector<float> scores;
   std::vector<PayloadMemory::Want> wants{{std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));

@@ -15,12 +15,12 @@ namespace {
 using cluster::AgreedRow;
 using Rows = std::vector<AgreedRow>;
 
-// etcd keeps what was replaced for a while, so a tenant that asks for one after another must not
+// etcd keeps replaced rows for a while. A tenant that begins one application after another must not
 // fill it.
 constexpr std::size_t kRowBytesMax = 64 << 10;
 constexpr std::uint64_t kNumberMax = 1ull << 62;
 
-// Before a tenant's name, in a key.
+// The beginning of a key; a tenant's name follows.
 constexpr std::string_view kApplications = "applications/", kCounts = "counts/";
 
 std::string key_of(const std::string& tenant, bool dry_run) {

@@ -1,15 +1,15 @@
-// The applications of budgets that all nodes of a cluster begin: of each tenant the newest one, and
-// the newest count (a dry run). Both are rows that all nodes have alike (agreed_rows.h), so it does
-// not matter which node was asked, and how.
+// The applications of budgets that all nodes of a cluster run: each tenant's newest one, and its
+// newest count (a dry run). Both are rows that all nodes share (agreed_rows.h), so an operator can
+// ask any node.
 //
 // A node begins an application once it has the row. After a restart, and when it has taken shards,
 // it applies the budgets again, until a later change of the tenant's budgets is made. Segments that
 // were stored after the application was asked for are left alone.
 //
-// A row's value is a StoredRevision, whose `number` is the newest revision of the tenant's budgets,
-// and whose `application` is the number of the application at all nodes. Its changes are those to
-// apply. It has `rollback_to` if only smaller budgets are applied, and no change has a keep if the
-// limits are. Without changes, the application was canceled.
+// A row's value is a StoredRevision. Its `number` is the newest revision of the tenant's budgets,
+// and its `application` is the application's number at all nodes. Its changes are those to apply.
+// `rollback_to` is set if only smaller budgets are applied. No change has a keep if the limits are
+// applied. A row without changes is a canceled application.
 #pragma once
 
 #include <cstdint>
@@ -35,27 +35,27 @@ class AgreedApplications {
   // AgreedRows::change(). This node has begun when the loop has run what was posted to it.
   Result<std::uint64_t> begin(const std::string& tenant, const BudgetsToApply& budgets,
                               std::uint64_t revision, bool dry_run);
-  // [blocking] Any thread. Ends the application or the count of this number at all nodes, also for
-  // those that are down now; 0: both. kConflict if neither has this number; else as begin().
+  // [blocking] Any thread. Ends the application or the count of this number at all nodes, also at
+  // those that are down; 0: both. kConflict if neither has this number; else as begin().
   Status end(const std::string& tenant, std::uint64_t number);
   // [blocking] Any thread. As end(), for a tenant that was removed.
   Status forget(const std::string& tenant);
-  // Any thread. Applies the tenants' newest ones again. Call it when this node has taken over
+  // Any thread. Runs each tenant's newest application again. Call it when this node has taken over
   // stored segments.
   void apply_again() { apply(/*again=*/true); }
-  // Any thread. Begins with those that waited for the revision of their budgets. Call it when
+  // Any thread. Begins the applications that waited for the revision of their budgets. Call it when
   // settings have changed.
   void begin_late() { apply(/*again=*/false); }
 
   // The rows of this node. Any thread.
   static bool is_key(std::string_view key);
   std::vector<cluster::AgreedRow> rows() const;
-  // Begins with it, unless an error is returned: kCorruption for a row that none of these has
-  // written. Then it keeps the former one. `is_joining`: the node was just started, and nobody
-  // waits for its counts.
+  // Keeps the row and begins its application. kCorruption if this class cannot have written the
+  // row; then the former row stays. `is_joining`: the node has just started, and nobody waits for
+  // its counts.
   Status take(const cluster::AgreedRow& row, bool is_joining);
 
-  // The budgets as a row's value has them, and back.
+  // Convert budgets to a row's value and back.
   static msg::BudgetRevision to_row(const BudgetsToApply& budgets);
   static BudgetsToApply from_row(const msg::BudgetRevision& row);
 

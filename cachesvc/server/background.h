@@ -18,7 +18,7 @@ struct Background {
   std::unique_ptr<SessionTotals> totals;
   std::unique_ptr<BudgetApplications> applications;
 
-  // Ends soon all that has begun.
+  // Makes all running work end soon.
   void stop() {
     capacity->stop();
     backups->stop();

@@ -1,4 +1,4 @@
-// Requests of admins about backups, which have the rows of all tenants.
+// Requests about backups. Only admins may send them, because a backup has the rows of all tenants.
 #pragma once
 
 #include "cachesvc/backup/backups.h"

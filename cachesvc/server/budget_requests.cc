@@ -113,7 +113,7 @@ Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
                                                 const std::optional<HeadTable>& table,
                                                 std::optional<msg::ProfileRow>& profile) const {
   if (!table) return catalog_.set_budget(tenant_, request);
-  msg::SetBudget tried = request;  // the recipe is refused before its profile is there
+  msg::SetBudget tried = request;  // its recipe is refused until its profile exists
   tried.recipe.reset();
   tried.dry_run = true;
   PRECIS_ASSIGN(msg::BudgetRevision revision, catalog_.set_budget(tenant_, tried));
@@ -135,7 +135,8 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
     const double cost = 1 + static_cast<double>(request.table.size()) / kTableBytesPerMs;
     PRECIS_CO_ASSIGN(table, co_await caller_.listed([&] { return read_table(request); }, cost));
   }
-  // A dry run of what no trim can take counts nothing: its other effects are told all the same.
+  // A dry run of a budget to which nothing can be trimmed counts nothing, but reports its other
+  // effects.
   const bool applies = request.apply_to_stored && (!request.dry_run || can_trim_to(request));
   if (applies) PRECIS_CO_TRY(check_applicable(request));
   const std::string was = budget_text(request.scope);
@@ -156,7 +157,7 @@ Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   std::uint64_t application = 0;
   if (applies) {
     BudgetsToApply budgets{revision.changes, false, /*to_limit=*/!request.keep};
-    if (budgets.changes.empty()) {  // the same budget again: for what an earlier application left
+    if (budgets.changes.empty()) {  // the same budget again, for segments that are not trimmed yet
       budgets.changes.push_back({request.scope, own, own});
     }
     PRECIS_CO_ASSIGN(application, co_await apply("SetBudget", revision, budgets, request.dry_run));

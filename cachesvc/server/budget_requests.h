@@ -25,17 +25,18 @@ class BudgetRequests {
  private:
   // OK unless the scope names a model that is not registered, or a session that does not exist.
   Status check(const msg::BudgetScope& scope) const;
-  // Returns OK if a trim can take what the request sets, and no trims for another change run.
+  // OK if segments can be trimmed to what the request sets, and no other change is being applied.
   Status check_applicable(const msg::SetBudget& request) const;
-  // The table of the request, for the model that its scope has or whose turns the session has. Sets
-  // the request's keep, unless it has one. It may take long.
+  // Reads the request's table, for the model of its scope or of its session's turns. Sets the
+  // request's keep, unless it has one. It may take long.
   Result<HeadTable> read_table(msg::SetBudget& request) const;
-  //[blocking] Makes the change unless it is a dry run. `profile` receives the profile of its table,
-  // if that was added. A change that is refused leaves none, unless another one overtook it.
+  // [blocking] Makes the change unless it is a dry run. `profile` receives the table's profile, if
+  // that was added. A refused change leaves no profile, unless another change overtook it.
   Result<msg::BudgetRevision> set(msg::SetBudget& request, const std::optional<HeadTable>& table,
                                   std::optional<msg::ProfileRow>& profile) const;
-  // Applies the changes of a revision, which were made unless it is a dry run, at all nodes of a
-  // cluster. `request`: the name of the request, a literal. Returns the number of the application.
+  // Applies a revision's changes to stored segments, at all nodes of a cluster. Unless it is a dry
+  // run, the changes are made already. `request`: the name of the request, a literal. Returns the
+  // number of the application.
   Task<Result<std::uint64_t>> apply(std::string_view request, const msg::BudgetRevision& revision,
                                     const BudgetsToApply& budgets, bool dry_run) const;
   msg::BudgetValues values_of(const msg::BudgetScope& scope) const;

@@ -61,15 +61,15 @@ struct Caller {
   auto changed(Fn fn) const {
     return run_on(parts.changes, parts.loop, owner(), std::move(fn));
   }
-  // kUnsupported if nothing can be as durable here.
+  // kUnsupported if this service cannot make a change so durable.
   Status check(Durability durability) const;
   // kRejected while too much waits to be copied to the storage that nodes share.
   Status check_uploads() const;
   // A shard as it is held now; none without shared storage.
   std::optional<HeldShard> held(std::optional<std::uint32_t> shard) const;
-  // That of a stored segment.
+  // The shard of a stored segment.
   std::optional<HeldShard> shard_of(const SegmentId& segment) const;
-  // Waits until all changes of the shard so far are in the storage that nodes share, if they do.
+  // Waits until all changes of the shard so far are in the shared storage, if there is one.
   Task<Status> shared(std::optional<HeldShard> shard) const;
   // Runs a function that reads many rows on another thread than the loop's, in this connection's
   // turn. `cost`: its milliseconds, about.

@@ -35,8 +35,8 @@ class EventLog {
 
   // Gives the event its tenant's next number, from 1 on.
   void add(const std::string& tenant, msg::KvEvent event);
-  // Drops the tenant's events, for a new tenant of that name must not read them. Its numbers go on,
-  // so that a reader is told that events are lost.
+  // Drops the tenant's events, because a new tenant of that name must not read them. The numbers go
+  // on, so that a reader learns that events are lost.
   void forget(const std::string& tenant);
   // Called for every event after it was added. One function for all.
   using Added = std::function<void(const std::string& tenant, std::uint64_t number,
@@ -46,13 +46,13 @@ class EventLog {
   // The place of a reader.
   struct Place {
     std::uint64_t number = 0;  // of the last event that it has
-    // Set while it reads what is stored: the last segment that it has, null for none. The events
-    // after `number` follow.
+    // Set while it lists the stored segments: the last one that it has, null for none. Then it
+    // reads the events after `number`.
     std::optional<SegmentId> listed = {};
     // Set if events after `number` are gone: how many, 0 if that is unknown.
     std::optional<std::uint64_t> lost = {};
   };
-  // `position`: as ListEvents has it. kInvalidArgument if it is none.
+  // `position`: as in ListEvents. kInvalidArgument if it is malformed.
   Result<Place> find(const std::string& tenant, std::string_view position) const;
   // The text of a place.
   std::string position(std::uint64_t number, const std::optional<SegmentId>& listed = {}) const;

@@ -36,7 +36,7 @@ Eviction::Done Eviction::run(std::uint64_t bytes, const std::vector<bool>& own,
       some.push_back({*next});
       some_bytes += local;
     }
-    // Segments that it is not told about stay.
+    // Segments without an answer stay.
     const Status asked = ask(some, own);
     if (done.problem.ok()) done.problem = asked;
     if (asked.code() == StatusCode::kUnavailable) return done;

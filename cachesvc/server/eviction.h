@@ -1,5 +1,4 @@
-// Makes room in the local store of a node: removes copies of what the storage that the nodes share
-// has.
+// Makes room in a node's local store: removes copies of payload that the shared storage has.
 #pragma once
 
 #include <atomic>
@@ -24,7 +23,7 @@ class Eviction {
     SharedTier& tier;
     ShardCatalog& catalog;
     Runtime& runtime;
-    std::string disk;  // names the local store, as marks do
+    std::string disk;  // names the local store, as in marks
   };
   explicit Eviction(Parts parts);
   ~Eviction() { stop(); }
@@ -35,9 +34,9 @@ class Eviction {
     std::uint64_t segments = 0, bytes = 0;
     Status problem;  // why no more was removed
   };
-  // [blocking] Frees so many bytes, if there is enough that the shared storage has: first of shards
-  // that are neither loaded nor `own`, then what was used least recently. Reads the segments' rows
-  // in the shared storage before. `freed` is called after each step. One call at a time.
+  // [blocking] Frees so many bytes, as far as the shared storage has copies: first in shards that
+  // are neither loaded nor `own`, then the least recently used. Before it removes segments, it
+  // reads their rows in the shared storage. `freed` is called after each step. One call at a time.
   Done run(std::uint64_t bytes, const std::vector<bool>& own, const std::function<void()>& freed);
   // Any thread. Ends run() soon, also later ones.
   void stop() { stopped_ = true; }

@@ -68,7 +68,7 @@ struct HandlerParts {
   std::function<msg::Stats(const std::string& tenant)> server_stats;
   // OK if an answer of this size may be sent. kRejected if too much is unsent already.
   std::function<Status(const std::string& tenant, std::size_t size_bytes)> may_send;
-  cluster::Membership* membership = nullptr;  // these two are null in no cluster
+  cluster::Membership* membership = nullptr;  // these two are null outside a cluster
   AgreedApplications* agreed_applications = nullptr;
   Uploads* uploads = nullptr;  // these two are null unless its nodes share a storage
   ShardKeeper* shards = nullptr;

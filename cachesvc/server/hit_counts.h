@@ -11,12 +11,12 @@ namespace precis {
 // Since the service started.
 struct HitCounts {
   std::uint64_t hits = 0;    // lookups that matched at least one token
-  std::uint64_t tokens = 0;  // that they matched
+  std::uint64_t tokens = 0;  // tokens that they matched
 };
 // All models of a tenant. Loop thread only.
 HitCounts hits_of(const Metrics& metrics, const std::string& tenant);
-// Its models of this name. A tenant or model named as Labeled::kOther is told those of others, too,
-// that have no row of their own.
+// The tenant's models of this name. For a name equal to Labeled::kOther, the counts also include
+// those of others that have no row of their own.
 HitCounts hits_of(const Metrics& metrics, const std::string& tenant, const std::string& model);
 
 }  // namespace precis

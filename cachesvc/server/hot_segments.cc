@@ -4,7 +4,7 @@ namespace precis {
 namespace {
 
 constexpr std::uint64_t kSecond = 1'000'000'000, kStaysHot = 10 * kSecond;
-// Once others serve most of it, the rest here is less.
+// Once other nodes serve most of a prefix, it stays hot here above 1/kRestShare of the rate.
 constexpr std::uint64_t kRestShare = 8;
 
 }  // namespace

@@ -16,7 +16,7 @@ class HotSegments {
   HotSegments(const Clock& clock, std::uint64_t bytes_per_s)
       : clock_(clock), bytes_per_s_(bytes_per_s) {}
 
-  // So much was served of a prefix that ends with this segment.
+  // Counts bytes that were served of a prefix that ends with this segment.
   void served(const SegmentId& tip, std::uint64_t bytes);
   // Whether it was hot a few seconds ago, or is now.
   bool is_hot(const SegmentId& tip) const;

@@ -22,7 +22,7 @@ namespace precis {
 struct JoinedCluster {
   std::unique_ptr<AgreedApplications> applications;
   std::unique_ptr<SettingsCopy> settings;
-  std::unique_ptr<cluster::Membership> membership;  // null: in no cluster
+  std::unique_ptr<cluster::Membership> membership;  // null: no cluster
   std::unique_ptr<ShardKeeper> keeper;              // null: the node shares no storage
   std::unique_ptr<HotSegments> hot;                 // these three are null as `keeper`
   std::unique_ptr<WarmTier> warm;

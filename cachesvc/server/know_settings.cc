@@ -15,14 +15,14 @@ namespace {
 struct Needs {
   std::optional<Digest> model = {};
   std::string recipe = {};  // empty: none
-  bool all = false;         // whatever other nodes have changed
+  bool all = false;         // all that other nodes have changed
 };
 
 struct NeedsOf {
   template <typename Request>
   Needs operator()(const Request& request) const {
     if constexpr (std::is_same_v<Request, msg::ShowApplication>) {
-      return {.all = true};  // of a change that another node may have just answered
+      return {.all = true};  // another node may have just begun it
     } else if constexpr (std::is_same_v<Request, msg::RegisterModel>) {
       return {model_fingerprint(request.model), ""};
     } else if constexpr (std::is_same_v<Request, msg::BeginPut>) {
@@ -61,11 +61,11 @@ Task<Status> know_settings(const Caller& caller, const msg::RequestBody& request
   cluster::Membership* const membership = caller.parts.membership;
   const Needs needs = std::visit(NeedsOf{}, request);
   if (knows(caller, needs)) co_return Status();
-  // Numbered now, so that the requests that wait together need one answer of etcd.
+  // Numbered now, so that one answer of etcd is enough for all requests that wait together.
   const std::uint64_t asked = membership->agreed().ask();
   const Status known =
       co_await caller.changed([=] { return membership->agreed().catch_up(asked); });
-  if (needs.all) co_return Status();  // else the node tells what it knows
+  if (needs.all) co_return Status();  // if it failed, the answer is what the node knows
   if (known.ok() || membership->owned().is_member) co_return known;
   co_return Status::moved("this node is no member of its cluster now: " + known.message());
 }

@@ -14,7 +14,7 @@ class LeaseSweeper {
   LeaseSweeper(FairExecutor& storage, Catalog& catalog, DiskWatch& disk)
       : storage_(storage), catalog_(catalog), disk_(disk) {}
 
-  // Call it about every second. It does nothing while the last sweep goes on.
+  // Call it about every second. It does nothing while a sweep is in progress.
   void sweep() {
     if (sweeping_.exchange(true)) return;
     storage_.post({}, [this] {

@@ -13,9 +13,9 @@ using Like = std::optional<msg::SegmentInfo>;
 
 constexpr std::uint32_t kPageRows = 16;
 constexpr std::size_t kShownBytes = 1024;  // of an error
-constexpr double kHeadsPerMs = 1024;       // that dealing entries to heads takes, about
+constexpr double kHeadsPerMs = 1024;       // that assigning entries to heads takes, about
 
-// None, and `page.after` is set: look again.
+// The newest segment of a page. If there is none and `page.after` is set, look at the next page.
 Result<Like> newest_of_page(const Caller& caller, msg::ListPrefixes& page) {
   const Catalog& catalog = caller.parts.catalog;
   PRECIS_ASSIGN(const msg::Segments found, catalog.segments_page(caller.tenant.name, page));

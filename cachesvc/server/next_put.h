@@ -1,5 +1,5 @@
-// Tells in a dry run of a change of the budgets what the next put would keep if it was like a
-// segment that is stored (msg::NextPut), by the scores that this segment stores.
+// Computes, for the dry run of a change of budgets, what the next put would keep if it was like a
+// stored segment (msg::NextPut). The scores are those of the segment.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct TriedBudget {
   std::optional<HeadTable> table;  // its recipe is set instead of own.recipe
 };
 
-// There are no errors: the note says what a segment can't tell, also if none could be read.
+// Returns no errors: the note says what a segment does not show, or that none could be read.
 // `caller` must outlive the task.
 Task<msg::NextPut> tell_next_put(const Caller& caller, TriedBudget tried);
 

@@ -35,8 +35,8 @@ class OperatorAccess {
   // that tenant does not exist; kRejected if there are too many connections; kUnavailable while the
   // service stops.
   Status may_connect(const std::string& tenant) const;
-  // kUnsupported for a removal that asks all nodes of a cluster before it is made: an operator's
-  // request asks one.
+  // kUnsupported for a removal that must ask all nodes of a cluster first: this port reaches one
+  // node.
   Status may_ask(const msg::RequestBody& request) const;
   // Adds a client that the caller has authenticated and that may connect.
   void connect(const std::string& tenant, std::unique_ptr<Connection> connection);
@@ -45,7 +45,7 @@ class OperatorAccess {
   // Counts a stream of events while the returned object lives. Null if there are too many. Called
   // on one thread.
   std::unique_ptr<GaugeHold> count_stream() const;
-  // A number that changes when a stream may have to be told something. Any thread.
+  // A number that changes when a stream may have something to send. Any thread.
   std::uint64_t activity() const { return parts_.handlers.events.activity(); }
   // Calls `added` for every event (EventLog::on_added). Call it before the service runs.
   void on_event(EventLog::Added added) const { parts_.handlers.events.on_added(std::move(added)); }
@@ -54,8 +54,8 @@ class OperatorAccess {
   // Calls `use` with the port's TLS settings that a reload has read. Call it before the service
   // runs.
   void on_tls(Reloader::UseTls use) const { parts_.reloader.on_admin_tls(std::move(use)); }
-  // Streams of the tenant that begin after a change of its configuration have another number than
-  // those that began before, which end.
+  // The number of times that end_streams() ended the tenant's streams. A stream ends when it
+  // differs from the number at its beginning.
   std::uint64_t streams_since(const std::string& tenant) const;
   void end_streams(const std::string& tenant);
 

@@ -9,7 +9,7 @@ constexpr std::chrono::hours kEvery{24}, kAge{1};
 
 }  // namespace
 
-// The nodes of a cluster often start at a time, so each waits for a time of its own.
+// The nodes of a cluster often start at the same time, so each waits for a random time.
 OrphanSweeps::OrphanSweeps(const Parts& parts)
     : parts_(parts),
       orphans_({parts.tier, parts.uploads, parts.catalog, parts.runtime.clock(), kAge}),

@@ -30,9 +30,9 @@ bool names(const SegmentRow& row, std::uint32_t layer, const std::string& object
   return layer < row.layer_bytes.size() && object_name(row, layer) == object;
 }
 
-// Whether the row names the object, or a later version of it may. A trim, a merge or a new put
-// makes the same names again if the node that began it has died: those have no earlier time than
-// the row.
+// Whether the row names the object, or a later version of the row may. If a node dies during a
+// trim, a merge or a put, another try makes the same names again. The time in such a name is not
+// before the row's.
 bool may_name(const SegmentRow& row, const std::string& object) {
   const ObjectName name = object_in(object).value();
   if (name.segment != row.id) return false;
@@ -153,9 +153,9 @@ Status Orphans::remove_of_group(Shards shards, Done& done) {
   return {};
 }
 
-// Takes away the objects that the shared storage's own rows may name: the catalog may have a later
-// row, if what that names could not be copied. A shard with a row that this version does not
-// understand is left out, because the row may name any object.
+// Leaves out the objects that rows of the shared storage may name. The catalog may have a later row
+// than the shared storage, if the later row's objects could not be copied. A shard with a row that
+// this version does not understand is left out, because the row may name any object.
 Status Orphans::leave_named(Shards& shards) const {
   std::vector<std::uint32_t> numbers;
   for (const auto& [number, shard] : shards) numbers.push_back(number);

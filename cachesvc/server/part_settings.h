@@ -1,4 +1,4 @@
-// The limits and settings of the parts of a service that a configuration names.
+// The limits and settings that a configuration gives to the parts of a service.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ Catalog::PinnedLimits pinned_limits(const Config& config);
 std::size_t descriptors_max();  // that this process may have open
 // The catalog's memory for segments, in addition to the arena.
 std::uint64_t kept_bytes_max(std::uint64_t arena_bytes);
-// The next three: of a valid configuration.
+// The next three functions require a valid configuration.
 CapacityManager::Settings capacity_settings(const Config& config);
 Consolidator::Settings consolidator_settings(const Config& config);
 BudgetDefaults budget_defaults(const Config& config);

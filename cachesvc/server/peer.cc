@@ -10,9 +10,9 @@ namespace precis {
 namespace {
 
 // True if a request that ended with `code` was refused. kNotFound is an answer. A request that is
-// rejected because of overload is counted, and the client retries it, as it does at another node if
-// the path or session has moved. A request that timed out, or whose client or service went away,
-// was not refused.
+// rejected because of overload is counted elsewhere, and the client retries it. If the path or
+// session has moved, the client asks another node. A request that timed out, or whose client or
+// service went away, was not refused.
 bool is_refusal(StatusCode code) {
   switch (code) {
     case StatusCode::kInvalidArgument:

@@ -23,7 +23,7 @@ class Peers {
   // Returns true if no request of a closed connection is in progress.
   bool all_ended();
   void close_all(const std::string& why);
-  // Closes the clients that `may_stay` does not name.
+  // Closes the clients for which `may_stay` returns false.
   void close_unless(const std::function<bool(const Tenant&)>& may_stay, const std::string& why);
   // As Peer::free_for_waiters().
   void free_for_waiters(std::chrono::steady_clock::duration silence);

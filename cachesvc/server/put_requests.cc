@@ -127,7 +127,7 @@ Task<Answer> PutRequests::on(msg::PushLayer request) {
   co_return answer(co_await path_.push(std::move(put), std::move(request), caller_.connection));
 }
 
-// A segment that is gone right after its commit was at a node that gave its shard up.
+// If a segment is gone right after its commit, this node may have given up its shard.
 Status PutRequests::moved_if_gone(const std::optional<HeldShard>& shard,
                                   const Status& status) const {
   const bool moves = shard && caller_.parts.shards != nullptr;
@@ -162,7 +162,7 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   auto stored =
       co_await path_.commit(std::move(put), writer, request.durability, request.prefill_seconds);
   if (const Status moved = moved_if_gone(shard, stored.status()); !stored.ok()) stored = moved;
-  // If much waits to be copied, puts wait for theirs, so that it does not become more.
+  // If much waits to be copied, each put waits for its own copy, so that the queue does not grow.
   const Uploads* const uploads = caller_.parts.uploads;
   const bool waits =
       request.durability == Durability::kShared || (uploads != nullptr && uploads->is_full());

@@ -32,7 +32,7 @@ class PutRequests {
     std::shared_ptr<OpenPut> put;  // shared as PutPath::begin() says
     Quota::Hold counted;
     std::optional<HeldShard> shard;
-    std::shared_ptr<const void> keeps;       // the shard, if the nodes share a storage
+    std::shared_ptr<const void> keeps;       // keeps the shard, if nodes share a storage
     std::unique_ptr<Trace> trace;            // null if it is not traced
     std::optional<PutTimes::Period> commit;  // the latest one of a traced put
   };

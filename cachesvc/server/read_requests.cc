@@ -14,7 +14,7 @@
 namespace precis {
 namespace {
 
-constexpr std::size_t kOthers = 3;  // that serve what is hot
+constexpr std::size_t kOthers = 3;  // nodes that also serve a hot prefix
 
 const char* tier(bool is_cold) { return is_cold ? "disk" : "memory"; }
 
@@ -35,8 +35,8 @@ Task<Answer> ReadRequests::on(msg::Lookup request) {
     PRECIS_CO_TRY(session.status());
     if (may_write && caller_.check_uploads().ok() &&
         renewal_is_due(*session, caller_.parts.clock.unix_ms())) {
-      // A failure, for example on a full disk, only leaves the session the time that it had. The
-      // request waits, so that the limit on requests bounds the renewals of a slow disk.
+      // After a failure, for example on a full disk, the session only keeps its former time to
+      // live. The request waits, so that the limit on requests bounds the renewals of a slow disk.
       (void)co_await caller_.stored(
           [&] { return catalog.renew_session(caller_.tenant.name, request.session); });
     }

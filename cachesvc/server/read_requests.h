@@ -29,7 +29,7 @@ class ReadRequests {
                       std::size_t tokens, Clock::Time began) const;
   // Names further nodes that serve the match, if it is hot.
   void tell_others(msg::Match& match) const;
-  // Takes what a get reads of another node's shard, as far as it is not here yet.
+  // Loads the rows that a get needs of another node's shard and that this node does not have.
   Task<Status> take_guests(const msg::Get& request) const;
   // Ends the span of a get. `first_served`: when its first layer was in place.
   void end_trace(Trace& trace, const GetPath::Get& get, std::optional<Clock::Time> first_served,

@@ -27,7 +27,7 @@
 namespace precis {
 namespace {
 
-// They wait and do not compute. At most kStorageThreads commits share one sync (commit_queue.h).
+// These threads mostly wait. At most kStorageThreads commits share one sync (commit_queue.h).
 constexpr unsigned kStorageThreads = 8, kReadThreads = 4;
 constexpr std::chrono::milliseconds kStopCheck{5}, kPressureCheck{1000};
 // The hot tier leaves 1/kStagingShare of the memory free, and so do the promises to puts.

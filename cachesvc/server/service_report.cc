@@ -73,18 +73,18 @@ msg::Stats ServiceReport::process_stats() const {
   const bool shares = parts_.shared != nullptr;
   const Uploads::Lag lag = shares ? parts_.shared->uploads->lag() : Uploads::Lag();
   add("precis_cluster_unshared_bytes", lag.bytes,
-      "Stored here, and not yet in the storage that the nodes share; 0 without one");
+      "Bytes stored here and not yet in the storage that the nodes share; 0 without one");
   add("precis_warm_bytes", shares ? parts_.disk_watch.stats().payload_bytes : 0,
-      "Payload on the node's disk if the nodes share a storage, which has all of it; else 0");
+      "Payload bytes on the node's disk if the nodes share a storage; else 0");
   add("precis_warm_limit_bytes", parts_.disk_quota.disk_limit(),
-      "The most of it that the node keeps: warm_disk_bytes, or what its disk has room for");
+      "The most such payload that the node keeps: warm_disk_bytes, or what its disk has room for");
   add("precis_cluster_shared_failing", lag.problem.ok() ? 0 : 1,
       "1 while nothing can be written to the storage that the nodes share");
   add("precis_cluster_snapshot_failures_total", shares ? parts_.shared->problems.count() : 0,
-      "Tries to make a snapshot of a log in S3, or to remove what it replaces, that failed");
+      "Failed tries to make a snapshot of a log in S3, or to remove what the snapshot replaces");
   add("precis_cluster_lost_segments", parts_.catalog.lost_segments(),
-      "Segments that were here only when another node had changed their shard, lost or removed "
-      "there (since the start)");
+      "Segments that only this node had when another node had changed their shard; they were lost, "
+      "or removed there (since the start)");
   add("precis_cluster_orphans_removed_total", shares ? parts_.shared->orphans_removed.load() : 0,
       "Objects that no row named, and that the node has removed from the shared storage");
   add_store_rows(stats, hot, parts_.catalog.dropped_segments(), parts_.disk_watch.stats(),

@@ -45,7 +45,7 @@ class ServiceReport {
     const kernels::Backend& backend;
     PathHasher& paths;
     const Transport& transport;
-    const std::unique_ptr<cluster::Membership>& membership;  // null: in no cluster
+    const std::unique_ptr<cluster::Membership>& membership;  // null: no cluster
     const std::unique_ptr<SharedStorage>& shared;            // null: the node shares none
   };
   explicit ServiceReport(const Parts& parts)

@@ -26,7 +26,7 @@ void SessionRequests::trim(const msg::SessionRow& row) const {
   if (row.total) caller_.parts.totals.changed(caller_.tenant.owner(nullptr), row.name);
 }
 
-// It may wait for etcd, so no thread that stores waits for it.
+// It may wait for etcd, so it does not run on a storage thread.
 Task<Status> SessionRequests::end_former_budget(std::string name) const {
   if (!catalog_.has_former_budget(tenant_, name)) co_return Status();
   co_return co_await caller_.changed([&] { return catalog_.end_former_budget(tenant_, name); });
@@ -94,7 +94,7 @@ Task<Answer> SessionRequests::on(msg::ForkSession request) {
 Task<Answer> SessionRequests::on(msg::ShowSession request) {
   PRECIS_CO_ASSIGN(const auto shard, owned_session(caller_, request.name));
   auto row = found_or_moved(caller_, shard, catalog_.session(tenant_, request.name));
-  PRECIS_CO_TRY(co_await caller_.shared(shard));  // a turn that was seen does not go away
+  PRECIS_CO_TRY(co_await caller_.shared(shard));  // a turn that a client has seen must not be lost
   co_return answer(std::move(row));
 }
 
@@ -105,12 +105,12 @@ Task<Answer> SessionRequests::on(msg::ListSessions request) {
 
 Task<Answer> SessionRequests::on(msg::RemoveSession request) {
   const auto was = tip_of(request.name);
-  // It can be removed anywhere, but not while its owner loads it.
+  // Any node can remove a session, except its owner while it loads the shard.
   const auto shard = loaded_session(caller_, request.name);
   PRECIS_CO_TRY(shard.status());
   const Status removed =
       co_await caller_.stored([&] { return catalog_.remove_session(tenant_, request.name); });
-  // A session that is not there may have been removed just now, and that may not be copied yet.
+  // If the session is absent, its removal may be recent and not copied yet.
   PRECIS_CO_TRY(co_await caller_.shared(*shard));
   PRECIS_CO_TRY(removed);
   caller_.note({"RemoveSession", "session removed", request.name, "its segments stay", was});

@@ -1,5 +1,5 @@
 // The settings of a node (settings_catalog.h), and its applications of budgets, as the rows that
-// all nodes of a cluster have alike.
+// all nodes of a cluster share.
 #pragma once
 
 #include <atomic>

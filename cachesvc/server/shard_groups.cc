@@ -27,7 +27,8 @@ Status ShardGroups::run(const Shards& shards, const Work& work,
                         const std::function<bool()>& may_go_on) {
   std::vector<Shards> by_group(kShardGroups);
   for (const std::uint32_t shard : shards) by_group[group_of(shard)].push_back(shard);
-  // Nodes that do this at a time begin at different groups, so that they wait less for each other.
+  // Nodes that run at the same time begin at different groups, so that they wait less for each
+  // other.
   std::ranges::rotate(by_group, by_group.begin() + static_cast<std::ptrdiff_t>(first_));
   std::erase_if(by_group, &Shards::empty);
   std::deque<Shards> groups(by_group.begin(), by_group.end());
@@ -35,7 +36,7 @@ Status ShardGroups::run(const Shards& shards, const Work& work,
   std::condition_variable changed;
   std::size_t working = std::min<std::size_t>(kWorkers, groups.size());
   Status first;
-  // A storage that does not answer takes long not to, so one failure is enough.
+  // Each call to a storage that does not answer takes long, so one failure is enough.
   bool fails = false;
   const auto work_on = [&] {
     std::unique_lock lock(mutex);

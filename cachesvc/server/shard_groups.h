@@ -24,7 +24,7 @@ class ShardGroups {
   using Shards = std::vector<std::uint32_t>;
   using Work = std::function<Status(const Shards&)>;
 
-  // `disk`: names the node, for always.
+  // `disk`: the name of the node's local store, which never changes.
   ShardGroups(Runtime& runtime, const std::string& disk);
 
   // Any thread. A client asks for the shard, which is not served now.

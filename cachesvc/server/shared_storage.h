@@ -1,4 +1,4 @@
-// The storage that the nodes of a cluster share, as the service uses it: connected, and copied to.
+// The storage that the nodes of a cluster share: the connection to it, and the copying to it.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct SharedStorage {
   // connect_rados() or connect_s3(), or kInvalidArgument without a cluster.
   static Result<std::unique_ptr<SharedStorage>> connect(const Config& config, Runtime& runtime,
                                                         Log& log, std::uint64_t bytes_max);
-  // The store in front of it.
+  // A store that makes changes in `local` and copies them to the shared storage.
   std::unique_ptr<Store> behind(std::unique_ptr<Store> local) const;
   // Starts to take the shards that the node owns, and lets the requests know. An error is the local
   // store's.

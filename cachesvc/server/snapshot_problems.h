@@ -21,8 +21,8 @@ class SnapshotProblems {
   // Both outlive it.
   SnapshotProblems(Log& log, const Clock& clock) : log_(log), clock_(clock) {}
 
-  // The outcome of a try. Returns whether it is in the log: a failure is, unless another one was
-  // told less than kTellEvery ago.
+  // Logs a failure, unless another one was logged less than kTellEvery ago. Returns whether it
+  // logged.
   bool note(const std::string& name, const Status& status) {
     if (status.ok()) return false;
     const std::uint64_t number = ++count_;

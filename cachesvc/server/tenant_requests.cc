@@ -37,7 +37,7 @@ std::string text_of(const StoredTenant& row) {
   return tenant_text(&tenant);
 }
 
-// The last token that an admin uses must not end by its own request.
+// An admin's request must not end the token with which the admin is connected.
 Status check_not_own(const Caller& caller, const StoredTenant& row, std::size_t kept) {
   for (std::size_t t = kept; t < row.tokens.size(); ++t) {
     if (row.name != caller.tenant.name || row.tokens[t].text != caller.tenant.token) continue;
@@ -206,7 +206,8 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
   }
   const TenantConfig* const known = in_force_.find(request.name);
   if (known == nullptr) co_return unknown(request.name);
-  // Its stored row only, which is not in force: the objects are the configured tenant's.
+  // Then only the stored row is removed, which is not in force. The objects are the configured
+  // tenant's.
   const bool only_row = !known->is_stored();
   msg::Removed removed;
   if (request.purge && !only_row) {
@@ -238,7 +239,7 @@ Task<Answer> TenantRequests::on(msg::RemoveTenant request) {
     row.reset();
     return {};
   }));
-  if (!only_row) {  // what it set until it was out of force
+  if (!only_row) {  // what it had set
     caller_.parts.applications.forget(request.name);
     PRECIS_CO_TRY(co_await caller_.changed([&]() -> Status {
       AgreedApplications* const agreed = caller_.parts.agreed_applications;

@@ -1,4 +1,4 @@
-// Requests of admins about tenants. The replies have no token but a new one.
+// Requests of admins about tenants. A reply has no token except a new one.
 #pragma once
 
 #include <string>

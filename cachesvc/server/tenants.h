@@ -23,10 +23,10 @@ class Tenants {
   // Applies a new list of tenants. A new weight also affects, at once, the Tenant objects that were
   // returned before.
   void apply(const std::vector<TenantConfig>& tenants);
-  // The tenant of this name, which must be there, with its newest token.
+  // The tenant of this name, which must exist, with its newest token.
   Tenant named(const std::string& tenant) const;
-  // Whether a client that was admitted as this may stay: its tenant is there with the same salt and
-  // role, and its token is valid.
+  // Whether a client that was admitted as this tenant may stay: the tenant still exists with the
+  // same salt and role, and the token is valid.
   bool may_stay(const Tenant& admitted) const;
 
   // Returns the configured name for a client's tenant name: "default" for an empty name.

@@ -46,7 +46,7 @@ void TenantsInForce::apply() {
   parts_.put_room.set_limits(memory_limits(config));
   parts_.disk_quota.set_limits(disk_limits(config));
   parts_.catalog.set_pinned_limits(pinned_limits(config));
-  // Waits after wrong tokens end for a tenant that has others now.
+  // A tenant whose tokens have changed has no waits after wrong tokens any more.
   for (const TenantConfig& now : config.tenants) {
     const auto was = std::ranges::find(applied_, now.name, &TenantConfig::name);
     if (was == applied_.end()) parts_.events.forget(now.name);  // of another tenant of this name

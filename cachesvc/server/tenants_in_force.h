@@ -35,21 +35,21 @@ class TenantsInForce {
     DiskQuota& disk_quota;
     WrongProofs& wrong_proofs;
     Peers& peers;
-    // Ends the streams of a tenant's events, as its tokens are others or it was removed.
+    // Ends the streams of a tenant's events, because its tokens changed or it was removed.
     std::function<void(const std::string& tenant)> end_streams;
     EventLog& events;
     const Metrics& metrics;
   };
   explicit TenantsInForce(const Parts& parts) : parts_(parts) {}
 
-  // The list for these tenants of a configuration.
+  // Returns the list for these tenants of a configuration.
   std::vector<TenantConfig> joined(std::vector<TenantConfig> configured) const;
-  // The list in config.tenants is another. New weights and limits hold at once. The clients that
-  // may not stay (Tenants::may_stay()) are disconnected.
+  // Call it when the list in config.tenants has changed. New weights and limits apply at once.
+  // Clients that may not stay (Tenants::may_stay()) are disconnected.
   void apply();
-  // The stored tenants are others: joins and applies them.
+  // Call it when the stored tenants have changed: joins and applies them.
   void stored_changed();
-  // Warns about stored tenants that are not in force, and if no others are.
+  // Warns about stored tenants that are not in force, and if only stored ones are.
   void warn() const;
 
   const std::vector<TenantConfig>& list() const { return parts_.config.tenants; }

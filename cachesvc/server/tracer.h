@@ -49,7 +49,7 @@ class Trace {
       : tracer_(tracer), context_(context), began_(began) {}
 
   Clock::Time began() const { return began_; }
-  // Adds a stage, of which the part before the request is left out.
+  // Adds a stage, without the part of it that lies before the request.
   void stage(const char* name, Clock::Time begin, Clock::Time end);
   // The request ends now. Called once.
   void end(const char* name, RequestLabels labels, StatusCode status,
@@ -85,7 +85,7 @@ class Tracer {
   // Hands over the spans, unless there are more than trace_spans_per_s.
   void end(RequestSpans spans);
 
-  // Reports of the exporter, on any thread: the collector has so many spans, or they are lost.
+  // Any thread. The exporter reports that the collector has so many spans, or that they are lost.
   void sent(std::size_t count);
   void lost(std::size_t count, const Status& why);
 

@@ -37,7 +37,7 @@ std::uint64_t WarmTier::limit(std::uint64_t warm_disk_bytes, const StoreHealth& 
   std::uint64_t limit =
       warm_disk_bytes > 0 ? warm_disk_bytes : std::numeric_limits<std::uint64_t>::max();
   if (disk.total_bytes > 0) {
-    // Other files and rows leave so much. Space that values have freed comes back soon.
+    // The space that other files and rows leave. Space that removed values took is freed soon.
     const std::uint64_t room = stored.payload_bytes + stored.unclaimed_bytes + disk.free_bytes;
     limit = std::min(limit, room - std::min(room, 2 * disk.min_free_bytes));
   }
@@ -70,7 +70,7 @@ void WarmTier::evict(std::uint64_t bytes) {
   thread_->post([this, bytes] {
     const auto freed = [this] { parts_.loop.post([&quota = parts_.quota] { quota.retry(); }); };
     const std::vector<bool> own = parts_.membership.owned().shards;
-    Eviction::Done done;  // without a table of owners, nothing is known to be of others
+    Eviction::Done done;  // without a table of owners, no segment is known to be another node's
     if (!own.empty()) done = eviction_.run(bytes, own, freed);
     parts_.loop.post([this, done] { note(done); });
   });

@@ -1,6 +1,6 @@
-// The disk of a node whose cluster shares a storage, as a tier before that: it keeps what is put
-// and read, while there is room, and gives up what was used least recently. Nothing on it is the
-// only copy once it is copied (docs/design/cluster.md, Warm tier). Loop thread only.
+// The disk of a node as a tier in front of the shared storage (docs/design/cluster.md, Warm tier).
+// It keeps what is put and read while there is room, and gives up what was used least recently,
+// once the shared storage has a copy. Loop thread only.
 #pragma once
 
 #include <chrono>

@@ -33,7 +33,8 @@ class LogMemory {
   void drop(Log log);
   std::size_t kept_bytes() const;
 
-  // The thread that locks it may use much more memory, and does not wait for one that uses a log.
+  // The thread that holds this lock may use much more memory. It never waits for a thread that uses
+  // a log.
   using Turn = std::unique_lock<std::mutex>;
   std::mutex& large() { return large_; }
 
@@ -41,7 +42,7 @@ class LogMemory {
   struct Entry {
     std::unique_ptr<Kept> kept;  // null: it is taken
     std::size_t bytes = 0;
-    std::uint64_t read = 0;  // when, as a number of reads; 0: never
+    std::uint64_t read = 0;  // number of its last read; 0: never read
   };
 
   const std::size_t kept_bytes_max_;

@@ -21,8 +21,8 @@ struct LogPlace {
   std::uint64_t number = 0;
 };
 
-// One change of a log: rows of a shard, marks, or both. It is made if all marks are as it says, and
-// otherwise has no effect.
+// One change of a log: rows of a shard, marks, or both. It has an effect only if all marks are as
+// it says.
 struct LogRecord {
   std::vector<SharedTier::Change> changes;
   std::uint32_t shard = 0;  // of the rows
@@ -39,7 +39,8 @@ struct LogState {
   std::size_t memory_bytes() const;  // that the rows take in memory, about
 
   enum class Fit { kMakes, kIsMade, kDiffers };
-  // Whether the record makes its change now. kIsMade: all marks are as after the change already.
+  // Whether the record makes its change now. kIsMade: all marks have their values after the change
+  // already.
   Fit fit(const LogRecord& record) const;
   // Makes the change, if it is to be made.
   void apply(const LogRecord& record);

@@ -15,16 +15,16 @@
 namespace precis {
 
 struct LogTierSettings {
-  std::string prefix = {};  // of the names of all objects: that of the cluster
+  std::string prefix = {};  // begins the names of all objects; names the cluster
   std::uint64_t snapshot_after = 128;
   // The most memory that the rows of all groups take between reads, about. Rows that were read
   // least recently are read from the storage again.
   std::size_t rows_bytes_max = 64u << 20;
-  std::size_t records_bytes_max = 1u << 18;  // of the last records of each group, which are kept
-  // Makes snapshots and removes old records; null: the call that finds a log long does it.
+  std::size_t records_bytes_max = 1u << 18;  // of each group's last records, in memory
+  // Makes snapshots and removes old records; null: the call that finds a long log does it.
   std::unique_ptr<Executor> tidier = {};
-  // Told of each such try, on its thread: the log, and the error. A failure is made good after the
-  // next records.
+  // Called after each such try, on its thread, with the log and the error. A later record leads to
+  // another try.
   std::function<void(const std::string& log, const Status& status)> tidied = {};
 };
 

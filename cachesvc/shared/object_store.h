@@ -19,7 +19,7 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
 
   // Writes an object that does not exist yet. Returns false if it exists: of several machines that
-  // create an object at a time, one succeeds.
+  // create an object at the same time, one succeeds.
   virtual Result<bool> create(const std::string& name, Bytes value) = 0;
   // Writes or replaces an object.
   virtual Status put(const std::string& name, Bytes value) = 0;
@@ -35,7 +35,7 @@ class ObjectStore {
   };
   // The first of the names that begin with `prefix` and come after the name `after`, in the order
   // of their bytes. A page is no snapshot: objects that are created or removed meanwhile may be in
-  // it or not. But the names were looked at in their order.
+  // it or not. But names are examined in their order.
   virtual Result<Page> list(const std::string& prefix, const std::string& after) = 0;
 };
 

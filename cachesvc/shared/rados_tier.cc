@@ -275,7 +275,7 @@ Status RadosTier::remove_object(const std::string& name, std::uint64_t size_byte
   return {};
 }
 
-// Reads names alone: the size of a piece would be a request for each.
+// Reads only names, because the size of each piece would take a request.
 Status RadosTier::list_objects(const VisitObject& object) {
   ObjectList list(*connection_);
   std::string name;

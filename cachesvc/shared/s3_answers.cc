@@ -36,7 +36,7 @@ bool is_name(std::string_view text) {
   });
 }
 
-// Says to a person how to end answers 403.
+// Tells a person what to do about answers 403.
 std::string remedy_of(const std::string& code) {
   if (code == "RequestTimeTooSkewed" || code == "RequestExpired") {
     return "; set this machine's clock, which differs too much from that of the storage";

@@ -114,7 +114,8 @@ curl_slist* S3Store::headers_of(const Request& request) const {
   return list;
 }
 
-// The first failure. Without it, a request might go out unsigned, or trust another CA.
+// Returns the first failure. If it were ignored, a request might go out unsigned, or trust another
+// CA.
 CURLcode S3Store::set_options(CURL* curl, const Request& request, const std::string& url,
                               Transfer& transfer) const {
   CURLcode first = CURLE_OK;
@@ -126,13 +127,13 @@ CURLcode S3Store::set_options(CURL* curl, const Request& request, const std::str
   set(CURLOPT_PATH_AS_IS, 1L);
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, 0L);
-  set(CURLOPT_PROXY, "");  // whatever the environment says
+  set(CURLOPT_PROXY, "");  // also if the environment names one
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
   if (ca_ != "system") {
     set(CURLOPT_CAINFO, ca_.c_str());
-    // Not the system's too. Some TLS libraries have no such folder.
+    // The system's CAs must not count too. Some TLS libraries have no such folder.
     (void)library_.easy_setopt(curl, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
   }
   set(CURLOPT_AWS_SIGV4, signature_.c_str());
@@ -164,7 +165,7 @@ CURLcode S3Store::set_options(CURL* curl, const Request& request, const std::str
   return first;
 }
 
-// An error if there is no answer; any answer is none.
+// Returns an error if there is no answer. An answer of any status is OK.
 Status S3Store::perform(const Request& request, Answer& answer) {
   PRECIS_ASSIGN(CURL* const curl, take_handle());
   Transfer transfer{library_, curl, request.body, 0, answer};

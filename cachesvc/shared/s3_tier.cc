@@ -28,7 +28,7 @@ Result<std::unique_ptr<SharedTier>> connect_s3(const S3Settings& settings, LogTi
   PRECIS_ASSIGN(auto store, make_s3_store(settings));
   const std::string prefix = "precis-" + settings.space;
   PRECIS_TRY(store->list(prefix + "/log/", "").status());
-  PRECIS_TRY(store->remove(prefix + "/none"));  // it is absent, and must be permitted
+  PRECIS_TRY(store->remove(prefix + "/none"));  // tests the permission to remove
   PRECIS_TRY(check_creation(*store, prefix));
   logs.prefix = prefix;
   return make_log_tier(std::move(store), std::move(logs));

@@ -41,8 +41,8 @@ struct SharedBatch {
 };
 
 // Thread-safe. Calls block. kUnavailable if the storage does not answer in time: then a write may
-// have been applied, and the same call can be made again. kOutOfSpace if it is full, but a full
-// storage may take rows.
+// have been applied, and the same call can be made again. kOutOfSpace if it is full; a full storage
+// may still accept rows.
 class SharedTier {
  public:
   virtual ~SharedTier() = default;

@@ -1,6 +1,6 @@
 // A local store in front of the storage that the nodes of a cluster share: each change is made in
-// the local store, and its part for others is then copied behind it (uploads.h). Sessions of shards
-// are in the shared storage only, so that no node finds an old one on its disk.
+// the local store, and the part that other nodes need is copied later (uploads.h). Sessions of
+// shards are in the shared storage only, so that no node finds an old one on its disk.
 #pragma once
 
 #include <memory>

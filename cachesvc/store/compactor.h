@@ -24,8 +24,8 @@ class Compactor {
   Compactor(std::unique_ptr<Executor> thread, const Clock& clock, std::chrono::milliseconds delay)
       : clock_(clock), delay_(delay), thread_(std::move(thread)) {}
 
-  // Starts with a pass. A pass calls `compact` until it returns false: nothing is left to do, or a
-  // failure, for example on a full disk, prevents progress until the next pass.
+  // Makes a pass at once. A pass calls `compact` until it returns false: nothing is left to do, or
+  // a failure, for example on a full disk, prevents progress until the next pass.
   void start(std::function<bool(const std::stop_token& stop)> compact);
   // `compact` is not called any more once this returns.
   void stop();

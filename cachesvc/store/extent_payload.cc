@@ -16,8 +16,8 @@ namespace {
 // The live share below which values are moved if space is short and the file system punches no
 // holes.
 constexpr double kTightLiveShare = 0.95;
-// Dead bytes that are left in files: this share of the live bytes, and at least so many. A round of
-// punching syncs payload and rows, so it waits until it frees a little.
+// Dead bytes that may stay in files: the live bytes / kDeadShare, but at least kDeadBytes. A round
+// of punching syncs payload and rows, so it waits until there are more.
 constexpr std::uint64_t kDeadShare = 128, kDeadBytes = 256u << 10;
 
 // `ended`, if set, is called after the pin has ended.

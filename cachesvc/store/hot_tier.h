@@ -60,8 +60,8 @@ class HotTier {
   // Takes at most `limit_bytes`, which should fit into the arena in addition to staging.
   explicit HotTier(std::size_t limit_bytes, MakePolicy make_policy = make_s3_fifo_policy);
 
-  // The most that a tenant's entries take from now on; none: only the limit of all. Evicts the
-  // tenant's least valuable entries that are more. Those in use stay until they are next found.
+  // Limits the bytes of a tenant's entries; none: only the tier's limit. Evicts the tenant's least
+  // valuable entries until it holds. Entries in use stay until a later find() or insert().
   void limit_tenant(const std::string& tenant, std::optional<std::size_t> limit_bytes);
   // The bytes that the tenant's entries take.
   std::size_t bytes_of(std::string_view tenant) const;
@@ -112,7 +112,7 @@ class HotTier {
   void add(const HotKey& key, Entry entry);  // its bytes are counted already
   void use(const HotKey& key, const Share& share);
   void drop(Entries::iterator entry);
-  // Erases a share that says nothing.
+  // Erases a share without bytes and limit.
   void tidy(Shares::iterator share);
   // Evicts the least valuable entry of a policy. Returns the freed bytes; none if no entry can be
   // evicted.

@@ -44,7 +44,7 @@ class PayloadIndex {
   // Returns the places of the replaced and deleted values.
   std::vector<Extent> replace(const PayloadBatch& batch, const std::vector<std::string>& deleted);
 
-  // The sizes of the written values whose keys begin so.
+  // The bytes of the written values whose keys begin with `prefix`.
   std::uint64_t bytes_of(const std::string& prefix) const;
   PayloadOwner::Named named_in(std::uint32_t file) const;
   bool is_at(const std::string& key, const Extent& place) const;

@@ -94,8 +94,8 @@ class PayloadHold {
   virtual ~PayloadHold() = default;
   // Ends the hold of one file.
   virtual void release(std::uint32_t file) = 0;
-  // kOutOfSpace if the disk became short of space that the hold kept: then it has ended. If it
-  // returns OK, all values that were read before were as they were held.
+  // kOutOfSpace if the hold has ended because the disk needed its space. After OK, all values that
+  // were read before had the held bytes.
   virtual Status check() const = 0;
 };
 

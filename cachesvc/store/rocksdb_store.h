@@ -25,7 +25,7 @@ struct RocksdbStoreOptions {
 };
 
 // kOutOfSpace, kNotFound, kCorruption, kInternal for a call that this build should not have made,
-// and kUnavailable for all else that failed. `what` was being done.
+// and kUnavailable for all other failures. `what`: the operation, for the message.
 Status from_rocksdb(const rocksdb::Status& status, const std::string& what);
 
 // Opens or creates the store in `dir`; creates missing parents. kUnavailable if it is already open

@@ -28,7 +28,7 @@ enum class Table : std::uint8_t {
 };
 inline constexpr std::size_t kTableCount = 8;
 
-// Whether a row is the store's own, such as the version of its format. No copy has them.
+// Whether a row is the store's own, such as the version of its format. Backups omit it.
 inline bool is_stores_own(std::string_view key) { return key.starts_with("store."); }
 
 // Puts are applied before deletes.

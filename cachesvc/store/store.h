@@ -33,8 +33,8 @@ struct StoreBatch {
   std::string name = {};
   std::string rests_on = {};
 
-  // The changes that go with it in the storage that the nodes of a cluster share (cachesvc/shared).
-  // Stores without such storage ignore them.
+  // The batch's changes of the storage that the nodes of a cluster share (cachesvc/shared). Stores
+  // without such storage ignore them.
   struct SharedRow {
     std::uint32_t shard = 0;
     Table table;
@@ -111,8 +111,8 @@ class Store {
   // absent or not yet written.
   virtual std::shared_ptr<const KeptPayload> keep(const std::vector<std::string>& keys,
                                                   bool may_wait) = 0;
-  // Both do no I/O. The sizes of the payload values in the local store whose keys begin so, and the
-  // live payload of all (StoreStats::payload_bytes).
+  // Both do no I/O. The bytes of the payload values in the local store whose keys begin with
+  // `prefix`, and of all live payload (StoreStats::payload_bytes).
   virtual std::uint64_t held_bytes(const std::string& prefix) = 0;
   virtual std::uint64_t payload_bytes() = 0;
   // [blocking] The store as it is now, with every change that was acknowledged before. Payload

@@ -1,4 +1,4 @@
-// The store at one instant: its rows, and the payload values that they name. Changes go on
+// The store at one instant: its rows, and the payload values that they name. The store may change
 // meanwhile.
 #pragma once
 
@@ -31,7 +31,7 @@ class StoreSnapshot {
   // kCorruption if the bytes are not there. kOutOfSpace if the disk became so short of space that
   // values of this instant were given up. Call it in the order of values().
   Result<std::vector<std::byte>> read(const Value& value);
-  // No more values are read. Rows still are.
+  // Ends reads of values. Rows can still be read.
   void release_payload() { held_.reset(); }
 
  private:

@@ -88,7 +88,7 @@ struct Shown {
   std::size_t consumers = 0, newest = 0;
 };
 
-// `lines`: as many are left; none: there is no limit.
+// `lines`: how many are left; none: no limit.
 Shown shown_rows(std::optional<std::size_t> lines, std::size_t consumers, std::size_t newest) {
   if (!lines) return {std::min(consumers, kConsumers), newest};
   constexpr std::size_t kConsumersHead = 2;  // a blank line, and the names of the columns

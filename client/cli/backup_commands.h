@@ -9,7 +9,7 @@
 namespace precis::cli {
 
 struct BackupOptions {
-  std::string name;        // empty: the time
+  std::string name;        // empty: named after the time
   std::uint32_t keep = 0;  // 0: all
 };
 // Has the service make a backup, and shows its progress until it ends. Ctrl-C cancels it.
@@ -22,9 +22,9 @@ struct Restoration {
   std::string from, name, into;
   bool list = false, dry_run = false, json = false;
 };
-// Becomes precisd --restore, which is installed beside this program or found by PATH. Returns only
-// if that failed, or if it can't be done: kNotFound if there is no such backup, kConflict if `into`
-// is not empty.
+// Replaces this process by precisd --restore. precisd is installed beside this program or found by
+// PATH. Returns only on an error: kNotFound if there is no such backup, kConflict if `into` is not
+// empty.
 Status restore(const Restoration& options);
 
 }  // namespace precis::cli

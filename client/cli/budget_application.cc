@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPollMin{5}, kPollMax{200};
 
-// `now`: the number of the service's application instead; 0: it has none.
+// `now`: the number of the application that replaced it; 0: none did.
 Status gone(std::uint64_t number, std::uint64_t now) {
   const std::string other =
       now == 0 ? "the service was restarted" : fmt::format("application {} began", now);

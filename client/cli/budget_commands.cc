@@ -206,7 +206,7 @@ Status set_budget(Context context, const std::string& model, const BudgetChange&
   // can take.
   request.apply_to_stored = change.apply_to_stored || change.dry_run;
   PRECIS_ASSIGN(const msg::Budgets budgets, context.client.set_budget(request));
-  if (change.apply_to_stored && budgets.application == 0) {  // only in a dry run, which tells it
+  if (change.apply_to_stored && budgets.application == 0) {  // possible only in a dry run
     return Status::invalid(
         "--apply-to-stored trims to a --keep or a --limit that is a ratio, "
         "entries or bytes: give one, or leave it out");

@@ -134,7 +134,7 @@ Status roll_back_budget(Context context, std::uint64_t revision, const BudgetCha
       text += applied->text;
     }
     if (!how.dry_run && !trimmed.ok()) {
-      // The same rollback changes nothing a second time, so it can't go on with the rest.
+      // A second rollback changes nothing, so it would not trim the rest.
       text +=
           "for segments that were not trimmed: precisctl budget set --keep ... --apply-to-stored\n";
     }

@@ -19,7 +19,7 @@ struct ChosenSegment {
   std::uint64_t entries = 0, stored_bytes = 0;
 };
 
-// In memory: 56 bytes each. Past kChosenMax the rest is left for another run.
+// Each segment takes 56 bytes of memory. Those past kChosenMax are left for another run.
 struct Chosen {
   std::vector<ChosenSegment> segments;  // parents before children
   std::uint64_t stored_bytes = 0;
@@ -32,8 +32,7 @@ inline constexpr std::size_t kChosenMax = 4'000'000;
 Result<Chosen> choose(Client& client, const SegmentFilter& filter);
 ChosenSegment chosen_of(const msg::SegmentInfo& row);
 
-// Takes out the segments that have children that are not chosen or are taken out themselves. Their
-// number.
+// Takes out each segment with a child that is not chosen or was taken out. Returns their number.
 std::size_t keep_parents(Chosen& chosen);
 
 // "12 segments, 1.25 GiB".

@@ -37,7 +37,7 @@ struct Arguments {
   Rebalancing rebalancing;
   Restoration restoration;
   std::uint64_t revision = 0;
-  // 0 is before the first revision, so it is no "not given".
+  // Optional, because 0 means before the first revision.
   std::optional<std::uint64_t> shown_revision, other_revision;
   bool cancel = false;
   std::string png;

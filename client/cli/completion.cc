@@ -67,7 +67,8 @@ void add_commands(const CLI::App& app, const std::string& path, const CLI::App& 
   for (const CLI::App* sub : below) add_commands(*sub, path + " " + sub->get_name(), root, all);
 }
 
-// For single quotes of every shell: descriptions lose their own, and what ends a field in zsh.
+// Makes a description safe in single quotes of every shell, and in a field of zsh, which ends at
+// ':'.
 std::string quotable(std::string text) {
   std::erase_if(text, [](char c) { return c == '\'' || c == '\\' || c == '`'; });
   std::ranges::replace(text, ':', ',');

@@ -57,7 +57,8 @@ Status show_events(Context context, const EventOptions& options) {
   while (true) {
     PRECIS_ASSIGN(const msg::Events page, context.client.events(request));
     request.position = page.next;
-    // After a gap, what is stored would follow. A person wants the events that are left.
+    // After a gap, the service would list all stored segments. A person wants the events that are
+    // left.
     if (!page.rows.empty() && page.rows.back().kind == msg::KvEvent::Kind::kLost) {
       request.position = "oldest";
     }

@@ -1,5 +1,5 @@
-// A plan as a table, and as a map of layers and heads: the darker, the larger the share of a head's
-// tokens is kept.
+// A plan as a table, and as a map of layers and heads. A darker cell keeps a larger share of its
+// head's tokens.
 #pragma once
 
 #include <cstddef>

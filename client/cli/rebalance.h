@@ -1,5 +1,5 @@
 // precisctl cluster rebalance: which shards would move if nodes left or came. The nodes of a
-// cluster make the table of owners by themselves; this makes the one that they would make.
+// cluster make the table of owners by themselves; this computes the same table.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct ShardMoves {
     std::optional<std::size_t> from;  // an index into `nodes`; none: nobody owns them
     std::size_t to = 0;
     std::uint32_t shards = 0;
-    // The part of what `from` stores, if shards store equally much.
+    // Their part of the bytes that `from` stores, if its shards are equally large.
     std::optional<std::uint64_t> bytes = {};
   };
   std::vector<Node> nodes;  // by name

@@ -1,4 +1,4 @@
-// The rows of `prefix ls`: chosen, sorted, at most so many, and their totals.
+// The rows of `prefix ls`: chosen, sorted and limited in number, with their totals.
 #pragma once
 
 #include <cstdint>

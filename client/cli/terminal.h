@@ -25,7 +25,7 @@ bool interrupted();
 // OK if the user answers yes, or if `yes` is true. kInvalidArgument if nobody can be asked because
 // standard input is no terminal; kCanceled for any other answer.
 Status confirm(const std::string& question, bool yes);
-// The first of these errors, before the work that a question needs.
+// The kInvalidArgument of confirm(), for a check before the work that precedes the question.
 Status check_can_ask(bool yes);
 
 // Shows one frame after the other. On a terminal, each replaces the one before, and the screen

@@ -7,7 +7,7 @@
 namespace precis::cli {
 namespace {
 
-// A counter that went back was that of something else: whatever had the name before is gone.
+// A counter that fell belongs to a new object of that name, so its rate counts as 0.
 double per_second(std::uint64_t before, std::uint64_t now, double seconds) {
   return now > before ? static_cast<double>(now - before) / seconds : 0;
 }

@@ -68,7 +68,7 @@ precis::Status run(const std::string& where, const precis::ConnectOptions& who) 
   PRECIS_ASSIGN(const precis::Budget keep, precis::Budget::ratio(0.2));
   PRECIS_ASSIGN(const precis::Prefix prefix, client->get(match, keep));
   for (std::uint32_t l = 0; l < prefix.num_layers(); ++l) {
-    PRECIS_TRY(prefix.wait_layer(l));  // later layers are still travelling
+    PRECIS_TRY(prefix.wait_layer(l));  // later layers are still arriving
     for (std::uint32_t h = 0; h < spec.num_kv_heads; ++h) {
       const precis::HeadEntries head = prefix.head(l, h);
       std::printf("layer %u head %u: %zu of %u tokens, first position %u\n", l, h,

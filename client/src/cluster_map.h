@@ -34,13 +34,13 @@ struct OwnerOfPath {
 };
 using Target = std::variant<AnyNode, NodeAt, OwnerOfShard, OwnerOfSession, OwnerOfPath>;
 
-// Its session decides where a put goes if it names one, else its path.
+// The owner of the session that a put names, or else of its path.
 Target owner_of(const msg::BeginPut& put, std::uint32_t block_tokens);
 
 class ClusterMap {
  public:
-  // kUnavailable if the node that told this is no member of the cluster now, kCorruption if it told
-  // an address of another form than HOST:PORT.
+  // kUnavailable if the node that sent `state` is no member of the cluster, kCorruption if an
+  // address in it does not have the form HOST:PORT.
   static Result<ClusterMap> from(msg::ClusterState state);
 
   // Requires a target with an owner.

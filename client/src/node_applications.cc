@@ -6,7 +6,7 @@
 namespace precis {
 namespace {
 
-// The worst of two states. A node without an application has none.
+// The worse of two states. Empty: the node has no application.
 const std::string& worse(const std::string& a, const std::string& b) {
   for (const char* const state : {"running", "failed", "canceled", "done"}) {
     if (a == state) return a;
@@ -24,7 +24,7 @@ void add_names(std::string& names, const std::string& more) {
   }
 }
 
-// `sum` has the layers' means times the segments.
+// `sum`: each layer's mean times the number of segments.
 void add_mass(std::vector<double>& sum, const msg::BudgetApplication& state) {
   sum.resize(std::max(sum.size(), state.kept_mass.size()));
   for (std::size_t layer = 0; layer < state.kept_mass.size(); ++layer) {
@@ -71,7 +71,7 @@ msg::BudgetApplication joined(const std::vector<NodeApplication>& nodes) {
   for (const NodeApplication& node : nodes) {
     if (node.state.number == sum.number) {
       add(sum, node);
-    } else if (node.state.state == "running") {  // the newest waits for it there
+    } else if (node.state.state == "running") {  // the newest waits for it at this node
       sum.state = node.state.state;
     }
   }

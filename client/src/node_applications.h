@@ -1,5 +1,5 @@
-// The applications of a change of budgets at the nodes of a cluster, as one: each node trims what
-// it stores, under a number that all nodes have alike.
+// The applications of a change of budgets at the nodes of a cluster, as one. Each node trims what
+// it stores; the application has the same number at all nodes.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct NodeApplication {
   msg::BudgetApplication state;
 };
 
-// Those with the newest number, added up. It runs while one of them does.
+// The sum of those with the newest number. It runs while one of them does.
 msg::BudgetApplication joined(const std::vector<NodeApplication>& nodes);
 
 }  // namespace precis

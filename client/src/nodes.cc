@@ -7,7 +7,7 @@
 namespace precis {
 namespace {
 
-// If several nodes would do, one gets so long to be connected to, or to answer.
+// If several nodes can serve a call, one of them has this long to connect, and to answer.
 constexpr std::chrono::milliseconds kOneOfSeveral{2000};
 
 bool does_not_answer(const Status& status) {

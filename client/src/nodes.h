@@ -35,7 +35,7 @@ class Nodes {
   // The way to a target.
   struct Way {
     std::shared_ptr<Channel> channel;
-    std::shared_ptr<const ClusterMap> map = {};  // by which it was found, if by one
+    std::shared_ptr<const ClusterMap> map = {};  // that named the node; null: none was needed
     std::optional<std::uint32_t> shard = {};     // of a target that has an owner
   };
 
@@ -51,12 +51,12 @@ class Nodes {
   Result<std::vector<Target>> all(Retry& call);
   // Nodes that reach all storages of the cluster: AnyNode alone if the nodes share one, else all().
   Result<std::vector<Target>> all_storages(Retry& call);
-  // Whether a node at this address did not answer last.
+  // Whether the node at this address did not answer its last call.
   bool is_silent(const std::string& address) const;
-  // After the failure of an attempt on `way`, which is empty if none was found. Returns the failure
+  // Notes that an attempt on `way` failed; `way` is empty if none was found. Returns the failure
   // for Retry::again(): in a cluster, a call that timed out at one node may go on at another.
   Status noted(Retry& call, const Status& failed, const Way& way);
-  // The end of an attempt that a node may not answer. In a cluster, it leaves time for another.
+  // The deadline of one attempt. In a cluster, it leaves time for an attempt at another node.
   static Retry::Time attempt_end(const Retry& call, const Channel& channel);
 
   // `shard`, if not null: set to the shard in which the target was found.
@@ -78,7 +78,7 @@ class Nodes {
             request, patience, {}, is_short ? attempt_end(retry, *way.channel) : retry.deadline());
         if (reply.ok()) return reply;
         failed = reply.status();
-        // A channel that was lost before the call has sent nothing.
+        // Nothing is sent if the channel was lost before the call.
         const bool gone = failed.code() == StatusCode::kUnavailable;
         if (gone && sends && repeat == Repeat::kUnsafe) {
           return failed.with_context(retry.what() + ": the outcome is unknown");
@@ -95,7 +95,7 @@ class Nodes {
 
   Nodes(Dial dial, std::vector<std::string> addresses)
       : dial_(std::move(dial)), given_(std::move(addresses)) {}
-  // Connects to one of `count` nodes that would do.
+  // Connects to one of `count` nodes that can serve the call.
   Result<std::shared_ptr<Channel>> at(const Retry& call, const std::string& address,
                                       std::size_t count);
   // Addresses where a node may answer, the best first.
@@ -117,7 +117,7 @@ class Nodes {
   std::map<std::string, std::uint64_t> silent_;          // addresses, numbered as they failed
   std::uint64_t failures_ = 0;
   Map map_;                // the latest; null: none was learned
-  bool is_known_ = false;  // nothing hints that map_ is old
+  bool is_known_ = false;  // no call has shown that map_ is old
 };
 
 }  // namespace precis

@@ -14,7 +14,7 @@ namespace precis {
 template <typename T>
 class OneValue {
  public:
-  // Once. The setting thread shares the object, because the waiting one may let it go at once.
+  // Call it once. The caller shares the object, because the waiting thread may release it at once.
   void set(T value) {
     {
       const std::lock_guard lock(mutex_);

@@ -78,7 +78,8 @@ class PendingRequests {
   // move.
   void checked_late(Clock::time_point due);
   std::vector<std::uint64_t> late(Clock::time_point now) const;
-  // Whether to ping the service, because a patient request has heard nothing for long.
+  // Whether to ping the service, because it has sent nothing for long and a kWhileAlive request
+  // waits.
   bool need_ping(Clock::time_point now) const;
   // Why a late request ends. `address`: of the service.
   Status too_late(const PendingRequest& request, const std::string& address) const;

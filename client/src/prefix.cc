@@ -184,7 +184,7 @@ Status Prefix::Impl::fill(std::uint32_t layer) {
 }
 
 Status Prefix::Impl::wait() {
-  // Layer by layer, so that one is copied while the next ones travel.
+  // Layer by layer, so that one is copied while the next ones arrive.
   Interrupt interrupt(retry_.clock());  // checked also between layers that have arrived
   for (std::uint32_t l = 0; fills() && l < plan.model.num_layers; ++l) {
     PRECIS_TRY(wait_layer(l));

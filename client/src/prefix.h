@@ -54,7 +54,7 @@ struct Prefix::Impl {
   using AttemptPtr = std::shared_ptr<const Attempt>;  // shared with the threads that wait for it
 
   Result<AttemptPtr> ask();  // sends the get once
-  bool gives_up_other();     // whether another node than the owner was to serve it
+  bool gives_up_other();     // lets the owner serve it; false if it was to do so already
   Status start();            // sends it until it is in progress, or retrying is pointless
   // Retries after attempt number `failed` ended with `why`. OK once there is another attempt to
   // wait for.

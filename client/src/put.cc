@@ -255,7 +255,8 @@ void Put::Impl::end(const Status& failed) {
 // ---- commit -------------------------------------------------------------------------------------
 
 // If the connection is lost, so are the pushed bytes, but the service may have committed them
-// before. Then a put again stores nothing. A node that lost the path's shard can't commit any more.
+// before. Then a repeated put stores nothing. A node that lost the path's shard can't commit any
+// more.
 Result<msg::SegmentInfo> Put::Impl::commit(Durability durability, double prefill_seconds) {
   Retry retry(options, "commit");
   for (;;) {

@@ -39,8 +39,8 @@ struct Put::Impl {
   Result<msg::SegmentInfo> commit(Durability durability, double prefill_seconds);
 
   const std::shared_ptr<Nodes> nodes;          // shared with the client and its other handles
-  const std::shared_ptr<StagingPool> staging;  // shared with the same
-  const std::shared_ptr<PageMovers> movers;    // shared with the same
+  const std::shared_ptr<StagingPool> staging;  // shared likewise
+  const std::shared_ptr<PageMovers> movers;    // shared likewise
   const CallOptions options;
   const ModelSpec model;
   std::shared_ptr<Channel> channel;  // the put ends with this connection

@@ -49,7 +49,7 @@ class Retry {
   // again. Otherwise the error for the caller: `failed` if a retry cannot help, is not wanted, or
   // if the time for retries is over.
   Status again(const Status& failed);
-  // Others may soon serve the call: the backoff stays short.
+  // Keeps the backoff short, because another node may soon serve the call.
   void hurry() { is_hurried_ = true; }
   // A part of the call succeeded: the next failure counts as the next part's first.
   void went_well() {

@@ -51,13 +51,14 @@ __device__ std::uint64_t warp_largest(std::uint64_t x) {
 // How many entries this lane's head holds once all heads together hold `total`. A head holds at
 // least `sure` entries, or all its entries if it has fewer. The search finds the lowest rank bound
 // at which the heads hold at most `total`; entries of exactly that rank go to the lower heads
-// first. Each bound that it tries also narrows where in a head's list the later bounds can be.
+// first. Each tried bound also narrows the search within a head's list for later bounds.
 __device__ std::uint32_t held_at(const Competitor& own, std::uint64_t sure, std::uint64_t total) {
   const auto held = [&](std::uint64_t by_score) {
     return min(std::uint64_t{own.size}, max(sure, by_score));
   };
-  // Above `high`, heads hold at most `total`: no entry ranks above the best. Bounds below `low`
-  // have been refused: under the worst, heads would hold all their entries, and `total` is less.
+  // With the bound `high`, heads hold at most `total`; with a bound below `low`, more. At first,
+  // `high` is the best rank, above which there is no entry, and `low` the worst: below it, heads
+  // would hold all their entries, and `total` is less.
   std::uint64_t high = warp_largest(own.size > 0 ? own.rank(0) : 0);
   std::uint64_t low =
       0xffffffffu - warp_largest(own.size > 0 ? 0xffffffffu - own.rank(own.size - 1) : 0);

@@ -16,7 +16,7 @@ using Halves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uin
 using Shorts = std::int16_t __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
 using Octets = std::uint8_t __attribute__((vector_size(kLanes)));
 using SignedOctets = std::int8_t __attribute__((vector_size(kLanes)));
-// Loads through memcpy() become code for single bytes.
+// The compiler turns a memcpy() of these into loads of single bytes.
 using LooseOctets = std::int8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
 PRECIS_INLINE SignedOctets load_octets(const std::byte* src) {
   return *reinterpret_cast<const LooseOctets*>(src);
@@ -32,7 +32,8 @@ template <int kStep, int... kLane>
 PRECIS_INLINE Words signs(std::integer_sequence<int, kLane...>) {
   return Words{((kLane & kStep) != 0 ? 0x80000000u : 0u)...};
 }
-// Sums of lanes at a distance of kStep in the first ones, differences in the others.
+// For each two lanes at a distance of kStep: their sum in the first, their difference in the
+// second.
 template <int kStep>
 PRECIS_INLINE Lanes combined(Lanes x) {
   constexpr auto kAll = std::make_integer_sequence<int, int{kLanes}>();
@@ -162,7 +163,7 @@ template <Encoding code, std::size_t kVectors>
 PRECIS_INLINE void read_codes(const std::byte* coded, std::array<Lanes, kVectors>& x) {
   if constexpr (code == Encoding::kInt8) {
     for (std::size_t i = 0; i < kVectors; ++i) {
-      // A load that is converted at once becomes one for each byte.
+      // Without the xor in between, the compiler loads byte by byte.
       const Octets biased = (Octets)load_octets(coded + i * kLanes) ^ 0x80;
       x[i] = __builtin_convertvector((Ints) __builtin_convertvector(biased, Words) - 128, Lanes);
     }

@@ -27,7 +27,7 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(Encoding code, float la
   const auto rounded = static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
   return rounded < kLeastStep ? std::uint16_t{0} : rounded;
 }
-// A factor instead of a quotient for each element; 0 for a row of zeros.
+// The reciprocal of the step: elements are multiplied by it, not divided. 0 for a row of zeros.
 PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
   return bits == 0 ? 0.0f : 1.0f / f32_of_bf16(bits);
 }

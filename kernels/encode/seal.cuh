@@ -71,8 +71,8 @@ __device__ inline void sum_of_warp(std::uint64_t even, std::uint64_t odd, std::u
   sums[2 * lane + 1] = odd;
 }
 
-// Adds shared.blocks, of the input's `count` blocks from `first` on, to shared.sums. `size`: of the
-// whole input.
+// Adds shared.blocks to shared.sums. They are the sums of the input's `count` blocks from `first`
+// on. `size`: of the whole input.
 __device__ inline void fold_blocks(std::size_t first, std::size_t count, std::size_t size,
                                    SealShared& shared) {
   if (threadIdx.x >= xxh3::kSums) return;

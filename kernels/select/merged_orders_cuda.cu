@@ -65,8 +65,8 @@ __device__ std::uint64_t last_key(const float* scores, const std::uint32_t* orde
   return next == 0 ? 0 : retention_key(scores[order[next - 1]], order[next - 1]) + 1;
 }
 
-// Sets s.next to the least number of by_second's tokens that hold `wanted` whose key by score is at
-// least `last_chosen`. These are among the first `end`. Every thread must call it.
+// Counts by_second's tokens whose key by score is at least `last_chosen`, and sets s.next to one
+// past the place of the `wanted`-th; it is among the first `end`. Every thread must call it.
 __device__ void find_next(const Head& head, std::uint64_t last_chosen, std::uint32_t wanted,
                           std::uint32_t end, TwoStageShared& s) {
   constexpr std::uint32_t kWarps = kMergeThreads / kWarp;

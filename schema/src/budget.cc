@@ -41,8 +41,8 @@ std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
   return bytes;
 }
 
-// The entries per head of which the records take no more than a share of the KV of `num_tokens`,
-// however the heads share them. At least 1, at most one for each token.
+// The most entries per head on average whose records take no more than a share of the KV of
+// `num_tokens`, however the heads divide them. At least 1, at most one for each token.
 std::uint64_t entries_within(const RowForm& rows, std::uint32_t num_tokens,
                              std::uint64_t share_ppm) {
   const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * rows.raw().bytes();

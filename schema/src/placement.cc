@@ -67,8 +67,8 @@ class Placement {
     owners_[move.shard] = move.to;
     return true;
   }
-  // The shards without an owner, and those that each owner has above its quota: the ones that other
-  // members are preferred for most.
+  // The shards without an owner, and each owner's shards above its quota: those that most prefer
+  // another member.
   std::vector<Move> released() {
     std::vector<Move> moves;
     std::vector<std::vector<Move>> surplus(members_.size());

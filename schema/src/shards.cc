@@ -25,7 +25,7 @@ Digest deciding_block(std::size_t num_blocks, const std::function<Digest(std::si
     const Digest digest = block(decides);
     const auto fork = forks.find(digest);
     if (fork == forks.end() || fork->second > num_blocks) return digest;
-    if (fork->second <= decides + 1) return digest;  // it does not lead deeper
+    if (fork->second <= decides + 1) return digest;  // it names no later block
     decides = fork->second - 1;
   }
 }

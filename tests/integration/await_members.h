@@ -1,4 +1,4 @@
-// Waits of tests for what all nodes of a cluster will know.
+// Waits until all nodes of a cluster know something.
 #pragma once
 
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
-// The cluster of ./dev torture --cluster, and its faults, one at a time. After each, the cluster is
-// left in order.
+// The cluster of ./dev torture --cluster, and its faults, one at a time. After each, the cluster
+// works again.
 #pragma once
 
 #include <array>

@@ -88,7 +88,7 @@ export class Budgets {
       new Application(state.number).node);
   }
 
-  // Forgets the tenant before.
+  // Forgets the former tenant.
   clear() {
     this.scope.offer([], []);
     this.#leave();

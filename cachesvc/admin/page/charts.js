@@ -35,7 +35,7 @@ export class Chart {
     Object.assign(this, { title, series, format, most, base, least, points: [], cursor: null });
     this.values = series.map(() => el("b"));
     this.when = el("span", { class: "when" });
-    this.live = el("output", { class: "hidden" });  // says where the arrow keys went
+    this.live = el("output", { class: "hidden" });  // says where arrow keys moved
     this.plot = svg("svg", { height: kHeight, role: "img", tabindex: 0, class: "plot" });
     this.node = el("figure", { class: "card chart" },
       el("figcaption", {}, el("h3", {}, title), el("div", { class: "legend" },

@@ -1,4 +1,4 @@
-// What becomes of the tenant's segments, live. The list is bounded. A stream that ends is opened
+// The events of the tenant's segments, live. The list is bounded. A stream that ends is opened
 // again from the last event, and the service says if events in between are gone.
 import { call } from "./api.js";
 import { $, el, rove, say } from "./dom.js";
@@ -24,21 +24,21 @@ export class Events {
     $("event-kind").addEventListener("change", () => this.#draw());
     $("event-filter").addEventListener("input", () => this.#draw());
     $("event-pause").addEventListener("click", () => this.#pause(!this.paused));
-    // A tab that nobody sees gives its stream back: the service has 16.
+    // A hidden tab closes its stream, because the service allows 16.
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) this.#stop();
       else if (this.begun) this.start();
     });
   }
 
-  // Forgets the events of the tenant before.
+  // Forgets the events of the former tenant.
   clear() {
     this.#stop();
     Object.assign(this, { position: null, rows: [], lost: 0, begun: false });
     this.#draw();
   }
 
-  // For the tenant of now, from now on.
+  // Starts with the page's tenant, from now on.
   start() {
     this.begun = true;
     if (!this.paused && !document.hidden) this.#run();
@@ -132,7 +132,7 @@ export class Events {
       ? `The newest ${count(shown.length)} of ${plural(found.length, "event")}.`
       : found.length > 0 ? `${plural(found.length, "event")}.` : "");
     $("event-lost").hidden = this.lost === 0;
-    say($("event-lost"), "Events were lost. The service told what is stored since; rows marked " +
+    say($("event-lost"), "Events were lost. The service then listed what it stores; rows marked " +
       "lost show where.");
   }
 

@@ -154,7 +154,7 @@ function showMap() {
   else map.show(groups(stored.rows, kGroups[$("group").value]));
 }
 
-// Of the tenants that store most. A tenant's models are read when the map shows tenants.
+// The map of the tenants that store most. A tenant's models are read when the map shows tenants.
 async function showTenantMap() {
   if ($("group").value !== "tenant") return;
   const most = tenants.rows.filter((row) => row.stored > 0).slice(0, kTenantsInMap);
@@ -229,7 +229,7 @@ $("tenant-form").addEventListener("submit", (event) => {
 $("group").addEventListener("change", showMap);
 $("reload").addEventListener("click", () => reload());
 
-// What changes seldom.
+// Reads data that changes seldom.
 async function refresh() {
   await tenants.load();
   if (begunFor === api.tenant()) await budgets.refresh().catch(() => {});  // poll() says why

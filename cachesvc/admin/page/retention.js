@@ -4,8 +4,9 @@ import { el, say } from "./dom.js";
 import { exactDuration, parseDuration } from "./format.js";
 
 const kPriorityMax = 100;
-const kHelp = "The priority is 0 to 100; a higher one stays longer when space is short. After " +
-  "the TTL without use, such as 90 s, 30 min, 12 h or 7 d, the worth decays; an empty TTL is none.";
+const kHelp = "The priority is 0 to 100; segments with a higher one stay longer when space is " +
+  "short. A segment that is not used for its TTL, such as 90 s, 30 min, 12 h or 7 d, loses " +
+  "worth. An empty field sets no TTL.";
 
 const denied = new Map();  // a tenant that may not change them, and the service's reason
 

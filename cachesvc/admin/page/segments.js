@@ -70,7 +70,7 @@ export class SegmentTable {
     this.#arrange();
   }
 
-  // Forgets the tenant before.
+  // Forgets the former tenant.
   clear() {
     this.#forget();
     this.show([], "");

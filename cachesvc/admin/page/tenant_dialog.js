@@ -109,7 +109,7 @@ export class TenantDialog {
     $("tenant-remove").disabled = $("tenant-confirm").value !== this.row.name;
   }
 
-  // What fails is said beside what was asked.
+  // Shows an error beside the control that caused it.
   async #try(node, act) {
     say(node, "");
     say($("tenant-saved"), "");
@@ -158,7 +158,7 @@ export class TenantDialog {
       throw error;
     }
     this.#mayTrim(false);
-    say($("tenant-saved"), "Saved; it holds from now on.");
+    say($("tenant-saved"), "Saved; it applies from now on.");
   }
 
   // Asks whether segments may be trimmed and removed until the disk limit holds, or asks no more.

@@ -48,7 +48,7 @@ export class Tenants {
     Object.assign(this, { onTenant, onChange, rows: [], last: null, managed: new Map(),
                           refused: "" });
     this.dialog = new TenantDialog({ onChange: () => this.load(),
-      // The button that had the focus may have been drawn anew.
+      // The button that had the focus may have been replaced.
       onClose: (row) => (this.#button(`manage ${row?.name}`) ?? $("add-tenant")).focus() });
     $("manage-form").addEventListener("submit", (event) => {
       event.preventDefault();

@@ -38,9 +38,9 @@ class OperatorClient {
                                             Durability durability = Durability::kWal,
                                             bool dry_run = false) = 0;
   // Sets how long a segment is worth keeping (msg::Hints); what is absent stays as it is. A later
-  // put or lookup with hints sets it anew. It is as durable as the segment, at most kWal.
+  // put or lookup with hints replaces it. It is as durable as the segment, at most kWal.
   virtual Result<msg::SegmentInfo> set_retention(const msg::SetRetention& change) = 0;
-  // Those of the tenant, of a model, or of the puts that name a session.
+  // The budgets of the tenant, of a model, or of the puts that name a session.
   virtual Result<msg::Budgets> budgets(std::optional<Digest> model,
                                        const std::string& session = {}) = 0;
   // A recipe that needs a profile can be set only for one model, or for a session of it: kNotFound
@@ -54,9 +54,9 @@ class OperatorClient {
   // change.
   virtual Result<msg::BudgetRevisions> budget_revisions(const msg::ListBudgetRevisions& which) = 0;
   virtual Result<msg::BudgetRevision> roll_back_budget(const msg::RollBackBudget& change) = 0;
-  // The one that apply_to_stored began, and that runs or ran last. In a cluster, all nodes' sum.
+  // The application of budgets that runs or ran last. In a cluster, the sum over all nodes.
   virtual Result<msg::BudgetApplication> application() = 0;
-  // Cancels this one; 0: whichever runs.
+  // Cancels the application `number`; 0: any that runs.
   virtual Result<msg::BudgetApplication> cancel_application(std::uint64_t number = 0) = 0;
   // A page of what becomes of stored segments (docs/guides/events.md). It returns at once.
   virtual Result<msg::Events> events(const msg::ListEvents& after) = 0;
@@ -80,9 +80,9 @@ class OperatorClient {
   virtual Result<msg::BackupState> backup() = 0;
   virtual Result<msg::BackupState> cancel_backup() = 0;
   virtual Result<msg::Backups> backups() = 0;
-  // The cluster, as the service knows it; an empty name if it is in none. drain_node() says
-  // whether a node shall own no shards: kNotFound if there is no such node, kPermissionDenied
-  // unless the caller's tenant has the role admin.
+  // The cluster, as the service knows it; an empty name if it is in none. drain_node() sets
+  // whether a node shall give up its shards and own none: kNotFound if there is no such node,
+  // kPermissionDenied unless the caller's tenant has the role admin.
   virtual Result<msg::ClusterState> cluster() = 0;
   virtual Result<msg::ClusterState> drain_node(const std::string& node, bool on) = 0;
   virtual Result<msg::Stats> stats() = 0;

@@ -42,8 +42,8 @@ struct ConnectOptions {
   // of the service) connects again. A call that is refused with a time to try again
   // (Status::retry_after_ms()) is sent again. Retries end at the call's deadline or, without a
   // deadline, timeout_ms after the first failure. If the connection is lost while a call is in
-  // flight, the call is repeated if it is idempotent. Not repeated are fork_session, set_budget,
-  // remove_* and a put of which the service accepted a layer: begin such a put again.
+  // flight, the call is repeated if it is idempotent. fork_session, set_budget, remove_* and a put
+  // of which the service accepted a layer are not repeated: begin such a put again.
   bool retry = true;
   std::string client_name;  // name and version, for the service's log; empty: this library's
   // For pages on CUDA devices (pages.h): kernels::make_cuda_page_mover of page_mover.h, in the
@@ -92,11 +92,12 @@ struct PutOptions {
   // The session that the put continues: its budget and limit apply (OperatorClient::set_budget()).
   // kNotFound if there is no such session. Empty: none. The put does not advance it.
   std::string session{};
-  // How long the prefill of the new tokens took, if that is known already (Put::commit()): what is
-  // cheap to compute again goes first when the service is short of space. 0: unknown.
+  // How long the prefill of the new tokens took, if that is known already (Put::commit()). Segments
+  // that are cheap to compute again are dropped first when the service is short of space. 0:
+  // unknown.
   double prefill_seconds = 0;
-  // The caller's span in its trace, as W3C Trace Context's header of that name has it. The service
-  // ignores, and counts, a value of another form. At most 55 bytes are sent.
+  // The caller's span in its trace, in the form of W3C Trace Context's header `traceparent`. The
+  // service ignores, and counts, a value of another form. At most 55 bytes are sent.
   std::string traceparent{};
 };
 
@@ -125,7 +126,7 @@ struct LookupOptions {
   // space.
   msg::Hints hints{};
   std::string traceparent{};  // as of a put
-  // The session that the path continues: its TTL begins anew. kNotFound if there is no such
+  // The session that the path continues: its TTL restarts. kNotFound if there is no such
   // session. Empty: none.
   std::string session{};
 };

@@ -23,8 +23,7 @@ using MakePageMover = Result<std::shared_ptr<PageMover>> (*)(int device);
 // returns. That stream does not wait for other streams: the caller's work on the pages must have
 // ended before the call. The client keeps device memory for the rows of one layer per direction.
 // kUnsupported: a build without CUDA, or a machine without the device; kInvalidArgument: memory
-// that is not the device's; kOutOfSpace: the device has no room for the rows. This part has run
-// only on an emulator, not on a GPU.
+// that is not the device's; kOutOfSpace: the device has no room for the rows.
 
 // The destination of a get's rows. The rows of (layer l, KV head h), in the order of
 // Prefix::head(), go to rows 0 to page_rows - 1 of the page of `keys` and of `values` that

@@ -188,7 +188,7 @@ precis_status precis_session_tip(precis_client* client, const char* name,
                                  precis_segment_id* segment, uint32_t* num_tokens);
 
 // Removes a segment. `recursive` not 0: also all segments that continue it. `recursive` 0:
-// PRECIS_INVALID_ARGUMENT if there are such segments.
+// PRECIS_CONFLICT if there are such segments.
 precis_status precis_remove(precis_client* client, const precis_segment_id* segment, int recursive);
 
 #ifdef __cplusplus

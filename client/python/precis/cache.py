@@ -42,8 +42,8 @@ def open(
 
     Args:
         memory_bytes: size of the RAM tier; 0 for the default.
-        max_disk_bytes: the most that stored records take. Near it, what is least valuable is
-            trimmed and then dropped. 0: only the disk is a limit.
+        max_disk_bytes: the most that stored records take. Near it, the least valuable
+            segments are trimmed and then dropped. 0: only the disk is a limit.
         threads: for compression; 0 for one per core.
         device: for compression: "auto" (a GPU if there is one), "cpu" or "cuda:0".
 
@@ -333,10 +333,10 @@ class Cache:
             session: the session that the put continues: its budget and limit apply (set_budget).
                 The put does not advance it.
             prefill_s: how long the prefill of the new tokens took, if that is known already
-                (Put.commit): what is cheap to compute again goes first when the service is short
-                of space. None or 0: unknown.
-            traceparent: your span, as W3C Trace Context's header of that name has it: the service's
-                spans of this call are then a part of its trace. Another form is ignored.
+                (Put.commit). Segments that are cheap to compute again are dropped first when the
+                service is short of space. None or 0: unknown.
+            traceparent: your span, in the form of W3C Trace Context's header `traceparent`. Its
+                trace then includes the service's spans of this call. Another form is ignored.
 
         Raises:
             NotFound: there is no such model, parent or session.
@@ -403,8 +403,8 @@ class Cache:
                 removed, trimmed or replaced; ``match.lease`` is the time that the service granted.
             priority, ttl_s, expect_reuse_in_s: as in begin_put, for all segments of the match.
             traceparent: as in begin_put.
-            session: the session that the path continues: its ttl begins anew, once a tenth of it
-                has passed. Needs the role writer.
+            session: the session that the path continues: its ttl restarts, once a tenth of it has
+                passed. Needs the role writer.
 
         Raises:
             NotFound: there is no such model or session.
@@ -530,9 +530,9 @@ class Cache:
         priority: int | None = None,
         ttl_s: float | None = None,
     ) -> Segment:
-        """Sets how long a stored segment is worth keeping. Its new state, without its plan.
+        """Sets how long a stored segment is worth keeping; returns it, without its plan.
 
-        A later put or lookup with hints sets it anew.
+        A later put or lookup with hints replaces this.
 
         Args:
             priority, ttl_s: as in begin_put, at least one of them; ttl_s=0 ends a TTL.

@@ -24,7 +24,7 @@ def hints_in(priority: Any, ttl_s: Any, expect_reuse_in_s: Any) -> Hints:
 
 
 def prefill_in(prefill_s: Any) -> float:
-    """Checks the seconds that a prefill took; None is 0, which says nothing."""
+    """Checks the seconds that a prefill took; None is 0: unknown."""
     if prefill_s is None:
         return 0.0
     _check_seconds(prefill_s, "prefill_s", _core.PREFILL_SECONDS_MAX)

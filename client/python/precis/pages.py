@@ -28,8 +28,7 @@ class Pages:
     On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the
     client's own stream. That stream does not wait for other streams: earlier work of the device on
     the pages must have ended before a call (``torch.cuda.current_stream().synchronize()``), and the
-    client's work has ended when the call returns. This part has run only on an emulator, not on a
-    GPU.
+    client's work has ended when the call returns.
 
     Raises:
         InvalidArgument: not arrays, or arrays of another dtype or shape.

@@ -69,7 +69,7 @@ class _Layers(Sequence[Layer]):
 
 
 class Prefix:
-    """A restored prefix. It streams: early layers can be used while later ones still travel.
+    """A restored prefix. It streams: early layers can be used while later ones still arrive.
 
     ``prefix.layers[l].heads[h].positions / seats / scores / keys / values``. Made by Cache.get.
 

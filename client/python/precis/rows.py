@@ -282,12 +282,12 @@ class NextPut:
     """What the next put would keep after a change, if it was like a stored segment.
 
     Attributes:
-        segment: its id: the session's tip, or the newest of the model or tenant; "" if none tells.
+        segment: its id: the session's tip, or the newest of the model or tenant; "" for none.
         tokens: of that segment.
         bytes: of all records that the put would store.
         kept_mass: each layer's share of the segment's score mass that would be left.
-        note: what the segment does not tell; "" if nothing.
-        keep: the put's budget, within the limit; None if no segment tells.
+        note: what cannot be computed from the segment; "" for nothing.
+        keep: the put's budget, within the limit; None without such a segment.
     """
 
     segment: str

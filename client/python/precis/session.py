@@ -64,7 +64,7 @@ class Session:
 
     @property
     def updated_unix_ms(self) -> int:
-        """The time of its last change; if it has a ttl, each use is one."""
+        """The time of its last change; with a ttl, each use counts as one."""
         return self._row.updated_unix_ms
 
     @property

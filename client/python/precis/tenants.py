@@ -13,7 +13,7 @@ from .arrays import count_in
 if TYPE_CHECKING:
     from .cache import Cache
 
-_U32 = 2**32 - 2  # the largest value of a field means that nothing is said
+_U32 = 2**32 - 2  # a field's largest value means that it is not set
 _U64 = 2**64 - 2
 
 Role = Literal["reader", "writer", "admin"]
@@ -29,7 +29,7 @@ class TenantRow:
         token_unix_ms: when the newest was made; 0: it is the configuration's.
         added_unix_ms: when it was added; 0: it is in the configuration.
         stored_bytes, original_bytes: of its segments: as stored, and of their uncompressed K and V.
-        puts, memory_bytes: puts in progress; the memory that they may use and its layers take.
+        puts, memory_bytes: puts in progress; the memory that they may use and that its layers take.
         hits, hit_tokens: lookups since the service started that matched at least one token, and the
             tokens that they matched.
     """

@@ -92,7 +92,7 @@ class CallsHandle {
       for (const Calls::Done& done : taken) {
         outcomes.append(nb::make_tuple(done.ticket, outcome(done, outcome_of)));
       }
-      // Handlers run now, because their exception would lose the outcomes after the return.
+      // Signal handlers run here: after the return, their exception would lose the outcomes.
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
     } catch (...) {
       if (calls_) calls_->give_back(std::move(taken));

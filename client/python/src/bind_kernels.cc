@@ -137,8 +137,8 @@ KeptRows kept_rows(std::vector<AnyArray> keys, std::vector<AnyArray> values) {
   return kept;
 }
 
-// Attention of one token. `queries`: f32 [num_q_heads, head_dim]. `keys`, `values`: the tokens
-// since, [num_kv_heads, count, head_dim], of the kept rows' dtype. Returns f32 [num_q_heads,
+// Attention of one token. `queries`: f32 [num_q_heads, head_dim]. `keys`, `values`: newer
+// tokens, [num_kv_heads, count, head_dim], of the kept rows' dtype. Returns f32 [num_q_heads,
 // head_dim].
 nb::object attend(const kernels::RaggedAttention& attention, const KeptRows& kept,
                   const FloatArray& queries, const AnyArray& keys, const AnyArray& values,

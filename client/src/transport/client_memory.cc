@@ -71,7 +71,7 @@ void ClientMemory::locate(const std::shared_ptr<ClientRegions>& regions, Mutable
   }
   if (!pages_) return;
   {
-    // Before the question, because a server that has not answered in time may still map the memory.
+    // Noted before share(): a server that does not answer in time may still map the memory.
     const std::lock_guard lock(mutex_);
     std::erase_if(asked_, [](const auto& asked) { return asked.expired(); });
     const bool known =

@@ -1,5 +1,5 @@
-// Attention of the queries of one token over KV of which every KV head has another number of
-// entries (Ada-KV, section 3.5, arXiv:2407.11550). Absent entries take neither time nor memory.
+// Attention of the queries of one token over KV heads with different numbers of entries (Ada-KV,
+// section 3.5, arXiv:2407.11550). Absent entries take neither time nor memory.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace precis::kernels {
 
-// Rows of one KV head, wherever they lie: the kept entries of a served layer, a page, the tokens
-// since. keys, values: [count, head_dim], contiguous.
+// Rows of one KV head, wherever they lie: the kept entries of a served layer, a page, newer
+// tokens. keys, values: [count, head_dim], contiguous.
 struct RaggedRows {
   std::uint32_t head = 0;
   std::uint32_t count = 0;

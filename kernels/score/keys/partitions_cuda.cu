@@ -41,7 +41,7 @@ struct ChannelRanges {
 };
 
 // The ranges over `count` rows from `first` on. Each lane takes the ranges of its channels over its
-// rows; the rows of a warp meet by shuffles, the warps one after the other in shared memory.
+// rows. Shuffles combine the rows of a warp; the warps are combined one by one in shared memory.
 template <int kEach, int kUnits>
 __device__ ChannelRanges<kEach, kUnits> channel_ranges(const RowsDevice& rows, std::uint64_t first,
                                                        std::uint32_t count, Shared& s) {

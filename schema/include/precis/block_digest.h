@@ -31,7 +31,7 @@ Digest model_fingerprint(const ModelSpec& model);
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,
                  std::string_view adapter);
 
-// The root of the paths of one shard: in a cluster, so that no chain of segments crosses shards.
+// In a cluster, the root of the paths of one shard: no chain of segments crosses shards.
 Digest root_in_shard(const Digest& root, std::uint32_t shard);
 
 // For shards.h.

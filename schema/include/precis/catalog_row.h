@@ -13,8 +13,8 @@ namespace precis {
 
 // The latest version of the rows' format. Rows of a higher version are refused.
 inline constexpr std::uint32_t kRowVersion = 2;
-// The row of a segment with coded rows has version 2, so that builds from before refuse the store
-// instead of the segment's records. All other rows have version 1.
+// The row of a segment with coded rows has version 2, so that older builds refuse the store
+// when they open it. All other rows have version 1.
 constexpr std::uint32_t row_version(Encoding encoding) {
   return encoding == Encoding::kRaw ? 1 : 2;
 }

@@ -1,8 +1,8 @@
 // Decides which node owns which shard of a cluster (shards.h). Pure.
 //
 // Nodes of all versions must decide alike, so a change here needs a new format of the table
-// (cachesvc/cluster/view.h). The owners are a table that every change of the members changes as
-// little as possible. Hashing shards to nodes needs no table, but spreads them too unevenly over
+// (cachesvc/cluster/view.h). A change of the members changes the table of owners as little as
+// possible. Hashing shards to nodes needs no table, but spreads them too unevenly over
 // many nodes (docs/design/cluster.md has the measurements).
 #pragma once
 

@@ -1,4 +1,4 @@
-// Budgets that meet something else than a whole put: a default, a limit, or what a segment stores.
+// Budgets of defaults, budgets under a limit, and budgets of readers of stored segments.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace precis {
 
-// Returns a default recipe as a put uses it that names no recipe: if its budget is all entries, and
-// no limit is set below that, it stores rows as they were pushed.
+// Returns the recipe of a put that names none, from the default `recipe`: a put of all entries
+// stores raw rows, unless the limit is lower.
 Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
@@ -23,8 +23,8 @@ Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::u
                             std::uint32_t begin, const Budget& asked, const Budget& limit);
 
 // As budget_entries(), for a reader of a stored segment. `Row`: SegmentRow or SegmentInfo, which
-// stores `stored` entries. A budget for a part of a split segment is one for the whole segment, of
-// which the part has its share. kInvalidArgument for kQuality.
+// stores `stored` entries. For a part of a split segment, `budget` is that of the whole segment,
+// and the part gets its share. kInvalidArgument for kQuality.
 template <typename Row>
 Result<std::uint64_t> asked_entries(const Row& row, std::uint64_t stored, const Recipe& recipe,
                                     const ModelSpec& model, const Budget& budget) {

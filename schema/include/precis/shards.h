@@ -20,9 +20,9 @@ namespace precis {
 
 using limits::kShards;
 
-// Blocks beneath which one shard would hold too much, such as the first block of a system prompt
-// that all requests of a service begin with. The value is a number of blocks: paths of at least so
-// many are divided by the last of them.
+// Blocks whose paths would be too much for one shard, such as the first block of a system prompt
+// that all requests of a service begin with. The value is a number of blocks, n: a path of at least
+// n blocks is divided by its n-th block.
 using Forks = std::unordered_map<Digest, std::uint32_t>;
 
 // Returns the digest of the block that decides the path's shard: of the first block, or of the one

@@ -1,4 +1,4 @@
-// An object store in memory, whose clients can have faults as those of a network.
+// An object store in memory, whose clients can have the faults of a network.
 #pragma once
 
 #include <functional>

@@ -108,12 +108,12 @@ class Results:
         return statistics.fmean(means), error
 
     def _setting(self, name: str) -> Any:
-        """Files from before the settings below have their values."""
+        """A setting; older files lack those below and have these values."""
         return self.settings.get(name, {"task": "codes", "of_bytes": False}.get(name))
 
     @property
     def unit(self) -> str:
-        """What budgets are shares of, to follow a percentage."""
+        """The unit of budgets, to follow a percentage."""
         return " of the bytes" if self._setting("of_bytes") else ""
 
     @property

@@ -1,9 +1,9 @@
 """The kinds of facts that an evaluation hides and asks for.
 
 "codes", "keys", "values" and "variables" are families of RULER (Hsieh et al., 2024, section 3):
-numbers for words; the same among twelve more that nobody asks for; two numbers for each word, told
-apart; and names of names of numbers. "facts" are about people by their trade, of four kinds.
-"functions" are Python functions that return a number, in program text.
+a number for each word; the same among twelve more that nobody asks for; two numbers for each word,
+in separate sentences; and names of names of numbers. "facts" are about people by their trade, of
+four kinds. "functions" are Python functions that return a number, in program text.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _facts(draw: random.Random, count: int) -> _Drawn:
             ),
         )[number % 4]
         made.append(Needle(trade, (f"{begin} {answer}.",), ask, begin, f" {answer}."))
-    draw.shuffle(made)  # a kind of fact has no place of its own
+    draw.shuffle(made)  # so that kinds of facts have random places
     return made, []
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .conversation import Message
 
 _MARK = "\x00"
-# A conversation whose last answer is the mark. The template writes after it what ends an answer.
+# A conversation whose last answer is the mark. The template writes the end of an answer after it.
 _ANSWERED = [{"role": "user", "content": "-"}, {"role": "assistant", "content": _MARK}]
 
 
@@ -52,8 +52,8 @@ class Chat:
         messages = [dict(one) for one in message]
         if not before:
             return self._ids(self._render(messages, answered))
-        # The conversation may already end with a part of what ends an answer: the end-of-text
-        # token that the model chose, or all of it after a message without an answer.
+        # The conversation may already have a part of an answer's end: the end-of-text token that
+        # the model chose, or all of it after a message without an answer.
         end = len(self._ids(self._after_mark([], False)))
         tokens = self._ids(self._after_mark(messages, answered))
         known = (k for k in range(min(end, len(before)), 0, -1) if list(before[-k:]) == tokens[:k])

@@ -122,8 +122,8 @@ class Conversation:
             total: of the session, as in Cache.session: the most that all stored turns may take
                 together. The service trims old turns first, as the conversation grows, so that new
                 turns can have a `keep` that is larger.
-            priority, ttl_s, expect_reuse_in_s: of all turns, as in Cache.begin_put. A lookup when
-                the conversation is resumed, and each new turn, set them anew for its segments.
+            priority, ttl_s, expect_reuse_in_s: of all turns, as in Cache.begin_put. The lookup
+                that resumes the conversation and each new turn set them for their segments.
 
         Raises:
             ValueError: the session has turns, and `tokens` are not those of its conversation; or
@@ -354,7 +354,7 @@ class Conversation:
         session = self._session
         try:
             match = self._cache.lookup(self._model, path, session=session, **how)
-        except NotFound:  # the session has expired; its segments may be there all the same
+        except NotFound:  # the session has expired; its segments may still be stored
             session = None
             match = self._cache.lookup(self._model, path, **how)
         tip = None if self._session is None else self._session.tip

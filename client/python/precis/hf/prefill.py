@@ -132,7 +132,7 @@ def prefill(
 
 
 def time_on(device: torch.device) -> float:
-    """The time in seconds, once the device has done what it was told."""
+    """The time in seconds, once the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -157,7 +157,7 @@ def _check_held(cache: RaggedCache, tokens: list[int]) -> None:
 
 
 def _first_read(needs: Needs | None, held: int, pushed: int, end: int) -> int:
-    """The first token to read, so that the last token's logits and the put's queries are there."""
+    """The first token to read, to compute the last token's logits and the put's queries."""
     first = min(held, end - 1)
     if needs is None or (needs.queries == 0 and not needs.statistics):
         return first
@@ -217,7 +217,7 @@ def store(
         repeat: as in prefill.
         priority, ttl_s, expect_reuse_in_s, session: as in Cache.begin_put.
         prefill_s: as in Put.commit; by default it is measured, unless `past` holds tokens of the
-            new segment: then nobody knows it here.
+            new segment: then it is unknown.
 
     Raises:
         ValueError: `past` holds other tokens, or was cropped inside a block of the service.

@@ -46,7 +46,7 @@ class RaggedCache(AttendedCache):
     get_seq_length() counts columns.
 
     Attention waits for a layer of a prefix when it first needs it, so decoding starts while later
-    layers still travel. Kept entries are used in place; they are copied only if the model's dtype
+    layers still arrive. Kept entries are used in place; they are copied only if the model's dtype
     or device differs. A prefix is never written to, so several caches can use the same one.
 
     The model uses this attention in calls with such a cache, and its own in all other calls. The

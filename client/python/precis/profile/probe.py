@@ -3,7 +3,7 @@
 The model repeats every context, as for KVzip. For each KV head, a ridge regression predicts the
 logarithm of the attention that an entry gets from the entry itself (its key before RoPE and its
 value, their norms, how much the key differs from the mean of all keys) and from its distance to the
-end, because many heads look at what is near. Contexts from the last fifth of each text are not
+end, because many heads attend to near tokens. Contexts from the last fifth of each text are not
 fitted; they tell how well the prediction holds.
 """
 
@@ -118,9 +118,9 @@ def _split(texts: tuple[Text, ...]) -> tuple[tuple[Text, ...], tuple[Text, ...]]
 
 
 def correlation(products: np.ndarray, weights: torch.Tensor) -> float:
-    """Of prediction and target within each head of a context, the mean over heads.
+    """The correlation of prediction and target within a head of a context, averaged over heads.
 
-    Heads to which nothing attends differently have no correlation and are left out.
+    Heads in which all entries have equal predictions or targets are left out.
 
     Args:
         products: as ProbeBuilder computes them.
