@@ -76,6 +76,135 @@ Status read_tenants(const toml::table& root, const std::string& where,
   return {};
 }
 
+// Collects what is wrong with the settings, a line each.
+class Checks {
+ public:
+  explicit Checks(const Config& of) : config(of) {}
+  void require(bool holds, std::string_view key, const std::string& what) {
+    if (!holds) problems += (problems.empty() ? "" : "\n") + config.origin(key) + what;
+  }
+  void require_ok(const std::string& key, const Status& status) {
+    require(status.ok(), key, key + ": " + status.message());
+  }
+
+  const Config& config;
+  std::string problems;
+};
+
+void check_places(Checks& checks) {
+  const Config& c = checks.config;
+  checks.require(!c.data_dir.empty(), "data_dir",
+                 "data_dir is not set: give --data DIR or data_dir in the config file");
+  checks.require(
+      c.backup_dir.empty() || c.data_dir.empty() || !is_inside(c.backup_dir, c.data_dir),
+      "backup_dir",
+      "backup_dir is '" + c.backup_dir +
+          "', which is in data_dir: a disk that fails would take both, so give another folder");
+  checks.require(c.listen.find(':') != std::string::npos, "listen",
+                 "listen is '" + c.listen + "', must be HOST:PORT");
+  checks.require(!c.rdma.empty(), "rdma",
+                 "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
+}
+
+void check_limits(Checks& checks) {
+  const Config& c = checks.config;
+  checks.require(c.memory_bytes == 0 || c.memory_bytes >= kMemoryBytesMin, "memory_bytes",
+                 "memory_bytes is " + size_text(c.memory_bytes) + ", must be at least " +
+                     size_text(kMemoryBytesMin));
+  checks.require(c.memory_bytes <= machine_memory_bytes(), "memory_bytes",
+                 "memory_bytes is " + size_text(c.memory_bytes) + ", more than this machine's " +
+                     std::to_string(machine_memory_bytes() >> 20) + "MiB");
+  checks.require(c.max_requests > 0, "max_requests", "max_requests is 0, must be at least 1");
+  checks.require(c.max_message_bytes >= limits::kMessageBytesMax, "max_message_bytes",
+                 "max_message_bytes is " + size_text(c.max_message_bytes) + ", must be at least " +
+                     size_text(limits::kMessageBytesMax) + ", the largest message");
+  checks.require(c.max_puts > 0, "max_puts", "max_puts is 0, must be at least 1");
+  checks.require(c.silent_client_ms > 0, "silent_client_ms",
+                 "silent_client_ms is 0, must be at least 1");
+  checks.require(c.compute_threads <= kComputeThreadsMax, "compute_threads",
+                 "compute_threads is " + std::to_string(c.compute_threads) + ", must be at most " +
+                     std::to_string(kComputeThreadsMax));
+  const Status device = DeviceChoice::parse(c.device).status();
+  checks.require(device.ok(), "device", device.message());
+  checks.require(
+      c.max_pinned_share > 0 && c.max_pinned_share <= 1, "max_pinned_share",
+      "max_pinned_share is " + std::to_string(c.max_pinned_share) + ", must be in (0, 1]");
+  const Status policy = parse_capacity_policy(c.capacity_policy).status();
+  checks.require(policy.ok(), "capacity_policy", policy.message());
+  const Status ladder = check_trim_ladder(c.trim_ladder);
+  checks.require(ladder.ok(), "trim_ladder", ladder.message());
+}
+
+void check_tls(Checks& checks) {
+  const Config& c = checks.config;
+  checks.require(c.tls_cert.empty() == c.tls_key.empty(),
+                 c.tls_cert.empty() ? "tls_key" : "tls_cert",
+                 "tls_cert and tls_key belong together: give both or neither");
+  checks.require(c.tls_client_ca.empty() || !c.tls_cert.empty(), "tls_client_ca",
+                 "tls_client_ca is set without tls_cert and tls_key");
+  checks.require(c.admin_tls_cert.empty() == c.admin_tls_key.empty(),
+                 c.admin_tls_cert.empty() ? "admin_tls_key" : "admin_tls_cert",
+                 "admin_tls_cert and admin_tls_key belong together: give both or neither");
+  checks.require(c.admin_tls_ca.empty() || !c.admin_tls_cert.empty(), "admin_tls_ca",
+                 "admin_tls_ca is set without admin_tls_cert and admin_tls_key: give them too");
+  checks.require(c.admin_tls_cert.empty() || !c.admin.empty(), "admin_tls_cert",
+                 "admin_tls_cert is set without admin: give the port's address too");
+}
+
+void check_observers(Checks& checks) {
+  const Config& c = checks.config;
+  checks.require_ok("log_level", Log::parse_level(c.log_level).status());
+  checks.require(c.kv_events_access == "local" || c.kv_events_access == "network",
+                 "kv_events_access",
+                 "kv_events_access is '" + c.kv_events_access + "', must be local or network");
+  checks.require(c.trace_sample >= 0 && c.trace_sample <= 1, "trace_sample",
+                 "trace_sample is " + std::to_string(c.trace_sample) + ", must be in [0, 1]");
+  checks.require(c.trace_spans_per_s > 0, "trace_spans_per_s",
+                 "trace_spans_per_s is 0, must be at least 1: without otlp_endpoint there are no "
+                 "traces");
+}
+
+void check_recipes(Checks& checks) {
+  const Config& c = checks.config;
+  const auto for_all = parse_recipe(c.default_recipe);
+  checks.require_ok("default_recipe", for_all.status());
+  checks.require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
+                 "default_recipe is '" + c.default_recipe +
+                     "', which takes a profile: set it as default_recipe_with_profile, "
+                     "for the models that have a profile");
+  if (c.default_recipe_with_profile.empty()) return;
+  const auto recipe = parse_recipe(c.default_recipe_with_profile);
+  checks.require_ok("default_recipe_with_profile", recipe.status());
+  checks.require(
+      !recipe.ok() || recipe->needs_profile(), "default_recipe_with_profile",
+      "default_recipe_with_profile is '" + c.default_recipe_with_profile +
+          "', must be a recipe that takes a profile, such as global_kvprobe or lukv(kvdiff)");
+}
+
+void check_budgets(Checks& checks) {
+  const Budget &keep = checks.config.default_keep, &limit = checks.config.default_limit;
+  const Status of_keep = check_keep(keep, "default_keep");
+  const Status of_limit = check_keep(limit, "default_limit");
+  checks.require(of_keep.ok(), "default_keep", of_keep.message());
+  checks.require(of_limit.ok(), "default_limit", of_limit.message());
+  checks.require(
+      limit.kind != Budget::Kind::kQuality, "default_limit",
+      "default_limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
+  checks.require(keep.kind != limit.kind || keep.value <= limit.value, "default_limit",
+                 "default_limit is " + limit.to_string() + ", less than default_keep, which is " +
+                     keep.to_string() + ": raise the limit, or lower default_keep");
+}
+
+void check_tenants(Checks& checks) {
+  std::set<std::string> names;
+  for (std::size_t t = 0; t < checks.config.tenants.size(); ++t) {
+    const TenantConfig& tenant = checks.config.tenants[t];
+    for (const std::string& each : problems_of(tenant)) checks.require(false, tenant_key(t), each);
+    checks.require(names.insert(tenant.name).second, tenant_key(t),
+                   "tenant '" + tenant.name + "' is given twice");
+  }
+}
+
 }  // namespace
 
 Result<Config> Config::load(const std::string& path) {
@@ -157,93 +286,15 @@ std::string Config::origin(std::string_view key) const {
 }
 
 Status Config::validate() const {
-  std::string problems;
-  auto require = [&](bool holds, std::string_view key, const std::string& what) {
-    if (!holds) problems += (problems.empty() ? "" : "\n") + origin(key) + what;
-  };
-  auto require_ok = [&](const char* key, const Status& status) {
-    require(status.ok(), key, std::string(key) + ": " + status.message());
-  };
-  require(!data_dir.empty(), "data_dir",
-          "data_dir is not set: give --data DIR or data_dir in the config file");
-  require(backup_dir.empty() || data_dir.empty() || !is_inside(backup_dir, data_dir), "backup_dir",
-          "backup_dir is '" + backup_dir +
-              "', which is in data_dir: a disk that fails would take both, so give another folder");
-  require(listen.find(':') != std::string::npos, "listen",
-          "listen is '" + listen + "', must be HOST:PORT");
-  require(memory_bytes == 0 || memory_bytes >= kMemoryBytesMin, "memory_bytes",
-          "memory_bytes is " + size_text(memory_bytes) + ", must be at least " +
-              size_text(kMemoryBytesMin));
-  require(memory_bytes <= machine_memory_bytes(), "memory_bytes",
-          "memory_bytes is " + size_text(memory_bytes) + ", more than this machine's " +
-              std::to_string(machine_memory_bytes() >> 20) + "MiB");
-  require(max_requests > 0, "max_requests", "max_requests is 0, must be at least 1");
-  require(max_message_bytes >= limits::kMessageBytesMax, "max_message_bytes",
-          "max_message_bytes is " + size_text(max_message_bytes) + ", must be at least " +
-              size_text(limits::kMessageBytesMax) + ", the largest message");
-  require(max_puts > 0, "max_puts", "max_puts is 0, must be at least 1");
-  require(silent_client_ms > 0, "silent_client_ms", "silent_client_ms is 0, must be at least 1");
-  require(compute_threads <= kComputeThreadsMax, "compute_threads",
-          "compute_threads is " + std::to_string(compute_threads) + ", must be at most " +
-              std::to_string(kComputeThreadsMax));
-  const Status device_status = DeviceChoice::parse(device).status();
-  require(device_status.ok(), "device", device_status.message());
-  require(max_pinned_share > 0 && max_pinned_share <= 1, "max_pinned_share",
-          "max_pinned_share is " + std::to_string(max_pinned_share) + ", must be in (0, 1]");
-  require_ok("capacity_policy", parse_capacity_policy(capacity_policy).status());
-  require_ok("trim_ladder", check_trim_ladder(trim_ladder));
-  require_ok("log_level", Log::parse_level(log_level).status());
-  require(tls_cert.empty() == tls_key.empty(), tls_cert.empty() ? "tls_key" : "tls_cert",
-          "tls_cert and tls_key belong together: give both or neither");
-  require(tls_client_ca.empty() || !tls_cert.empty(), "tls_client_ca",
-          "tls_client_ca is set without tls_cert and tls_key");
-  require(admin_tls_cert.empty() == admin_tls_key.empty(),
-          admin_tls_cert.empty() ? "admin_tls_key" : "admin_tls_cert",
-          "admin_tls_cert and admin_tls_key belong together: give both or neither");
-  require(admin_tls_ca.empty() || !admin_tls_cert.empty(), "admin_tls_ca",
-          "admin_tls_ca is set without admin_tls_cert and admin_tls_key: give them too");
-  require(admin_tls_cert.empty() || !admin.empty(), "admin_tls_cert",
-          "admin_tls_cert is set without admin: give the port's address too");
-  require(!rdma.empty(), "rdma",
-          "rdma is '', must be auto, off, or devices separated by commas, such as mlx5_0:1");
-  require(kv_events_access == "local" || kv_events_access == "network", "kv_events_access",
-          "kv_events_access is '" + kv_events_access + "', must be local or network");
-  require(trace_sample >= 0 && trace_sample <= 1, "trace_sample",
-          "trace_sample is " + std::to_string(trace_sample) + ", must be in [0, 1]");
-  require(trace_spans_per_s > 0, "trace_spans_per_s",
-          "trace_spans_per_s is 0, must be at least 1: without otlp_endpoint there are no traces");
-  const auto for_all = parse_recipe(default_recipe);
-  require_ok("default_recipe", for_all.status());
-  require(!for_all.ok() || !for_all->needs_profile(), "default_recipe",
-          "default_recipe is '" + default_recipe +
-              "', which takes a profile: set it as default_recipe_with_profile, "
-              "for the models that have a profile");
-  if (!default_recipe_with_profile.empty()) {
-    const auto recipe = parse_recipe(default_recipe_with_profile);
-    require_ok("default_recipe_with_profile", recipe.status());
-    require(!recipe.ok() || recipe->needs_profile(), "default_recipe_with_profile",
-            "default_recipe_with_profile is '" + default_recipe_with_profile +
-                "', must be a recipe that takes a profile, such as global_kvprobe or lukv(kvdiff)");
-  }
-  const Status keep = check_keep(default_keep, "default_keep");
-  const Status limit = check_keep(default_limit, "default_limit");
-  require(keep.ok(), "default_keep", keep.message());
-  require(limit.ok(), "default_limit", limit.message());
-  require(
-      default_limit.kind != Budget::Kind::kQuality, "default_limit",
-      "default_limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
-  require(default_keep.kind != default_limit.kind || default_keep.value <= default_limit.value,
-          "default_limit",
-          "default_limit is " + default_limit.to_string() + ", less than default_keep, which is " +
-              default_keep.to_string() + ": raise the limit, or lower default_keep");
-  std::set<std::string> names;
-  for (std::size_t t = 0; t < tenants.size(); ++t) {
-    const TenantConfig& tenant = tenants[t];
-    for (const std::string& each : problems_of(tenant)) require(false, tenant_key(t), each);
-    require(names.insert(tenant.name).second, tenant_key(t),
-            "tenant '" + tenant.name + "' is given twice");
-  }
-  return problems.empty() ? Status() : Status::invalid(problems);
+  Checks checks(*this);
+  check_places(checks);
+  check_limits(checks);
+  check_tls(checks);
+  check_observers(checks);
+  check_recipes(checks);
+  check_budgets(checks);
+  check_tenants(checks);
+  return checks.problems.empty() ? Status() : Status::invalid(checks.problems);
 }
 
 std::string Config::resolved_listen_unix() const {
