@@ -5,11 +5,6 @@
 
 namespace precis {
 
-Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer, Owner owner) {
-  return read(row, layer, std::move(owner), Scope::kServed);
-}
-
 Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                                   Owner owner) {
   const auto present = stored(row, Scope::kServed);
@@ -39,12 +34,11 @@ Task<std::optional<Status>> ColdReads::read_leased(const Catalog::Row& row, std:
   co_return std::move(status);
 }
 
-Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read(const Catalog::Row& row,
-                                                             std::uint32_t layer, Owner owner,
-                                                             Scope scope) {
+Task<Result<std::unique_ptr<Arena::Buffer>>> ColdReads::read_any(const Catalog::Row& row,
+                                                                 std::uint32_t layer, Owner owner) {
   std::vector<PayloadMemory::Want> wants(1, PayloadMemory::Want{row->layer_bytes[layer]});
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
-  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, scope));
+  PRECIS_CO_TRY(co_await read_into(row, layer, pieces.front()->bytes(), owner, Scope::kAll));
   co_return std::move(pieces.front());
 }
 
@@ -89,7 +83,7 @@ Task<Status> ColdReads::read_into(const Catalog::Row& row, std::uint32_t layer, 
       return check_records(into, *row, layer);
     });
   }
-  ++parts_.metrics.layers_cold;
+  if (scope == Scope::kServed) ++parts_.metrics.layers_cold;
   // If the segment was removed, trimmed or put again, these bytes say nothing about the stored
   // ones.
   const auto present = stored(row, scope);
@@ -132,7 +126,7 @@ Task<Result<msg::Checked>> ColdReads::check(Owner owner, SegmentId segment) {
     checked.bytes = 0;
     const std::size_t layers = found.ok() ? found->row->layer_bytes.size() : 0;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      const auto records = co_await read(found->row, layer, owner, Scope::kAll);
+      const auto records = co_await read_any(found->row, layer, owner);
       status = records.status();
       if (!status.ok()) break;
       checked.bytes += found->row->layer_bytes[layer];

@@ -37,12 +37,9 @@ class ColdReads {
   };
   explicit ColdReads(Parts parts) : parts_(std::move(parts)) {}
 
-  // Reads the layer's records. If they fail a check, the segment is out of service before this
-  // returns, and the error is kCorruption.
-  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
-                                                    Owner owner);
-  // As read(), into `into` of row->layer_bytes[layer] bytes. kNotFound if `row` is neither the
-  // stored row nor leased.
+  // Reads the layer's records into `into` of row->layer_bytes[layer] bytes. If they fail a check,
+  // the segment is out of service before this returns, and the error is kCorruption. kNotFound if
+  // `row` is neither the stored row nor leased.
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner);
 
@@ -63,8 +60,8 @@ class ColdReads {
  private:
   // Only segments in service, for a reader or for a change; or all.
   enum class Scope : std::uint8_t { kServed, kChanged, kAll };
-  Task<Result<std::unique_ptr<Arena::Buffer>>> read(const Catalog::Row& row, std::uint32_t layer,
-                                                    Owner owner, Scope scope);
+  Task<Result<std::unique_ptr<Arena::Buffer>>> read_any(const Catalog::Row& row,
+                                                        std::uint32_t layer, Owner owner);
   Task<Status> read_into(const Catalog::Row& row, std::uint32_t layer, MutableBytes into,
                          Owner owner, Scope scope);
   // As the public read_into(), for a removed or replaced segment that a lease keeps readable. None

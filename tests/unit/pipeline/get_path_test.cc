@@ -115,6 +115,24 @@ TEST_CASE("a get that its reader stops pushes nothing more, whatever was read ah
   f.check_nothing_held();
 }
 
+TEST_CASE("a check of a segment is not counted among the layers that readers found cold",
+          "[unit][pipeline]") {
+  Fixture f;
+  std::optional<Result<msg::Checked>> checked;
+  const auto check = [&]() -> Task<void> {
+    checked.emplace(co_await f.cold.check(Owner(f.f.tenant), f.segment.row.id));
+    f.loop.stop();
+  };
+  spawn(check());
+  f.loop.run();
+  REQUIRE(checked->ok());
+  CHECK((*checked)->damage.empty());
+  CHECK(f.metrics.layers_cold == 0);
+  f.check_brought(f.run(f.request()), kEntries * kHeads);
+  CHECK(f.metrics.layers_cold == kLayers);
+  f.check_nothing_held();
+}
+
 TEST_CASE("a reader that dies ends its get", "[unit][pipeline]") {
   Fixture f;
   f.reader.dies_after = 2;
