@@ -16,11 +16,11 @@ constexpr auto kPatience = std::chrono::seconds(60);
 msg::ClusterState await(Node& node, const std::function<bool(const msg::ClusterState&)>& expected) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   for (;;) {
-    msg::ClusterState state = node.state();
-    if (expected(state)) return state;
+    const auto state = node.client().cluster();
+    if (state.ok() && expected(*state)) return *state;
     if (std::chrono::steady_clock::now() > until) {
-      UNSCOPED_INFO(node.ctl({"status"}).out);
-      REQUIRE(expected(state));
+      UNSCOPED_INFO(state.status().to_string() << "\n" << node.ctl({"status"}).out);
+      REQUIRE((state.ok() && expected(*state)));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

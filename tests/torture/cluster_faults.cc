@@ -42,15 +42,16 @@ Status ClusterFaults::settle() {
   const auto until = Steady::now() + kSettle;
   for (DisturbedNode& disturbed : nodes_) {
     for (;;) {
-      const msg::ClusterState state = disturbed.node().state();
+      const auto state = disturbed.node().client().cluster();
       const auto owns = [](const msg::ClusterNode& other) { return other.shards > 0; };
-      if (state.state == "member" && state.nodes.size() == kNodes && state.loading == 0 &&
-          std::ranges::all_of(state.nodes, owns)) {
+      if (state.ok() && state->state == "member" && state->nodes.size() == kNodes &&
+          state->loading == 0 && std::ranges::all_of(state->nodes, owns)) {
         break;
       }
       if (Steady::now() > until) {
-        return Status::timed_out("the node '" + disturbed.node().name() +
-                                 "' is not settled: " + state.state + ", " + state.error);
+        return Status::timed_out(
+            "the node '" + disturbed.node().name() + "' is not settled: " +
+            (state.ok() ? state->state + ", " + state->error : state.status().message()));
       }
       std::this_thread::sleep_for(kLook);
     }
@@ -205,12 +206,13 @@ Status ClusterFaults::partition(Link link, DisturbedNode& node) {
   pause(some_leases());
   const bool is_cut_off = link == Link::kEtcd && cut.size() == etcd_.size() &&
                           Steady::now() - began > std::chrono::seconds(kLeaseS) + kGrace;
-  const std::string state = node.node().state().state;
+  const auto state = node.node().client().cluster();
   const bool broken = random_() % 2 == 0;
   for (Relay* relay : cut) relay->heal(broken);
   ++partitions_[which];
-  if (!is_cut_off || state == "cut_off") return {};
-  return Status::internal("a node that etcd has not answered for a lease is " + state);
+  PRECIS_TRY(state.status().with_context("ask a node behind a partition"));
+  if (!is_cut_off || state->state == "cut_off") return {};
+  return Status::internal("a node that etcd has not answered for a lease is " + state->state);
 }
 
 void ClusterFaults::slow(Link link, DisturbedNode& node) {
