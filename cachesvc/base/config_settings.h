@@ -10,7 +10,7 @@ namespace precis {
 // When a running service that reads its file again adopts another value of a setting.
 enum class Adopted {
   kRestart,     // never; the service names the setting in its log
-  kReload,      // at once; Reloader passes the value to the part that uses it
+  kReload,      // at once; a part reads it from the Config in force, or Reloader passes it on
   kIfTls,       // at once if TLS is on and stays on
   kIfAdminTls,  // as kIfTls, for TLS of the admin port
 };

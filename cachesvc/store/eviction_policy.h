@@ -20,11 +20,15 @@ struct HotKey {
   auto operator<=>(const HotKey&) const = default;
 };
 
-// Not thread-safe: the tier calls it under its own lock. Each added key is removed exactly once.
+// Not thread-safe: the tier calls it under its own lock, so a call takes a few steps on average,
+// however many keys may not go. Each added key is removed exactly once. A tenant with a limit has a
+// policy of its own. It begins with the keys that the tier has then, and is not told of their
+// earlier uses.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;
   virtual void added(const HotKey& key, std::size_t size_bytes) = 0;
+  // A reader has found the key, or it was added again.
   virtual void used(const HotKey& key) = 0;
   virtual void removed(const HotKey& key) = 0;
   // The least valuable key for which `may_go` is true; none if there is none. The caller then

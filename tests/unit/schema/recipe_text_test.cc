@@ -171,7 +171,7 @@ TEST_CASE("names that are not known are refused with the choices", "[unit][schem
   CHECK_THAT(refusal("snapvk"),
              Contains("preset 'snapvk' is unknown, choose ada_keydiff, ada_pyramidkv, ada_snapkv, "
                       "cake") &&
-                 Contains("vatp; to compare with kvpress: ada_kvpress, critical_ada_kvpress, "));
+                 Contains("; to compare with kvpress: ada_kvpress, critical_ada_kvpress, "));
   CHECK_THAT(
       refusal("keydiff(widow=3)"),
       Contains("parameter 'widow' is unknown, choose from count_rule, encoding, heads, layers"));
