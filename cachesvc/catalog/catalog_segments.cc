@@ -8,6 +8,7 @@
 
 #include "cachesvc/catalog/catalog_impl.h"
 #include "cachesvc/catalog/catalog_keys.h"
+#include "cachesvc/catalog/segment_info.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -167,34 +168,7 @@ Status CatalogSegments::read_layer(const SegmentRow& row, std::uint32_t layer, M
 }
 
 msg::SegmentInfo CatalogSegments::describe(const SegmentNode& node, bool with_plan) const {
-  const SegmentRow& row = *node.row;
-  msg::SegmentInfo info;
-  info.id = row.id;
-  info.parent = row.parent;
-  info.model = row.model;
-  info.adapter = row.adapter;
-  info.begin = row.begin;
-  info.end = row.end;
-  info.recipe = row.recipe;
-  info.preset = row.preset;
-  info.encoding = row.encoding;
-  info.budget = row.budget;
-  info.trimmed = row.trimmed;
-  info.parent_read = row.parent_read;
-  info.entries = row.plan.total();
-  info.whole_entries = row.whole_entries;
-  info.whole_begin = row.whole_begin;
-  info.whole_end = row.whole_end;
-  info.original_bytes = row.original_bytes;
-  info.stored_bytes = row.stored_bytes;
-  info.compress_seconds = row.compress_seconds;
-  info.created_unix_ms = row.created_unix_ms;
-  info.prefill_seconds = row.prefill_seconds;
-  node.copy_use(info);
-  info.children = static_cast<std::uint32_t>(tree_.children(row.id).size());
-  info.out_of_service = !node.in_service;
-  if (with_plan) info.plan = row.plan;
-  return info;
+  return segment_info(node, tree_.children(node.row->id).size(), with_plan);
 }
 
 Result<msg::SegmentInfo> CatalogSegments::info(std::string_view tenant, const SegmentId& id,

@@ -128,3 +128,16 @@ def test_python_runs_without_a_build_if_asked_to(checkout):
     said = subprocess.run(command, cwd=checkout, stdout=subprocess.PIPE, text=True, check=True)
     assert said.stdout.startswith(f"{checkout}/build/release/python")
     assert said.stdout.endswith(" -m pytest\n")
+
+
+@pytest.mark.parametrize(("output", "is_there"), [("all.hxx.gch", False), ("all.cc.o", True)])
+def test_an_old_precompiled_header_is_gone_before_the_new_one_is_compiled(
+    tmp_path, output, is_there
+):
+    old = tmp_path / output
+    old.write_text("old")
+    compiler = tmp_path / "compiler"
+    put_script(compiler, f'#!/bin/sh\ntest -e "{old}" && echo there\nexit 0\n')
+    launched = ["sh", ROOT / "cmake/compile_headers.sh", compiler, "-x", "c++", "-o", old]
+    said = subprocess.run(launched, stdout=subprocess.PIPE, text=True, check=True)
+    assert (said.stdout == "there\n") == is_there
