@@ -64,7 +64,7 @@ Status Caller::check_uploads() const {
 
 std::optional<HeldShard> Caller::held(std::optional<std::uint32_t> shard) const {
   if (!shard || parts.uploads == nullptr) return std::nullopt;
-  return HeldShard{*shard, parts.uploads->hold(*shard)};
+  return HeldShard{*shard, parts.uploads->held(*shard)};
 }
 
 Task<Status> Caller::shared(std::optional<HeldShard> shard) const {

@@ -72,7 +72,7 @@ bool Orphans::is_stopped() const {
 Result<Orphans::Objects> Orphans::find_unnamed() const {
   std::vector<std::uint64_t> holds;
   for (std::uint32_t shard = 0; shard < kShards; ++shard) {
-    holds.push_back(parts_.uploads.hold(shard));
+    holds.push_back(parts_.uploads.held(shard).hold);
   }
   Objects found;
   std::vector<std::size_t> counts(kShards);

@@ -26,10 +26,10 @@ Digest space_of(const Caller& caller) {
 Result<Shard> owned(const Caller& caller, std::uint32_t shard) {
   if (ShardKeeper* const shards = caller.parts.shards) {
     PRECIS_TRY(shards->check(shard));
-    return Shard({shard, caller.parts.uploads->hold(shard)});
+    return Shard({shard, caller.parts.uploads->held(shard)});
   }
   PRECIS_TRY(caller.parts.membership->check_owner(shard));
-  return Shard({shard, 0});
+  return Shard({shard, {}});
 }
 
 template <typename Request>
@@ -81,7 +81,7 @@ Result<Shard> loaded_session(const Caller& caller, const std::string& name) {
 Status still_owned(const Caller& caller, const Shard& shard) {
   if (!shard) return {};
   PRECIS_ASSIGN(const Shard now, owned(caller, shard->number));
-  if (now->hold == shard->hold) return {};
+  if (now->held.hold == shard->held.hold) return {};
   return Status::moved("the shard " + std::to_string(shard->number) + " moved meanwhile");
 }
 

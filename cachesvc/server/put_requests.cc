@@ -158,12 +158,13 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   const JointPut::Writer writer = &puts_.at(request.put);  // only names the writer
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
-  const std::optional<HeldShard> shard = puts_.at(request.put).shard;
+  const Uploads* const uploads = caller_.parts.uploads;
+  std::optional<HeldShard> shard = puts_.at(request.put).shard;
+  if (shard && uploads != nullptr) shard->held.changes = uploads->held(shard->number).changes;
   auto stored =
       co_await path_.commit(std::move(put), writer, request.durability, request.prefill_seconds);
   if (const Status moved = moved_if_gone(shard, stored.status()); !stored.ok()) stored = moved;
   // If much waits to be copied, each put waits for its own copy, so that the queue does not grow.
-  const Uploads* const uploads = caller_.parts.uploads;
   const bool waits =
       request.durability == Durability::kShared || (uploads != nullptr && uploads->is_full());
   if (stored.ok() && waits) {

@@ -14,10 +14,10 @@
 
 namespace precis {
 
-// A shard while a node holds it (Uploads::hold(); 0 without shared storage).
+// A shard while a node holds it, before the caller's own change.
 struct HeldShard {
   std::uint32_t number = 0;
-  std::uint64_t hold = 0;
+  Uploads::Held held;  // empty without shared storage
 };
 
 inline std::optional<std::uint32_t> number_of(const std::optional<HeldShard>& shard) {
@@ -44,7 +44,7 @@ inline Task<Status> copied(EventLoop& loop, Uploads* uploads, std::optional<Held
       end(Status::timed_out(
           "the change is stored here, and the shared storage does not take it now"));
     });
-    uploads->when_copied(shard->number, shard->hold, end);
+    uploads->when_copied(shard->number, shard->held, end);
   });
 }
 

@@ -42,6 +42,7 @@ ShardCopier::Copied ShardCopier::copy(const ShardMark& mark) {
     const bool is_gone =
         objects.code() == StatusCode::kCorruption || objects.code() == StatusCode::kNotFound;
     if (!objects.ok() && !is_gone) return {std::move(objects), {}, {}};
+    if (is_gone) objects = Status::corruption(objects.message());
     for (const auto& [key, value] : each.rows.puts) {
       if (is_gone) unshared_.insert(key);
       if (!is_gone && !each.added.empty()) unshared_.erase(key);

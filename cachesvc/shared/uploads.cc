@@ -52,10 +52,10 @@ void Uploads::begin(std::uint32_t shard, ShardMark mark, std::string node) {
   held.copier = std::make_shared<ShardCopier>(tier_, shard);
 }
 
-std::uint64_t Uploads::hold(std::uint32_t shard) const {
+Uploads::Held Uploads::held(std::uint32_t shard) const {
   const std::lock_guard lock(mutex_);
   const auto at = shards_.find(shard);
-  return at == shards_.end() ? 0 : at->second.hold;
+  return at == shards_.end() ? Held() : Held{at->second.hold, at->second.changes};
 }
 
 std::optional<ShardMark> Uploads::end(std::uint32_t number, Clock::Time until) {
@@ -81,12 +81,13 @@ void Uploads::add(std::uint32_t number, Upload upload) {
   const std::lock_guard lock(mutex_);
   const auto at = shards_.find(number);
   if (at == shards_.end() || at->second.is_lost || at->second.is_ending) return;
-  push(number, at->second, {std::move(upload), {}});
+  push(number, at->second, {std::move(upload)});
 }
 
 void Uploads::push(std::uint32_t number, Shard& shard, Waiting change) {
   bytes_ += bytes_of(change.upload);
   ++changes_;
+  ++shard.changes;
   shard.waiting.push_back(std::move(change));
   start(number, shard);
 }
@@ -98,21 +99,21 @@ void Uploads::start(std::uint32_t number, Shard& shard) {
   threads_->post([this, number] { work(number); });
 }
 
-void Uploads::when_copied(std::uint32_t number, std::uint64_t hold,
+void Uploads::when_copied(std::uint32_t number, const Held& since,
                           std::function<void(Status)> done) {
   Status status;
   {
     const std::lock_guard lock(mutex_);
     const auto at = shards_.find(number);
-    if (at == shards_.end() || at->second.is_lost || at->second.hold != hold) {
+    if (at == shards_.end() || at->second.is_lost || at->second.hold != since.hold) {
       status = Status::moved("another node owns the shard " + std::to_string(number));
     } else if (nobody_waits_) {
       status = stopping();
     } else if (!at->second.waiting.empty()) {
-      at->second.waiting.back().done.push_back(std::move(done));
+      at->second.waiting.back().waiters.push_back({since.changes, std::move(done)});
       return;
     } else {
-      status = at->second.last;
+      status = at->second.copied(since.changes);
     }
   }
   done(status);
@@ -158,7 +159,7 @@ void Uploads::stop_waiting() {
 // The caller holds mutex_. Callbacks only post, so they may be called here.
 void Uploads::tell_waiting(Shard& shard, const Status& status) {
   for (Waiting& each : shard.waiting) {
-    for (const auto& done : std::exchange(each.done, {})) done(status);
+    for (const Waiter& waiter : std::exchange(each.waiters, {})) waiter.done(status);
     if (const Done removed = std::exchange(each.removed, {})) removed(status);
   }
 }
@@ -187,6 +188,10 @@ bool Uploads::pause() {
 
 void Uploads::give_up(Shard& shard, const Status& why) {
   tell_waiting(shard, why);
+  if (!shard.waiting.empty()) {  // for those who ask later
+    shard.failed_change = shard.changes;
+    shard.failed = why;
+  }
   for (Waiting& each : shard.waiting) {
     bytes_ -= bytes_of(each.upload);
     --changes_;
@@ -213,10 +218,13 @@ void Uploads::note_copied(Shard& shard, const ShardCopier::Copied& copied) {
     const Waiting& first = shard.waiting.front();
     bytes_ -= bytes_of(first.upload);
     --changes_;
-    for (const Done& done : first.done) done(status);
+    if (!status.ok()) {
+      shard.failed_change = shard.changes - shard.waiting.size() + 1;
+      shard.failed = status;
+    }
+    for (const Waiter& waiter : first.waiters) waiter.done(shard.copied(waiter.since));
     if (first.removed) first.removed(copied.removed);
     shard.waiting.pop_front();
-    shard.last = status;
   }
 }
 

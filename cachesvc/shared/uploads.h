@@ -33,8 +33,11 @@ class Uploads {
 
   // The shard is held with this mark from now on. `node`: of the mark, from the first change on.
   void begin(std::uint32_t shard, ShardMark mark, std::string node);
-  // Numbers the times that the shard was held; 0: it is not.
-  std::uint64_t hold(std::uint32_t shard) const;
+  // `hold` numbers the times that the shard was held; 0: it is not. `changes`: those of this hold.
+  struct Held {
+    std::uint64_t hold = 0, changes = 0;
+  };
+  Held held(std::uint32_t shard) const;
   // [blocking] The shard gets no more changes. Waits until all are copied, at most until `until`.
   // Returns the mark now; none if the shard is held by another node, or something is not copied.
   std::optional<ShardMark> end(std::uint32_t shard, Clock::Time until);
@@ -42,10 +45,10 @@ class Uploads {
   // Ignored if the shard is not held.
   void add(std::uint32_t shard, Upload upload);
   // Calls `done` once all changes of the shard in this hold so far are copied, or can't be: kMoved
-  // if that hold has ended, kCorruption if the local copy of the last one is damaged, kOutOfSpace
-  // if the storage is full: then they are copied once it has space. `done` is called on any thread,
-  // possibly at once.
-  void when_copied(std::uint32_t shard, std::uint64_t hold, std::function<void(Status)> done);
+  // if that hold has ended, kCorruption if the local copy of one after `since` is damaged,
+  // kOutOfSpace if the storage is full: then they are copied once it has space. A caller takes
+  // `since` before its own change. `done` is called on any thread, possibly at once.
+  void when_copied(std::uint32_t shard, const Held& since, std::function<void(Status)> done);
   // The mark of the shard, if all changes of this hold are copied, and this node has made the last
   // change of the shard; else none.
   std::optional<ShardMark> settled(std::uint32_t shard, std::uint64_t hold) const;
@@ -70,9 +73,13 @@ class Uploads {
 
  private:
   using Done = std::function<void(Status)>;
+  struct Waiter {
+    std::uint64_t since = 0;
+    Done done;
+  };
   struct Waiting {
     Upload upload;
-    std::vector<Done> done = {};
+    std::vector<Waiter> waiters = {};
     Done removed = {};  // of remove(), which alone is told of objects that could not be removed
   };
   struct Shard {
@@ -80,9 +87,13 @@ class Uploads {
     std::string node;
     std::uint64_t hold = 0;
     std::deque<Waiting> waiting;
-    Status last;  // what is wrong with the last change that waits no more
+    // The last change that was not copied and waits no more, and why.
+    std::uint64_t changes = 0, failed_change = 0;
+    Status failed;
     std::shared_ptr<ShardCopier> copier;
     bool is_queued = false, is_running = false, is_lost = false, is_ending = false;
+
+    Status copied(std::uint64_t since) const { return failed_change > since ? failed : Status(); }
   };
 
   void work(std::uint32_t shard);

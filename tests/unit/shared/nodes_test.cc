@@ -126,10 +126,12 @@ TEST_CASE("a row whose bytes cannot be copied is not shared by a later change of
   a.take();
   const NewSegment segment = in_shard(tokens(8)), other = in_shard(tokens(8, 500));
   tier.refuse_objects(true);
+  const Uploads::Held before = a.uploads->held(kShard);
   REQUIRE(a.put(segment).ok());
   CHECK(a.copied().code() == StatusCode::kCorruption);
   CHECK(a.uploads->lag().changes == 0);
   CHECK(a.copied().code() == StatusCode::kCorruption);  // as told to a caller that asks late
+  CHECK(a.copied_since(a.uploads->held(kShard)).ok());  // who has changed nothing
   tier.refuse_objects(false);
   const auto is_shared = [&] {
     const std::vector<std::string> keys = {
@@ -142,6 +144,7 @@ TEST_CASE("a row whose bytes cannot be copied is not shared by a later change of
   REQUIRE(set_priority(7));
   REQUIRE(a.put(other).ok());
   CHECK(a.copied().ok());
+  CHECK(a.copied_since(before).code() == StatusCode::kCorruption);
   CHECK_FALSE(is_shared());
   CHECK(a.has(segment));
   // A new put of it is copied.

@@ -107,13 +107,20 @@ class Node {
     return gone;
   }
   Status put(const NewSegment& segment) {
+    before_ = uploads->held(segment.row.shard.value());
     return catalog->commit(segment.row, segment.payload(), Durability::kShared);
   }
+  // Since the last put of the shard.
   Status copied(std::uint32_t shard = kShard) {
+    Uploads::Held since = uploads->held(shard);
+    if (since.hold == before_.hold) since = before_;
+    return copied_since(since, shard);
+  }
+  Status copied_since(const Uploads::Held& since, std::uint32_t shard = kShard) {
     std::mutex mutex;
     std::condition_variable changed;
     std::optional<Status> result;
-    uploads->when_copied(shard, uploads->hold(shard), [&](Status status) {
+    uploads->when_copied(shard, since, [&](Status status) {
       const std::lock_guard lock(mutex);
       result = std::move(status);
       changed.notify_all();
@@ -152,6 +159,7 @@ class Node {
   SystemClock clock_;
   MemoryMachine machine_;
   std::unique_ptr<Store> store_;
+  Uploads::Held before_;  // the last put
   int starts_ = 0;
 };
 
