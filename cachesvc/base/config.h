@@ -62,7 +62,7 @@ struct Config {
   // The bucket that all nodes share instead: its URL, and a file with the keys of its user.
   std::string cluster_s3, cluster_s3_keys;
   std::string cluster_s3_region = "us-east-1", cluster_s3_ca = "system";
-  // If nodes share a storage: the most record bytes on a node's disk; 0: no limit.
+  // If nodes share a storage: the most record bytes on a node's disk; 0: what it has room for.
   std::uint64_t warm_disk_bytes = 0;
   // One-sided transfers: "auto" (if the host has a device), "off", or devices separated by commas.
   std::string rdma = "auto";

@@ -1,4 +1,4 @@
-// What clients are told of a segment.
+// Describes a segment to clients.
 #pragma once
 
 #include <cstddef>

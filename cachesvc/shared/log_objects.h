@@ -39,9 +39,9 @@ class LogObjects {
   // A snapshot above this needs a turn of LogMemory, as does a state of twice as much.
   static constexpr std::size_t kLargeBytes = 16u << 20;
   struct Snapshot {
+    LogMemory::Turn turn;  // the first: it ends after the state
     LogState state;
     std::size_t bytes = 0;
-    LogMemory::Turn turn;
   };
   Result<Snapshot> snapshot(std::uint64_t number) const;
   // kInvalidArgument if it is too large.

@@ -20,10 +20,10 @@ struct HotKey {
   auto operator<=>(const HotKey&) const = default;
 };
 
-// Not thread-safe: the tier calls it under its own lock, so a call takes a few steps on average,
-// however many keys may not go. Each added key is removed exactly once. A tenant with a limit has a
-// policy of its own. It begins with the keys that the tier has then, and is not told of their
-// earlier uses.
+// Not thread-safe: the tier calls it under its own lock, so in production a call takes a few steps
+// on average, however many keys may not go. Each added key is removed exactly once. A tenant with a
+// limit has a policy of its own. It begins with the keys that the tier has then, and is not told of
+// their earlier uses.
 class EvictionPolicy {
  public:
   virtual ~EvictionPolicy() = default;

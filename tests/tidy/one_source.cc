@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rules.h"
 
@@ -48,7 +49,7 @@ std::string_view class_of(std::string_view line) {
     if (line[end] == '<') ++depth;
     if (line[end] == '>') --depth;
     if (depth > 0) continue;
-    if (line[end] == '=') return {};  // a value
+    if (line[end] == '=' || line[end] == '{') return {};  // a value
     if (line[end] == '(' || line.substr(end).starts_with("operator")) break;
   }
   if (end == line.size()) return {};
@@ -101,17 +102,20 @@ Findings check_one_source(const Tree& tree) {
     if (!is_product_source(path)) continue;
     const Names own = own_classes(content);
     Names told;
-    std::string of_namespace;
+    std::vector<std::string> around{""};  // the namespaces, each with those around it
     std::istringstream lines(content);
     std::size_t number = 1;
     for (std::string line; std::getline(lines, line); ++number) {
       const std::string_view code = line;
-      if (code.starts_with("namespace ") && code.ends_with(" {") && code != "namespace {") {
-        of_namespace = line.substr(10, line.size() - 12);
+      if (code.starts_with("namespace ") && code.ends_with("{")) {
+        around.push_back(around.back() + std::string(code.substr(10, code.size() - 11)));
+        if (around.back().ends_with(' ')) around.back().replace(around.back().size() - 1, 1, "::");
+      } else if (code.starts_with("}  // namespace") && around.size() > 1) {
+        around.pop_back();
       }
       const std::string_view found = class_of(line);
       if (found.empty() || is_own(found, own)) continue;
-      const std::string name = of_namespace + "::" + std::string(found);
+      const std::string name = around.back() + std::string(found);
       if (is_apart(name, path)) continue;
       const auto [home, is_first] = homes.emplace(name, path);
       if (home->second == path || !told.insert(name).second) continue;

@@ -373,7 +373,10 @@ TEST_CASE("a class with members in two sources is found", "[tidy]") {
   SECTION("another class of the same name") {
     CHECK(found(name, "class Log final : public Base {\n};\nStatus Log::drop() {\n").empty());
     CHECK(found("Log::Log() {}\n", "struct Log::Impl {\n};\nint Log::Impl::f() {\n").empty());
-    CHECK(found(name, "}\nnamespace precis::python {\nStatus Log::drop() {\n").empty());
+    CHECK(found(name, "namespace python {\nStatus Log::drop() {\n").empty());
+    CHECK(found(name,
+                "namespace {\nnamespace a {\n}  // namespace a\n}  // namespace\nLog::Log() {\n")
+              .size() == 1);
   }
   SECTION("a nested class") {
     CHECK(found(name, "Status Log::Names::drop() {\n").empty());

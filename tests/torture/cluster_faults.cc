@@ -210,8 +210,9 @@ Status ClusterFaults::partition(Link link, DisturbedNode& node) {
   const bool broken = random_() % 2 == 0;
   for (Relay* relay : cut) relay->heal(broken);
   ++partitions_[which];
-  PRECIS_TRY(state.status().with_context("ask a node behind a partition"));
-  if (!is_cut_off || state->state == "cut_off") return {};
+  if (!is_cut_off) return {};
+  PRECIS_TRY(state.status().with_context("ask '" + node.node().name() + "' behind a partition"));
+  if (state->state == "cut_off") return {};
   return Status::internal("a node that etcd has not answered for a lease is " + state->state);
 }
 

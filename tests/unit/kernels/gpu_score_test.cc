@@ -225,8 +225,9 @@ TEST_CASE("a layer scored on the device is the CPU's within the bound, whatever 
   Gpu gpu;
   for (int round = 0; round < rounds(120); ++round) {
     const auto scorer = static_cast<Scorer>(static_cast<std::size_t>(round) % kScorerWords.size());
-    if (is_on_cpu_alone(scorer)) continue;
     const Recipe recipe = random_recipe(scorer, rng);
+    REQUIRE(scores_on_device(recipe) != is_on_cpu_alone(scorer));
+    if (is_on_cpu_alone(scorer)) continue;
     const LayerShape shape = random_shape(recipe, round, rng);
     CAPTURE(round, canonical_recipe(recipe), shape.text());
     check_layer(gpu, recipe, make_layer(shape, rng).input);
@@ -242,6 +243,7 @@ TEST_CASE("every preset's layers are scored on the device, if its scorer has cod
   int round = 1;
   for (const std::string& name : preset_names()) {
     Recipe recipe = parse_recipe(name).value();
+    REQUIRE(scores_on_device(recipe) != is_on_cpu_alone(recipe.scorer));
     if (is_on_cpu_alone(recipe.scorer)) continue;
     const LayerShape shape = random_shape(recipe, round++, rng);
     CAPTURE(name, shape.text());
