@@ -62,6 +62,8 @@ void Acts::trim(Client& client, Path& path) {
   const auto trimmed = client.trim_segment(*segment.id, keep, durability);
   // It may store less than that already.
   if (trimmed.status().code() != StatusCode::kConflict) note(trimmed.status(), "trim");
+  trace("  trim segment {} to {}: {}", &segment - path.segments.data(), keep.to_string(),
+        trimmed.ok() ? fmt::format("{} entries", trimmed->entries) : trimmed.status().to_string());
   // A crash may undo it.
   if (trimmed.ok() && host_->crashes() == since.crashes && !segment.split) {
     segment.entries_max = trimmed->entries;
@@ -110,14 +112,19 @@ void Acts::remove(Client& client, Path& path) {
 void Acts::branch(Client& client, const Model& model, Path& path) {
   const std::size_t sure = sure_of(path);
   if (sure == 0 || !begin_change(path)) return;
-  Segment& segment = path.segments[machine_.random(sure)];
+  const std::size_t n = machine_.random(sure);
+  Segment& segment = path.segments[n];
   const std::uint32_t first = segment.kv.begin / model_.block_tokens + 1;
   const std::uint32_t blocks = (segment.end - 1) / model_.block_tokens + 1 - first;
   if (blocks > 0) {
     const std::uint32_t begin =
         (first + static_cast<std::uint32_t>(machine_.random(blocks))) * model_.block_tokens;
-    segment.split = true;
-    segment.entries_max.reset();
+    // Those with which it was consolidated are split too.
+    const std::size_t run = first_with(path, n);
+    for (std::size_t i = run; i < kSegments && first_with(path, i) == run; ++i) {
+      path.segments[i].split = true;
+      path.segments[i].entries_max.reset();
+    }
     path.left_at_most = std::max(path.left_at_most, begin);
     std::vector<TokenId> tokens;
     const Segment added = make_branch(machine_, kv_random_, model_, path, segment, begin, tokens);
