@@ -16,6 +16,8 @@ void Acts::put(Client& client, const Model& model, Path& path) {
   if ((n > 0 && !path.segments[n - 1].id) || !begin_change(path)) return;
   const Span since = span(path);
   Segment& segment = path.segments[n];
+  // A segment that it was consolidated into stays, and is another one.
+  if (segment.state != State::kAbsent && may_be_consolidated(path, n)) segment.is_elsewhere = true;
   if (segment.state == State::kAbsent) segment.state = State::kMaybe;
   segment.entries_max.reset();
   const auto durability = static_cast<Durability>(machine_.random(3));
@@ -65,7 +67,7 @@ void Acts::trim(Client& client, Path& path) {
   trace("  trim segment {} to {}: {}", &segment - path.segments.data(), keep.to_string(),
         trimmed.ok() ? fmt::format("{} entries", trimmed->entries) : trimmed.status().to_string());
   // A crash may undo it.
-  if (trimmed.ok() && host_->crashes() == since.crashes && !segment.split) {
+  if (trimmed.ok() && host_->crashes() == since.crashes && !segment.is_elsewhere) {
     segment.entries_max = trimmed->entries;
   }
   path.changing = false;
@@ -122,7 +124,7 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
     // Those with which it was consolidated are split too.
     const std::size_t run = first_with(path, n);
     for (std::size_t i = run; i < kSegments && first_with(path, i) == run; ++i) {
-      path.segments[i].split = true;
+      path.segments[i].is_elsewhere = true;
       path.segments[i].entries_max.reset();
     }
     path.left_at_most = std::max(path.left_at_most, begin);

@@ -90,6 +90,12 @@ std::size_t first_with(const Path& path, std::size_t n) {
   return n;
 }
 
+bool may_be_consolidated(const Path& path, std::size_t n) {
+  const bool with_next = n + 1 < kSegments && path.segments[n + 1].state != State::kAbsent &&
+                         first_with(path, n + 1) <= n;
+  return first_with(path, n) < n || with_next;
+}
+
 std::size_t stored_of(const Path& path) {
   std::size_t n = 0;
   while (n < kSegments && path.segments[n].state == State::kStored) ++n;

@@ -34,8 +34,9 @@ struct Segment {
   // At most this many entries are stored, because the last change was a trim; none if unknown.
   std::optional<std::uint64_t> entries_max;
   std::optional<SegmentId> id;
-  // Its id may name only its last part. Stays true: a removal may be lost.
-  bool split = false;
+  // Its id may name only its last part, or what it was consolidated into may serve its tokens too.
+  // Then a trim of the id limits no reader. Stays true: a removal may be lost.
+  bool is_elsewhere = false;
 };
 
 struct Path {
@@ -63,6 +64,8 @@ Segment make_branch(Simulation& machine, std::mt19937& kv_random, const ModelSpe
 
 // The first of the segments that may be one with segment n, because they were consolidated.
 std::size_t first_with(const Path& path, std::size_t n);
+// Whether segment n may have been consolidated with its neighbours.
+bool may_be_consolidated(const Path& path, std::size_t n);
 
 // The number of segments from the root that are stored, unless the service dropped them by itself,
 // and of those that may be.
