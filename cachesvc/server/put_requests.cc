@@ -159,8 +159,8 @@ Task<Answer> PutRequests::on(msg::CommitPut request) {
   const Clock::Time put_began = put->begun, began = caller_.parts.clock.now();
   const RequestLabels labels = caller_.labels(put->model.name);
   const Uploads* const uploads = caller_.parts.uploads;
-  std::optional<HeldShard> shard = puts_.at(request.put).shard;
-  if (shard && uploads != nullptr) shard->held.changes = uploads->held(shard->number).changes;
+  // As held at the begin: a commit that is asked for again must learn what became of the first.
+  const std::optional<HeldShard> shard = puts_.at(request.put).shard;
   auto stored =
       co_await path_.commit(std::move(put), writer, request.durability, request.prefill_seconds);
   if (const Status moved = moved_if_gone(shard, stored.status()); !stored.ok()) stored = moved;

@@ -21,6 +21,7 @@ constexpr std::chrono::milliseconds kStopCheck{5}, kPressureCheck{1000};
 // Acknowledged values that are not yet written take at most 1/kWriteBehindShare, so that the
 // service works with the rest while the disk is slow or full.
 constexpr std::uint64_t kStagingShare = 4, kWriteBehindShare = 4;
+
 }  // namespace
 
 Result<std::unique_ptr<Service>> Service::create(const Config& config, Runtime& runtime,
