@@ -4,9 +4,17 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 namespace precis::testing {
+namespace {
+
+// A precisd that takes longer stands still.
+constexpr std::chrono::seconds kStop{120};
+
+}  // namespace
 
 TempDir::TempDir() {
   std::string name = (std::filesystem::temp_directory_path() / "precis-test-XXXXXX").string();
@@ -76,7 +84,12 @@ int ServiceProcess::kill() {
 
 int ServiceProcess::stop() {
   process_->signal(SIGTERM);
-  return process_->wait();
+  const auto until = std::chrono::steady_clock::now() + kStop;
+  for (;;) {
+    if (const auto code = process_->ended()) return *code;
+    PRECIS_CHECK(std::chrono::steady_clock::now() < until);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
 }
 
 std::string ServiceProcess::last_words() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <thread>
+#include <utility>
 
 namespace precis::torture {
 namespace {
@@ -19,10 +20,29 @@ constexpr std::chrono::milliseconds kDelayMin{50}, kDelayMax{400};  // each way
 constexpr auto kGrace = std::chrono::milliseconds(100);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
+std::string name_of(Fault fault) {
+  switch (fault) {
+    case Fault::kKill: return "kill";
+    case Fault::kRestart: return "restart";
+    case Fault::kStand: return "stand still";
+    case Fault::kDrain: return "drain";
+    case Fault::kEtcdKill: return "kill the leader of etcd";
+    case Fault::kOsdKill: return "kill an OSD";
+    case Fault::kS3Kill: return "kill S3";
+    case Fault::kS3Stand: return "stop S3";
+    case Fault::kPartition: return "partition";
+    case Fault::kSlowLink: return "slow link";
+    case Fault::kClockStep: return "clock step";
+  }
+  return "";
+}
+
 }  // namespace
 
-ClusterFaults::ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed)
-    : only_kills_(only_kills), random_(seed) {
+ClusterFaults::ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed,
+                             std::function<void(const std::string& what)> tell)
+    : only_kills_(only_kills), random_(seed), tell_(std::move(tell)) {
+  tell_("start the storage and the nodes");
   if (storage == Storage::kCeph) ceph_.emplace(kOsds);
   if (storage == Storage::kS3) s3_.emplace();
   const NodesShare share{ceph_ ? &*ceph_ : nullptr, s3_ ? &*s3_ : nullptr};
@@ -110,7 +130,9 @@ ClusterFaults::Card ClusterFaults::draw() {
 Result<Fault> ClusterFaults::next(const std::atomic<bool>& over) {
   over_ = &over;
   const Card card = draw();
-  PRECIS_TRY(make(card, nodes_[random_() % kNodes]));
+  DisturbedNode& node = nodes_[random_() % kNodes];
+  tell_(name_of(card.fault) + ", node " + node.node().name());
+  PRECIS_TRY(make(card, node));
   ++counts_[static_cast<std::size_t>(card.fault)];
   PRECIS_TRY(settle());
   pause(0.3);

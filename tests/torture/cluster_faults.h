@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string>
@@ -44,8 +45,9 @@ inline constexpr std::size_t kLinks = 3;
 class ClusterFaults {
  public:
   // Three nodes and three members of etcd. A Ceph has three OSDs. `only_kills`: the only faults are
-  // kills of nodes.
-  ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed);
+  // kills of nodes. `tell` is called before each fault.
+  ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed,
+                std::function<void(const std::string& what)> tell);
 
   // Clients reach the nodes there, in the form of Client::connect().
   std::string addresses() const;
@@ -81,6 +83,7 @@ class ClusterFaults {
 
   const bool only_kills_;
   std::mt19937 random_;
+  const std::function<void(const std::string& what)> tell_;
   std::optional<testing::CephCluster> ceph_;
   std::optional<testing::S3Server> s3_;
   testing::EtcdMembers etcd_{3};

@@ -90,7 +90,7 @@ class Run {
       : options_(options),
         is_shared_(options.storage != Storage::kNothing),
         random_(options.seed),
-        faults_(options.storage, options.kills > 0, random_()) {}
+        faults_(options.storage, options.kills > 0, random_(), options.tell) {}
 
   Status all() {
     PRECIS_TRY(faults_.settle());
@@ -99,6 +99,7 @@ class Run {
     for (Worker& worker : workers_) threads.emplace_back([this, &worker] { work(worker); });
     const Status disturbed = disturb();
     over_ = true;
+    options_.tell("wait for the clients");
     for (std::thread& thread : threads) thread.join();
     PRECIS_TRY(failure_);
     PRECIS_TRY(disturbed);
@@ -313,6 +314,7 @@ class Run {
 
   // Without faults, every client puts and reads all of its paths.
   Status check_all() {
+    options_.tell("check what is stored");
     PRECIS_TRY(faults_.settle());
     for (Worker& worker : workers_) {
       if (is_shared_) PRECIS_TRY(check_talk(worker).with_context("in the end"));

@@ -21,6 +21,7 @@ struct ClusterOptions {
   Storage storage = Storage::kNothing;
   std::uint32_t seed = 0;
   std::function<void(double done, const std::string& note)> progress;
+  std::function<void(const std::string& what)> tell;  // what is done next, so that a log shows it
 };
 
 struct ClusterCounts {

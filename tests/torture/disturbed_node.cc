@@ -66,7 +66,7 @@ DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const NodesShare&
 
 std::vector<std::string> DisturbedNode::environment(const testing::CephCluster* ceph,
                                                     std::uint32_t number) {
-  std::string libraries = FAKETIME_PATH;
+  std::string libraries = std::string(REAL_TIMERS_PATH) + ":" + FAKETIME_PATH;
   std::vector<std::string> command{"/usr/bin/env", "FAKETIME_TIMESTAMP_FILE=" + dir_.path("clock"),
                                    "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
                                    "NO_FAKE_STAT=1"};

@@ -2,6 +2,7 @@
 // with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, clients
 // that were not killed saw no error, and nothing else was left. --cluster: cluster_run.h.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -195,6 +196,12 @@ int main(int argc, char** argv) {
     if (s3) cluster_options.storage = torture::Storage::kS3;
     cluster_options.progress = [&](double done, const std::string& note) {
       bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
+    };
+    // Without a bar, a log shows what a run that ends early was about.
+    cluster_options.tell = [&](const std::string& what) {
+      if (::isatty(STDERR_FILENO) == 1) return;
+      fmt::print("{:6.1f} s  {}\n", took(), what);
+      std::fflush(stdout);
     };
     torture::ClusterCounts counts;
     status = torture::torture_cluster(cluster_options, counts);

@@ -1,0 +1,31 @@
+// The libraries that set the clocks of nodes must leave timers alone, or the torture of clusters
+// would stop nodes itself. CMake runs this test with these libraries and a clock that is an hour
+// ahead.
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <ctime>
+
+namespace precis::torture {
+namespace {
+
+constexpr int kPatienceMs = 30'000;
+
+TEST_CASE("a timer that is due at once fires while the wall clock is wrong") {
+  timespec true_time{};
+  REQUIRE(::syscall(SYS_clock_gettime, CLOCK_REALTIME, &true_time) == 0);
+  REQUIRE(::time(nullptr) - true_time.tv_sec > 59 * 60);
+
+  const int timer = ::timerfd_create(CLOCK_MONOTONIC, 0);
+  const itimerspec long_ago{{}, {0, 1}};
+  REQUIRE(::timerfd_settime(timer, TFD_TIMER_ABSTIME, &long_ago, nullptr) == 0);
+  pollfd fires{timer, POLLIN, 0};
+  CHECK(::poll(&fires, 1, kPatienceMs) == 1);
+  ::close(timer);
+}
+
+}  // namespace
+}  // namespace precis::torture
