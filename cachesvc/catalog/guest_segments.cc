@@ -64,7 +64,7 @@ std::vector<SegmentId> GuestSegments::end(std::uint64_t now_ns) {
 }
 
 void GuestSegments::add(Row row, std::uint64_t until_ns) {
-  Of& tenant = tenants_[row->tenant];
+  GuestsOfTenant& tenant = tenants_[row->tenant];
   const std::uint64_t bytes = kept_bytes(*row);
   tenant.by_time.emplace(until_ns, row->id);
   tenant.bytes += bytes;
@@ -88,7 +88,7 @@ void GuestSegments::forget(const SegmentId& id) {
 void GuestSegments::make_room(std::uint64_t now_ns) {
   while (guests_.size() > bounds_.segments || bytes_ > bounds_.bytes) {
     const auto gone = std::ranges::max_element(tenants_, {}, [&](const auto& each) {
-      const Of& tenant = each.second;
+      const GuestsOfTenant& tenant = each.second;
       const bool is_late = tenant.by_time.begin()->first <= now_ns;
       return std::tuple(is_late, tenant.bytes, tenant.by_time.size());
     });

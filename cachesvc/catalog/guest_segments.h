@@ -44,7 +44,7 @@ class GuestSegments {
     Row row;
     std::uint64_t until_ns = 0;
   };
-  struct Of {  // a tenant
+  struct GuestsOfTenant {
     std::set<std::pair<std::uint64_t, SegmentId>> by_time;
     std::uint64_t bytes = 0;
   };
@@ -56,7 +56,7 @@ class GuestSegments {
   const Bounds bounds_;
   mutable std::mutex mutex_;  // guards the rest
   std::map<SegmentId, Guest> guests_;
-  std::map<std::string, Of, std::less<>> tenants_;
+  std::map<std::string, GuestsOfTenant, std::less<>> tenants_;
   std::uint64_t bytes_ = 0;
   std::vector<SegmentId> yielded_;
 };

@@ -47,7 +47,8 @@ Status Service::Impl::open(const OpenStore& open_disk) {
   PRECIS_ASSIGN(arena, Arena::create(memory_bytes));
   PRECIS_ASSIGN(zeros, arena->allocate(kSectionAlign));
   std::fill(zeros->bytes().begin(), zeros->bytes().end(), std::byte{0});
-  hot_tier = std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare);
+  hot_tier =
+      std::make_unique<HotTier>(memory_bytes - memory_bytes / kStagingShare, make_s3_fifo_policy);
   PRECIS_TRY(with_next_step(open_store(open_disk), config.data_dir));
   PRECIS_ASSIGN(backend, choose_backend(config, arena->memory(), log));
   compute = runtime.make_executor("compute", backend->compressors());

@@ -42,10 +42,11 @@ std::size_t HotTier::bytes_of(std::string_view tenant) const {
   return share == shares_.end() ? 0 : share->second.bytes;
 }
 
-HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer, const Of& of) {
+HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer,
+                             const RowIdentity& row) {
   std::lock_guard lock(mutex_);
   const auto entry = entries_.find({segment, layer});
-  if (entry == entries_.end() || entry->second.of != of) {
+  if (entry == entries_.end() || entry->second.row != row) {
     ++misses_;
     return nullptr;
   }
@@ -57,30 +58,32 @@ HotTier::Lease HotTier::find(const SegmentId& segment, std::uint32_t layer, cons
   return lease;
 }
 
-bool HotTier::contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const {
+bool HotTier::contains(const SegmentId& segment, std::uint32_t layer,
+                       const RowIdentity& row) const {
   std::lock_guard lock(mutex_);
   const auto entry = entries_.find({segment, layer});
-  return entry != entries_.end() && entry->second.of == of;
+  return entry != entries_.end() && entry->second.row == row;
 }
 
 std::vector<bool> HotTier::present(const SegmentId& segment, std::uint32_t layers,
-                                   const Of& of) const {
+                                   const RowIdentity& row) const {
   std::vector<bool> present(layers);
   std::lock_guard lock(mutex_);
   for (auto entry = entries_.lower_bound({segment, 0});
        entry != entries_.end() && entry->first.segment == segment && entry->first.layer < layers;
        ++entry) {
-    present[entry->first.layer] = entry->second.of == of;
+    present[entry->first.layer] = entry->second.row == row;
   }
   return present;
 }
 
 HotTier::Lease HotTier::insert(const std::string& tenant, const SegmentId& segment,
-                               std::uint32_t layer, Of of, std::shared_ptr<Arena::Buffer> buffer) {
+                               std::uint32_t layer, RowIdentity row,
+                               std::shared_ptr<Arena::Buffer> buffer) {
   const HotKey key{segment, layer};
   std::lock_guard lock(mutex_);
   if (const auto here = entries_.find(key); here != entries_.end()) {
-    if (here->second.of == of) {
+    if (here->second.row == row) {
       use(key, here->second.share->second);
       return here->second.lease;
     }
@@ -93,7 +96,7 @@ HotTier::Lease HotTier::insert(const std::string& tenant, const SegmentId& segme
   bool fits = may_fit && keep_within_limit(share->second);
   while (fits && *live_bytes_ > limit_bytes_) fits = evict_one(*policy_).has_value();
   if (fits) {
-    add(key, {lease, std::move(of), share});
+    add(key, {lease, std::move(row), share});
   } else {  // all other entries are in use
     share->second.bytes -= lease->taken_bytes();
     tidy(share);

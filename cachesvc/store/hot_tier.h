@@ -54,11 +54,11 @@ class HotTier {
   using Lease = std::shared_ptr<const HotLayer>;
   // Identifies the row that the bytes are stored with. A segment that was trimmed or put again has
   // another row, and bytes of its old row do not match.
-  using Of = std::shared_ptr<const void>;
+  using RowIdentity = std::shared_ptr<const void>;
 
   using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>()>;
   // Takes at most `limit_bytes`, which should fit into the arena in addition to staging.
-  explicit HotTier(std::size_t limit_bytes, MakePolicy make_policy = make_s3_fifo_policy);
+  explicit HotTier(std::size_t limit_bytes, MakePolicy make_policy);
 
   // Limits the bytes of a tenant's entries; none: only the tier's limit. Evicts the tenant's least
   // valuable entries until it holds. Entries in use stay until a later find() or insert().
@@ -67,19 +67,20 @@ class HotTier {
   std::size_t bytes_of(std::string_view tenant) const;
 
   // Null if the layer is not present or belongs to another row.
-  Lease find(const SegmentId& segment, std::uint32_t layer, const Of& of);
+  Lease find(const SegmentId& segment, std::uint32_t layer, const RowIdentity& row);
   // Like find(), but without a lease, a count or an effect on eviction.
-  bool contains(const SegmentId& segment, std::uint32_t layer, const Of& of) const;
+  bool contains(const SegmentId& segment, std::uint32_t layer, const RowIdentity& row) const;
 
   // contains() for each of a segment's layers: [layers].
-  std::vector<bool> present(const SegmentId& segment, std::uint32_t layers, const Of& of) const;
+  std::vector<bool> present(const SegmentId& segment, std::uint32_t layers,
+                            const RowIdentity& row) const;
 
   // Inserts the layer and returns a lease. Replaces a layer of another row, and evicts entries if
   // needed. If the layer is already present, returns a lease on the present one and frees `buffer`;
   // so erase() a segment whose bytes are in doubt before inserting it again. The lease is always
   // valid; the entry is kept only if it fits beside the entries in use.
-  Lease insert(const std::string& tenant, const SegmentId& segment, std::uint32_t layer, Of of,
-               std::shared_ptr<Arena::Buffer> buffer);
+  Lease insert(const std::string& tenant, const SegmentId& segment, std::uint32_t layer,
+               RowIdentity row, std::shared_ptr<Arena::Buffer> buffer);
 
   // A lease on a buffer that the tier does not keep.
   Lease lend(std::shared_ptr<Arena::Buffer> buffer) const;
@@ -104,7 +105,7 @@ class HotTier {
   using Shares = std::map<std::string, Share, std::less<>>;
   struct Entry {
     Lease lease;
-    Of of;
+    RowIdentity row;
     Shares::iterator share;
   };
   using Entries = std::map<HotKey, Entry>;

@@ -123,7 +123,7 @@ TEST_CASE("while the disk stands still what is in memory is served, and changes 
           "[unit][catalog]") {
   SlowDisk disk;
   auto arena = std::move(Arena::create(1 << 20)).value();
-  HotTier hot(1 << 20);
+  HotTier hot(1 << 20, make_s3_fifo_policy);
   const NewSegment stored = disk.segment(1000), first = disk.segment(2000),
                    second = disk.segment(3000), third = disk.segment(4000),
                    synced = disk.segment(5000);

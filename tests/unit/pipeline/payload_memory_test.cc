@@ -14,7 +14,7 @@ constexpr std::size_t kHalf = kArenaBytes / 2;
 struct Fixture {
   explicit Fixture(std::chrono::milliseconds wait)
       : arena(std::move(Arena::create(kArenaBytes)).value()),
-        hot_tier(kArenaBytes),
+        hot_tier(kArenaBytes, make_s3_fifo_policy),
         memory(*arena, hot_tier, loop, wait) {}
 
   using Answer = Result<PayloadMemory::Pieces>;
@@ -180,7 +180,7 @@ TEST_CASE("what can never fit beside what was taken for good is refused, and evi
   AsioLoop loop;
   const auto arena = std::move(Arena::create(kArenaBytes)).value();
   const auto for_good = std::move(arena->allocate(64)).value();
-  HotTier hot_tier(kArenaBytes);
+  HotTier hot_tier(kArenaBytes, make_s3_fifo_policy);
   PayloadMemory memory(*arena, hot_tier, loop, std::chrono::hours(1));
   hot_tier.insert("", SegmentId{}, 0, nullptr, std::move(arena->allocate(64)).value());
   const auto refused = [&](std::vector<PayloadMemory::Want> wants) {

@@ -119,7 +119,7 @@ void PushedLayer::observe(msg::PushLayer& push) const {
 PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::Backend> with)
     : catalog(open()),
       arena(std::move(Arena::create(kArenaBytes)).value()),
-      hot_tier(kArenaBytes),
+      hot_tier(kArenaBytes, make_s3_fifo_policy),
       memory(*arena, hot_tier, loop, wait),
       room(loop, kArenaBytes, wait, [](const std::string&, std::optional<std::size_t>) {}),
       disk_quota(
@@ -134,8 +134,8 @@ PutFixture::PutFixture(std::chrono::milliseconds wait, std::unique_ptr<kernels::
   for (std::uint32_t layer = 0; layer < kLayers; ++layer) layers.emplace_back(f.model, layer);
 }
 
-// If a check failed, operations may still wait for members that are destroyed next, so ends them
-// first.
+// After a failed check, operations may still wait for members that are destroyed next. The
+// destructor ends these operations first.
 PutFixture::~PutFixture() {
   store.write_out();
   for (const PutPtr& put : puts) static_cast<void>(path.abort(*put));

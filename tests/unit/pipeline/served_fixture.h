@@ -62,7 +62,7 @@ struct ServedFixture {
   AsioLoop loop;
   std::unique_ptr<Arena> arena = std::move(Arena::create(kArenaBytes)).value();
   std::unique_ptr<Arena::Buffer> zeros = std::move(arena->allocate(kSectionAlign)).value();
-  HotTier hot_tier{kArenaBytes};
+  HotTier hot_tier{kArenaBytes, make_s3_fifo_policy};
   PayloadMemory memory{*arena, hot_tier, loop, std::chrono::milliseconds(1)};
   SystemClock rate_clock;
   RestoreRate rate{rate_clock};

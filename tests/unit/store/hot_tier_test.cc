@@ -58,11 +58,11 @@ TEST_CASE("a layer put into the tier is found under its segment and layer alone"
 TEST_CASE("what is of another row is not found, and gives way to what is of the present one",
           "[unit][hot_tier]") {
   Fixture f;
-  const HotTier::Of before = std::make_shared<int>(), now = std::make_shared<int>();
-  const auto insert = [&](const HotTier::Of& of, std::byte fill) {
+  const HotTier::RowIdentity before = std::make_shared<int>(), now = std::make_shared<int>();
+  const auto insert = [&](const HotTier::RowIdentity& row, std::byte fill) {
     auto buffer = f.arena->allocate(100).value();
     std::ranges::fill(buffer->bytes(), fill);
-    return f.tier.insert("", segment(1), 0, of, std::move(buffer));
+    return f.tier.insert("", segment(1), 0, row, std::move(buffer));
   };
   const auto lease = insert(before, std::byte{1});
   CHECK_FALSE(f.tier.find(segment(1), 0, now));
@@ -260,7 +260,7 @@ TEST_CASE("a lease outlives the tier that gave it", "[unit][hot_tier]") {
   const auto arena = Arena::create(64 * kPage).value();
   HotTier::Lease lease;
   {
-    HotTier tier(64 * kPage);
+    HotTier tier(64 * kPage, make_s3_fifo_policy);
     auto buffer = arena->allocate(kPage).value();
     buffer->bytes()[0] = std::byte{5};
     lease = tier.insert("", segment(1), 0, nullptr, std::move(buffer));
