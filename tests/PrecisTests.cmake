@@ -30,10 +30,10 @@ add_custom_target(fast_tests)
 
 # precis_test(name SOURCES ... LIBS ... [TIMEOUT seconds] [LABELS ...] [OWN_MAIN] [FAST]
 #             [OPTIMIZED] [CASES names]): adds a Catch2 binary as one ctest entry.
-# FAST: it starts no process and takes a few seconds. OWN_MAIN: a source has its own main(), which
-# may exit with 77 to be shown as skipped. The sources of tests are not optimized, because that
-# doubles the time to compile them; OPTIMIZED ones compute much by themselves. CASES: ctest runs
-# these alone, as the binary's argument.
+# FAST: the test starts no process and takes a few seconds. OWN_MAIN: a source has its own main(),
+# which may exit with 77 to be shown as skipped. The sources of tests are not optimized, because
+# that doubles the time to compile them; OPTIMIZED ones compute much by themselves. CASES: the
+# binary gets these as its argument and runs no other cases.
 function(precis_test name)
   cmake_parse_arguments(arg "OWN_MAIN;FAST;OPTIMIZED" "TIMEOUT;CASES"
     "SOURCES;LIBS;LABELS" ${ARGN})

@@ -1,4 +1,4 @@
-// Catch2's implementation, which takes long to compile: once for all test programs.
+// Catch2's implementation takes long to compile, so it is compiled once for all test programs.
 #define CATCH_CONFIG_RUNNER
 #include "tests/catch_runner.h"
 

@@ -17,7 +17,8 @@ namespace {
 
 const LogPlace kPlace{"log", 3};
 
-// The bytes with the checksum of their content, which damaged ones lack (log_record.cc).
+// The bytes with a checksum that matches their content (log_record.cc), so that mutated bytes are
+// read.
 std::vector<std::byte> mended(Bytes input) {
   constexpr std::size_t kHead = 8, kCheck = 8;
   std::vector<std::byte> bytes(input.begin(), input.end());
@@ -53,7 +54,7 @@ bool check_place(Bytes input, Result<T> (*decode)(const LogPlace&, Bytes)) {
 bool run_record(Bytes input) { return check_place<LogRecord>(input, decode_record); }
 bool run_snapshot(Bytes input) { return check_place<LogState>(input, decode_snapshot); }
 
-// All names are such as the service writes.
+// Every accepted name is one that the service could have written.
 bool run_list(Bytes input) {
   const auto page = parse_s3_list(as_text(input));
   (void)parse_s3_error(as_text(input));
@@ -64,7 +65,7 @@ bool run_list(Bytes input) {
   return true;
 }
 
-// No key could end a header.
+// No accepted key has a character that could end a header.
 bool run_keys(Bytes input) {
   const auto keys = parse_s3_keys(std::string(as_text(input)));
   if (!keys.ok()) return refused(keys.status());

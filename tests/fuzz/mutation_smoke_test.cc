@@ -14,7 +14,7 @@ using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t bound) { return random() % bound; }
 
-// Overwrites with values that lengths, offsets and pointers break on.
+// Overwrites bytes with values that are often wrong for lengths, offsets and pointers.
 template <typename T>
 void overwrite(Random& random, Input& input) {
   if (input.size() < sizeof(T)) return;

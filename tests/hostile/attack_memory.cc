@@ -139,7 +139,7 @@ void scan_ports(Victim& victim, Finding& finding) {
 // Each attempt has its own put, because a put keeps its first error.
 void reach_foreign_memory(Victim& victim, Finding& finding) {
   Pusher other(victim.target(), 1);
-  // Under an id and a slot that the other clients do not have.
+  // This memory has an id and a slot that the other clients do not have.
   RemoteRegion theirs;
   for (unsigned i = 0; i < 500; ++i) theirs = other.talk.expose(0, kRows, true);
   std::set<std::string> texts;
@@ -226,7 +226,8 @@ void pass_stray_descriptors(Victim& victim, Finding& finding) {
     Talk talk(victim.target(), {.over_unix = true});
     if (!talk.greet(Victim::login("open")).ok() || !talk.bind(true)) continue;
     const std::vector<int> many(200, file.descriptor());
-    // On control frames, with each byte of a bulk header, with data, and many at once.
+    // The descriptors come with control frames, with each byte of a bulk header and with data, also
+    // many at once.
     const Buffer status = frame(FrameKind::kMessage, encode(msg::Request{99, msg::GetStatus{}}));
     for (const std::byte& b : status) {
       // If the kernel refuses to pass descriptors before the bind, it still takes the byte alone.

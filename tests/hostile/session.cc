@@ -100,7 +100,7 @@ class Session {
   }
 
  private:
-  // Aborts a put whose commit waits for another writer, who never comes.
+  // Aborts a put whose commit waits for another writer that never comes.
   bool leave() {
     msg::BeginPut begin;
     begin.model = model_;

@@ -1,4 +1,4 @@
-// Rows that several nodes have alike, with a real etcd.
+// Rows that are the same at several nodes, with a real etcd.
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
@@ -89,7 +89,7 @@ struct Peer {
     return rows.change([&]() -> Result<Rows> { return Rows{{key, value}}; });
   }
 
-  // As soon as etcd, which may just have stood still, answers again.
+  // Tries again until etcd answers, because etcd may just have stood still.
   void catch_up() {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     Status status = rows.catch_up();
@@ -112,7 +112,7 @@ std::string noise(std::mt19937& random, std::size_t size) {
   return bytes;
 }
 
-// The rows in etcd below this.
+// The number of rows in etcd whose keys begin with `prefix`.
 std::size_t count_below(const EtcdMembers& etcd, const std::string& prefix) {
   return Etcd(parse_etcd_urls(etcd.urls()).value()).read(prefix).value().rows.size();
 }
@@ -310,7 +310,7 @@ TEST_CASE("a change whose answer is lost is made once, or not, and is never take
   for (int i = 0; std::chrono::steady_clock::now() < until; ++i) {
     const std::string key = "row " + std::to_string(i);
     const std::string value = noise(random, i % 3 == 0 ? 20'000 : 20);
-    // As a plan that refuses what is there already.
+    // This plan refuses a key that is there already.
     const Status status = a.rows.change([&]() -> Result<Rows> {
       if (a.copy.has.contains(key)) return Status::conflict("there is one already");
       return Rows{{key, value}};
@@ -340,7 +340,7 @@ TEST_CASE("a node of another cluster keeps its rows and does not join", "[integr
   CHECK(other.rows.join().code() == StatusCode::kVersionMismatch);
   CHECK_FALSE(other.rows.known());
   CHECK(other.copy.has == others);
-  // Nor does it join one that has no name yet: a new node may have begun it.
+  // It does not join a cluster without a name either: a new node may have begun that cluster.
   REQUIRE(first.put("identity", std::nullopt).ok());
   CHECK(other.rows.join().code() == StatusCode::kVersionMismatch);
   CHECK(other.copy.has == others);
@@ -368,7 +368,7 @@ TEST_CASE("rows that etcd has from a backup are taken, also under revisions that
   etcd.kill(0);
   etcd.restore(0);
   start();
-  // After the restore another change has the revision of the one that was undone, or a later one.
+  // After the restore, other changes reach the revision of the undone change, or pass it.
   const int more = GENERATE(1, 3);
   Peer c(etcd);
   for (int i = 0; i < more; ++i) REQUIRE(c.put("c", std::to_string(i)).ok());

@@ -221,7 +221,7 @@ TEST_CASE_METHOD(AuditFixture, "who repeats what is refused fills no disk with t
   }
   const auto lines = audit();
   const auto refused = those(lines, "Connect");
-  CHECK(refused.size() < kTimes / 2);  // wrong or delayed: eight of each, and a sum
+  CHECK(refused.size() < kTimes / 2);  // eight each for wrong and delayed, and a sum
   std::size_t counted = 0;
   for (const json& line : refused) {
     const std::string why = line["why"];

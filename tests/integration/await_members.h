@@ -13,8 +13,8 @@
 
 namespace precis::testing {
 
-// Waits until it holds, at most a minute; in a cluster, changes come to the other nodes a little
-// later.
+// Waits until the condition holds, for at most a minute. In a cluster, changes reach the other
+// nodes a little later.
 inline void await_that(const std::function<bool()>& holds) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!holds() && std::chrono::steady_clock::now() < until) {

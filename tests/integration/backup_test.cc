@@ -83,7 +83,7 @@ class BackupFixture {
   Segment put(Client& with, std::mt19937& numbers) const {
     const auto path = random_tokens(numbers, kTokens);
     const Kv kv = random_kv(numbers, model->spec, 0, kTokens);
-    // Also for other threads than the test's, where Catch's assertions must not be used.
+    // Other threads than the test's also call this. They must not use Catch's assertions.
     const auto stored = put_all(with, *model, path, kv, keep_most()).value();
     return {path, stored.id, stored.stored_bytes};
   }
@@ -301,7 +301,7 @@ TEST_CASE_METHOD(BackupFixture, "restore names what is damaged or missing, and r
   back_up({"--name", "b"});
   CHECK(restore({backups, "--dry-run", "--name", "a"}).exit_code == 0);
 
-  // Rows are used only if all are whole: no service takes the half of a store.
+  // Rows are used only if all are whole, so that no service starts with half of a store.
   flip(backups + "/a.rows", 300);
   const Ran ended = restore({backups, "--into", dir.path("half"), "--name", "a"});
   CHECK(ended.exit_code == 1);
@@ -369,7 +369,7 @@ TEST_CASE_METHOD(BackupFixture, "a canceled backup ends, and the next one uses w
   REQUIRE(client->cancel_backup().ok());
   msg::BackupState state = client->backup().value();
   while (state.state == "running") state = client->backup().value();
-  // It may have been faster than the cancellation.
+  // The backup may have ended before the cancellation.
   const bool canceled = state.state == "canceled";
   CHECK((canceled || state.state == "done"));
   CHECK(fs::exists(backups + "/first.rows") != canceled);

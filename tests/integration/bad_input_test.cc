@@ -338,7 +338,7 @@ TEST_CASE_METHOD(BadInputFixture, "a path of more blocks than one may have is re
   check_still_serving();
 }
 
-// Sends bytes to the port that no client would, and returns the answer until the end.
+// Sends bytes that a client never sends. Returns all that the service answers.
 std::vector<std::byte> speak(const std::string& address, const std::vector<std::byte>& bytes) {
   const std::size_t colon = address.rfind(':');
   sockaddr_in to{};

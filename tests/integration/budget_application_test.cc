@@ -39,7 +39,7 @@ TEST_CASE_METHOD(Applications, "an application goes on without its client", "[in
   REQUIRE(set.ok());
   const msg::BudgetApplication done = ended();
   CHECK(done.state == "done");
-  CHECK(set->application == done.number);  // its client knows which one is its own
+  CHECK(set->application == done.number);  // the answer tells the client the number
   CHECK(client->budgets({})->application == 0);
   CHECK(done.segments == 5);
   CHECK(done.done_segments == 5);
@@ -62,7 +62,7 @@ TEST_CASE_METHOD(Applications, "one application runs at a time, and can be cance
   const auto canceled = client->cancel_application(number);
   REQUIRE(canceled.ok());
   const msg::BudgetApplication end = ended();
-  if (canceled->state == "running") {  // it was not faster than these requests
+  if (canceled->state == "running") {  // it had not ended before
     CHECK(second.code() == StatusCode::kConflict);
     CHECK_THAT(second.message(), Catch::Contains("wait for its end, or cancel it"));
     CHECK(other.code() == StatusCode::kConflict);
@@ -91,7 +91,7 @@ TEST_CASE_METHOD(Applications, "trims end when the budgets change, and a count e
   const msg::BudgetApplication end = ended();
   CHECK_FALSE(end.dry_run);
   CHECK(end.revision == 1);
-  if (end.state != "done") {  // it was not faster
+  if (end.state != "done") {  // it had not ended before
     CHECK(end.state == "canceled");
     CHECK(end.code == "canceled");
     CHECK_THAT(end.error, Catch::Contains("the budgets are at revision 2 now, not 1"));

@@ -17,7 +17,7 @@ struct InForce {
   bool operator==(const InForce&) const = default;
 };
 
-// The recipe and entries of the next put of 200 tokens without options.
+// The recipe and entries that the next put of 200 tokens gets with these options.
 InForce in_force(Client& client, const Model& model, const PutOptions& options = {}) {
   static std::mt19937 random(kSeed);
   const Put put = client.begin_put(model, random_tokens(random, 200), options).value();

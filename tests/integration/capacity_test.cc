@@ -1,4 +1,4 @@
-// max_disk_bytes: a real precisd gives up quality before presence, and never stores more.
+// max_disk_bytes: a real precisd trims segments before it drops them, and never stores more.
 #include <sys/stat.h>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -99,7 +99,7 @@ TEST_CASE_METHOD(CapacityFixture, "a full store trims, then drops, and keeps wha
   CHECK(stat(*client, "precis_capacity_freed_bytes_total") > 3 * kLimit);
   CHECK(client->status().value().max_disk_bytes == kLimit);
 
-  // The one that was read all the time keeps at least as much as any that was not.
+  // The segment that was read all the time keeps at least as much as any that was not read.
   const auto kept = client->segment(used.info.id);
   REQUIRE(kept.ok());
   CHECK(kept->hits >= idle.size());
@@ -168,7 +168,7 @@ TEST_CASE_METHOD(CapacityFixture, "hints decide which of a tenant's segments sta
   const auto match = client->lookup(model, raised.path, raise).value();
   CHECK(match.links.at(0).segment.priority == 100);
   CHECK(client->segment(raised.info.id).value().priority == 100);
-  // A put of a stored segment sets what it names, too.
+  // A put of a stored segment sets the hints that it names, too.
   how.hints = {.ttl_seconds = 7200};
   auto again = client->begin_put(model, kept.path, how).value();
   CHECK(again.begun().already_stored);
@@ -204,7 +204,7 @@ TEST_CASE_METHOD(CapacityFixture, "of equal segments, the cheaper to compute aga
   CHECK(dear.info.prefill_seconds == 100);
   how.prefill_seconds = 1e-6;
   const Stored cheap = put(*client, model, how).value();
-  // A commit may say it, too, and the larger counts.
+  // A commit may name prefill_seconds, too, and the larger value counts.
   const auto path = random_tokens(random, kTokens);
   const Kv kv = random_kv(random, model.spec, 0, kTokens);
   Put later = client->begin_put(model, path, how).value();
@@ -304,7 +304,7 @@ TEST_CASE_METHOD(CapacityFixture, "files shrink with what is stored, and du agre
   wait_until(agree);
   CHECK(stat(*client, "precis_stored_bytes") > 0.8 * static_cast<double>(kStored));
 
-  // Every third segment goes: all files keep live values.
+  // Every third segment is removed, so that all files keep live values.
   const auto all = client->segments(std::nullopt, 1000).value();
   for (std::size_t i = 0; i < all.size(); i += 3) {
     REQUIRE(client->remove_segment(all[i].id, false).ok());

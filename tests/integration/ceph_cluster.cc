@@ -24,8 +24,7 @@ constexpr std::chrono::seconds kStart{60};
 
 // The settings of all processes, besides those that name files and addresses. The intervals make a
 // start fast: with the usual bdev_aio_poll_ms, each of the times that an OSD closes its device
-// takes a quarter of a second. The threads and caches are few and small, as for some megabytes of
-// data.
+// takes a quarter of a second. Few threads and small caches are enough for some megabytes of data.
 constexpr char kSettings[] = R"(
 auth_cluster_required = cephx
 auth_service_required = cephx
@@ -78,7 +77,7 @@ std::vector<std::string> osd_command(const std::string& conf, const std::string&
   return {kOsd, "--conf", conf, "--no-mon-config", "-i", std::to_string(osd), "--osd-data", data};
 }
 
-// Runs to its end.
+// Runs the command to its end. A failure ends the test run.
 void complete(const std::vector<std::string>& command) {
   const Ran ran = run(command);
   if (ran.exit_code != 0) check_failed(__FILE__, __LINE__, command.front() + ": " + ran.err);

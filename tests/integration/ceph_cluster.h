@@ -14,7 +14,7 @@ namespace precis::testing {
 
 class CephCluster {
  public:
-  // All programs of Ceph that are needed are installed, and this user may run them.
+  // Whether all programs of Ceph that are needed are installed, and this user may run them.
   static bool available();
   // Returns once the pool can be written; a Ceph that does not start ends the test run. Every row
   // and object is on min(3, `osds`) OSDs. The cluster ends with the object, or with the thread that
@@ -28,7 +28,7 @@ class CephCluster {
   std::string pool() const { return "precis"; }
   // This user may read and write the pool, and nothing else.
   std::string user() const { return "client.precis"; }
-  // They name that user and pool.
+  // The settings name that user and pool.
   RadosSettings settings(const std::string& space) const;
 
   // The process of an OSD ends at once, and its data stay.
@@ -39,12 +39,12 @@ class CephCluster {
   const std::string& monitor_port() const { return port_; }
   pid_t monitor_pid() const { return monitor_->pid(); }
   std::size_t osds_up() const;
-  // Waits until so many are up; a minute without them ends the test run.
+  // Waits until `count` OSDs are up; a minute without them ends the test run.
   void await_osds(std::size_t count) const;
-  // Sends a command to the monitor, as client.admin; `command` is the inside of a JSON object. One
-  // that fails ends the test run. Returns its output.
+  // Sends a command to the monitor, as client.admin; `command` is the inside of a JSON object. A
+  // command that fails ends the test run. Returns its output.
   std::string command(const std::string& command) const;
-  // The same configuration with `lines` at its end. Returns its path.
+  // Writes a copy of conf() with `lines` at its end. Returns its path.
   std::string conf_with(const std::string& lines) const;
   // A new key, as text.
   static std::string new_key();

@@ -19,7 +19,7 @@ constexpr char kUser[] = "client.admin";
 constexpr char kId[] = "precis", kSecret[] = "precis-secret";
 constexpr std::chrono::seconds kStart{60};
 
-// Without tcp_nodelay, each GET takes 40 ms more. The admin's tool reads the same lines.
+// Without tcp_nodelay, each GET takes 40 ms more. radosgw-admin reads these lines, too.
 std::string settings_of_gateway(const std::string& folder, const std::string& port) {
   return std::string("\n[") + kUser + "]\nadmin_socket = " + folder +
          "/$pid.asok\nlog_file = " + folder + "/$pid.log\nrgw_data = " + folder +
@@ -36,7 +36,7 @@ bool CephGateway::available() {
 
 CephGateway::CephGateway()
     : port_(free_port()), conf_(ceph_.conf_with(settings_of_gateway(dir_.path(), port_))) {
-  // The gateway would make its pools with more parts, which one OSD starts more slowly.
+  // The gateway would make its pools with more placement groups, which one OSD starts more slowly.
   for (const std::string pool : {"log", "control", "meta", "buckets.index", "buckets.data"}) {
     ceph_.command(R"("prefix": "osd pool create", "pool": "default.rgw.)" + pool +
                   R"(", "pg_num": 4, "pgp_num": 4)");
@@ -59,8 +59,8 @@ void CephGateway::start() {
   await_bucket();
 }
 
-// An object without a name is the bucket itself. If it is there already, the answer does not
-// matter.
+// A put of an object without a name makes the bucket. Its answer does not matter, because the
+// bucket may be there already.
 void CephGateway::await_bucket() const {
   const auto store = make_s3_store(settings("start"));
   if (!store.ok()) check_failed(__FILE__, __LINE__, store.status().to_string());

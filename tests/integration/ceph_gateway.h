@@ -14,13 +14,13 @@ namespace precis::testing {
 
 class CephGateway {
  public:
-  // All programs that are needed are installed, and this user may run them.
+  // Whether all programs that are needed are installed, and this user may run them.
   static bool available();
   // Returns once the bucket can be written; a gateway that does not start ends the test run. It
   // ends with the object, or with the thread that made it.
   CephGateway();
 
-  // They name the bucket and the user who owns it. `space`: the cluster's name.
+  // The settings name the bucket and the user who owns it. `space`: the cluster's name.
   S3Settings settings(const std::string& space) const;
   std::string node_settings() const;  // lines of a node's configuration
   // A file with keys.

@@ -1,4 +1,4 @@
-// Changes of budgets are applied to what all nodes of a cluster store, whoever asks for them.
+// Changes of budgets are applied to what all nodes of a cluster store, whichever node is asked.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -32,7 +32,7 @@ void put_some(Client& client, std::uint64_t count, unsigned seed = 20261129) {
   }
 }
 
-// How many of the stored segments were trimmed to this.
+// How many of the stored segments were trimmed to `ppm`.
 std::uint64_t trimmed_to(Client& client, std::uint32_t ppm) {
   const auto segments = client.segments().value();
   return static_cast<std::uint64_t>(
@@ -87,7 +87,7 @@ TEST_CASE("budgets are applied to what all nodes store", "[integration][cluster]
   CHECK(application["number"] == set["stored"]["number"]);
   CHECK(application["trimmed_segments"] == kPrompts);
 
-  // Again: it is done already.
+  // A second application finds nothing more to trim.
   const json again = ctl(b, {"set", "--keep", "0.3", "--apply-to-stored"});
   CHECK(again["stored"]["trimmed_segments"] == 0);
   CHECK(again["stored"]["number"] > set["stored"]["number"]);
@@ -179,8 +179,8 @@ TEST_CASE("a node that was away applies budgets to what it stored before they we
   await_that([&] { return ended(*client).trimmed_segments == at_a; });
   CHECK(trimmed_to(*client, 300'000) == kPrompts);
 
-  // A node that was away when they were canceled does not apply them, also if a dry run came
-  // between. It does not count for that either.
+  // A node that was away when an application was canceled does not apply its budgets, also if a dry
+  // run came before the cancellation. The node does not count for that dry run either.
   change.keep = Budget::ratio_ppm(200'000);
   b.kill();
   await(a, shared_by({"a"}));

@@ -1,5 +1,5 @@
 // Settings of a cluster: what one node is told of models, profiles, budgets and tenants holds at
-// all.
+// all nodes.
 #include <catch2/catch.hpp>
 #include <functional>
 
@@ -69,7 +69,7 @@ TEST_CASE("budgets, profiles and tenants that one node is told of hold at all",
   const msg::BudgetScope of_model{model.fingerprint, {}};
 
   REQUIRE(set_keep(*at_a, {}, 450'000).ok());
-  REQUIRE(set_keep(*at_b, of_model, 550'000).ok());  // b takes a's first
+  REQUIRE(set_keep(*at_b, of_model, 550'000).ok());  // b first takes a's change
   REQUIRE(at_c->add_profile(profile_json(profile_of(model, "p"))).ok());
   for (Client* const client : {at_a.get(), at_b.get(), at_c.get()}) {
     await_that([&] { return keep_of(*client) == Budget::ratio_ppm(450'000); });

@@ -18,7 +18,7 @@ using namespace precis;
 using namespace precis::testing;
 using Catch::Matchers::Contains;
 
-// Waits until each node has renewed its lease `times` times. All of the time it must be a member.
+// Waits until each node has renewed its lease `times` times. Each must be a member all the time.
 void await_renewals(std::initializer_list<Node*> nodes, int times) {
   for (Node* const node : nodes) {
     std::uint32_t left = ~0u;

@@ -46,7 +46,8 @@ TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, a
                  "[integration]") {
   const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4");
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
-  // Sealed layer by layer, staged until all layers have come, cut at the budget.
+  // The rows of the first are sealed layer by layer, those of the second are staged until all
+  // layers have come, and those of the third are cut at the budget.
   const std::string recipe = GENERATE(as<std::string>{}, "ada_keydiff(", "global_keydiff(",
                                       "ada_snapkv(ada_mode=paper_blend, ");
   CAPTURE(encoding, dtype, recipe);
@@ -74,7 +75,7 @@ TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, a
   }
   if (recipe.starts_with("ada_snapkv")) return;  // has no smaller budgets
   CHECK(rows_are_of(read(path, Budget::ratio_ppm(130'000)), {&read_kv}));
-  // A trim, a start and a check keep them.
+  // A trim, a restart and a check keep the rows.
   const auto trimmed = client->trim_segment(coded.id, Budget::ratio_ppm(200'000));
   REQUIRE(trimmed.ok());
   const PrefixCopy left = read(path);
@@ -101,7 +102,7 @@ TEST_CASE_METHOD(CodedFixture, "a quality target and a budget in bytes count cod
   const auto raw = put(path, kv, "raw", "ada_keydiff(", bytes);
   model.adapter = "int8";
   const auto coded = put(path, kv, "int8", "ada_keydiff(", bytes);
-  CHECK(coded.entries > 3 * raw.entries);  // of 32 elements: 80 B instead of 268
+  CHECK(coded.entries > 3 * raw.entries);  // 80 B for an entry instead of 268
   CHECK(coded.stored_bytes < 220'000);
 }
 
@@ -129,7 +130,7 @@ TEST_CASE_METHOD(CodedFixture, "segments of different encodings are read as one 
   const PrefixCopy part = read(other);
   CHECK(entries_of(part) < entries_of(whole));
   CHECK(rows_are_of(part, {&parent_read, &kv_read}));
-  // So do some heads, and exact counts.
+  // A get of some heads with exact counts works for both encodings, too.
   LookupOptions lookup;
   lookup.keep = Budget::ratio_ppm(200'000);
   const auto counted = client->lookup(model, path, lookup).value();
@@ -203,7 +204,7 @@ TEST_CASE_METHOD(CodedFixture, "a share of the bytes is filled, and never exceed
   REQUIRE(trimmed.ok());
   fills(trimmed->stored_bytes, 0.1);
   CHECK(entries_of(read(path)) == entries_of(less));
-  // A lookup takes what is there.
+  // A lookup with a larger budget gets what is stored.
   LookupOptions lookup;
   lookup.keep = share(0.5);
   CHECK(client->lookup(model, path, lookup)->plan.total() == entries_of(less));

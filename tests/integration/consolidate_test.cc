@@ -1,4 +1,5 @@
-// Consolidation: a growing chain of small segments stays a few segments, and nobody notices.
+// Consolidation: a growing chain of small segments stays a few segments, and readers
+// get the same rows.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -45,7 +46,7 @@ class TalkFixture : protected StoredFixture {
     entries += same->entries;
   }
   std::size_t links() { return client->lookup(model, path).value().links.size(); }
-  // Goes on until the chain is short.
+  // Puts turns until the chain is short.
   void settle() {
     while (links() > 14) say();
   }
@@ -79,7 +80,7 @@ TEST_CASE_METHOD(TalkFixture, "a chain of 50 turns is a few segments with the sa
   CHECK(other->lookup(other_model, path).value().links.size() == ids.size());
   const PrefixCopy all = by_position(*read_all(*other, other_model, path));
   CHECK(by_position(read(path)) == all);
-  // Every kept entry is served at the budget of the puts, and a smaller one is a share of each
+  // Every kept entry is served at the budget of the puts. A smaller budget gets a share of each
   // turn.
   CHECK(by_position(read(path, *options().keep)) == all);
   for (const double keep : {0.4, 0.2, 0.05}) {
@@ -147,7 +148,7 @@ TEST_CASE_METHOD(TalkFixture, "a path that leaves a consolidated segment splits 
   const auto added = put(fork, random_kv(random, model.spec, begin, 30), options());
   CHECK(added.begin == begin);
   CHECK(by_position(read(path)) == all);
-  CHECK(client->segment(ids[2]).value().end <= begin);  // old names follow the first part
+  CHECK(client->segment(ids[2]).value().end <= begin);  // an old id names the first part
 }
 
 TEST_CASE_METHOD(TalkFixture, "matches and gets go on while their chain is consolidated",
@@ -160,7 +161,7 @@ TEST_CASE_METHOD(TalkFixture, "matches and gets go on while their chain is conso
   std::thread reader([&] {
     const auto mine = service->connect();
     while (!done.load()) {
-      const auto prefix = mine->get(match);  // of links that soon are not there
+      const auto prefix = mine->get(match);  // its links are soon replaced
       const Status status = prefix.ok() ? prefix->wait() : prefix.status();
       if (status.code() == StatusCode::kNotFound) break;  // on a machine that is slower than 10 s
       ++(status.ok() && by_position(copy_of(*prefix)) == first ? served : wrong);

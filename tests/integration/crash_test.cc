@@ -60,7 +60,7 @@ TEST_CASE("what was acknowledged survives a SIGKILL of the service bit for bit, 
   }
   CHECK_FALSE(client->lookup(model, open_path).value());
   CHECK(client->models().value().size() == 1);
-  // It takes more on the same data, and that survives another kill.
+  // The service stores more beside that data, and this put survives another kill.
   store(Durability::kWal);
   service->kill();
   service = std::make_unique<ServiceProcess>(dir);
@@ -81,7 +81,7 @@ TEST_CASE("a commit acknowledged in memory is whole or absent after a SIGKILL", 
   service->kill();
   service = std::make_unique<ServiceProcess>(dir);
   client = service->connect();
-  // The model's row was written before it, and may be lost as well.
+  // The model's row was written before the segment, and may be lost as well.
   const auto after = read_all(*client, client->register_model(tiny_model()).value(), tokens);
   if (after.ok()) {
     CHECK(*after == stored);
@@ -149,7 +149,7 @@ TEST_CASE("clients killed at random points of a put leave nothing and disturb no
     CAPTURE(i, seed, steps, spin.count());
     Process victim({PUT_VICTIM_PATH, service.address(), std::to_string(seed)});
     for (int s = 0; s < steps; ++s) REQUIRE(victim.read_line().has_value());
-    // Waits into the step that the victim has just announced.
+    // Waits until the victim is in the step that it has just announced.
     const auto until = std::chrono::steady_clock::now() + spin;
     while (std::chrono::steady_clock::now() < until) {
     }
@@ -188,7 +188,7 @@ TEST_CASE("readers that leave in the middle of a get disturb nobody", "[integrat
   const Kv kv = random_kv(random, model.spec, 0, 2000);
   REQUIRE(put_all(*client, model, tokens, kv, keep(1.0)).ok());
   const PrefixCopy stored = read_all(*client, model, tokens).value();
-  // Prefixes that are canceled on their way, by clients that disconnect at once.
+  // Clients that disconnect at once cancel prefixes that are on their way.
   for (int i = 0; i < 20; ++i) {
     const auto reader = service.connect();
     const Prefix prefix = reader->get(reader->lookup(model, tokens).value()).value();

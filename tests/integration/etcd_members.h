@@ -27,7 +27,7 @@ class EtcdMembers {
   // The process of a member ends at once, and its data stay.
   void kill(std::size_t member);
   void start(std::size_t member);
-  // Returns when the member, which stood still for so long, goes on.
+  // Lets the member stand still for `time`. Returns when it goes on.
   void pause(std::size_t member, std::chrono::milliseconds time) const;
   // Copies the data of a member that does not run, and gives them back to it.
   void save(std::size_t member) const;

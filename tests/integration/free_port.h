@@ -14,8 +14,8 @@
 
 namespace precis::testing {
 
-// Nobody uses it now, and no earlier call has returned it. The kernel gives these ports to no
-// connection, because by default it takes those for connections from 32,768 on. So a server that
+// A port that nobody uses now and that no earlier call has returned. The kernel gives these ports
+// to no connection, because by default the ports of connections begin at 32,768. So a server that
 // is killed finds its port free again.
 inline std::string free_port() {
   constexpr std::uint16_t kFirst = 10'000, kLast = 32'000;

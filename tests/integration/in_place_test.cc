@@ -96,7 +96,7 @@ TEST_CASE_METHOD(InPlaceFixture, "memory that is written to while it is read in 
     const MutableBytes bytes = allocated.bytes();
     while (!over) bytes[noise() % (bytes.size() / 2) * 2] = static_cast<std::byte>(noise());
   });
-  const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before the await
+  const std::shared_ptr<void> ends(nullptr, [&](void*) { over = true; });  // before `writer` waits
   for (int round = 0; round < 40; ++round) {
     const char* const recipes[] = {"streaming_llm", "lagkv", "keydiff", "ada_keydiff",
                                    "keydiff(encoding=int8)"};

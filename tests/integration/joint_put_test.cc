@@ -130,7 +130,7 @@ TEST_CASE_METHOD(JointFixture, "a writer that leaves or gives up ends the put fo
              Catch::Contains("2 writers") && Catch::Contains("put again"));
   CHECK(client->segments().value().empty());
 
-  // Put again, by all.
+  // All writers put again.
   Put again = begin(*client, 2), second = begin(*other, 2);
   finish(again, second);
 }
@@ -156,14 +156,14 @@ TEST_CASE_METHOD(JointFixture, "who comes to a put late finds it as it was begun
                  "[integration]") {
   auto other = service.connect();
   Put first = begin(*client, 2);
-  // Meanwhile a prefix of it is stored, which would be its parent.
+  // Meanwhile a prefix of the path is stored, which a new put takes as its parent.
   const std::vector<TokenId> prefix(path.begin(), path.begin() + 128);
   const Kv prefix_kv = random_kv(random, model.spec, 0, 128);
   REQUIRE(put_all(*other, model, prefix, prefix_kv, options(1)).ok());
   Put second = begin(*other, 2);
   CHECK(second.begun().segment == first.begun().segment);
   CHECK(second.begun().begin == 0);
-  Put third = begin(*other, 2);  // a third of two begins another put, on the stored prefix
+  Put third = begin(*other, 2);  // begins another put, on the stored prefix
   CHECK(third.begun().begin == 128);
   finish(first, second);
 }
@@ -197,7 +197,7 @@ TEST_CASE_METHOD(JointFixture, "who waited too long for another writer may ask a
   Put second = begin(*other, 2), first = begin_and_give_up_waiting();
   REQUIRE(push_all(second, 1).ok());
   auto first_done = commit(first);
-  CHECK(waits(first_done));  // it counts once
+  CHECK(waits(first_done));  // the first writer counts once
   CHECK(second.commit().ok());
   CHECK(first_done.get().ok());
 }

@@ -88,7 +88,7 @@ TEST_CASE("precisd listens where it was told, and nowhere else", "[integration]"
   const TempDir dir;
   const std::string path = dir.path("own.sock");
   const ServiceProcess service(dir, {"--listen-unix", unix_socket ? path : "off"});
-  // While clients are connected and after transfers: neither opens a further socket.
+  // Neither a connected client nor a transfer makes the service listen on a further socket.
   const auto client = service.connect();
   put_and_read(*client);
   const Listening found = listening(service.pid());

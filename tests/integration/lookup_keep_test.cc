@@ -1,4 +1,4 @@
-// Lookups with exact counts of a get, and gets of exactly that, or of some heads.
+// Lookups that return the exact counts of a get, and gets of these entries or of some heads.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -111,7 +111,7 @@ TEST_CASE_METHOD(CountedFixture, "a lookup at a budget says the plan of a get at
     CHECK(prefix.bytes() <= match.bytes);
     CHECK(copy_of(prefix) == copy_of(expected));
   }
-  // Everything, exactly; a segment that stores less than asked for gives what it stores.
+  // A segment that stores less than asked for gives what it stores.
   CHECK(find(path, {.keep = Budget::all()}).plan == get(find(path)).plan());
   const LookupMatch most = find(tokens, {.keep = Budget::ratio_ppm(500'000)});
   CHECK(most.links[1].counts == client->segment(segments[1].id).value().plan->counts);

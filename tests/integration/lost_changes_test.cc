@@ -43,7 +43,7 @@ std::map<std::string, std::uint64_t> payload(const TempDir& dir) {
 // A precisd with its log in a file.
 struct Service {
   explicit Service(const TempDir& dir) : log_path(dir.path("log")) {
-    // Tidied at once, so that payload would be gone if it were not kept.
+    // The service tidies at once, so that payload would be gone if it were not kept.
     std::ofstream(dir.path("precisd.toml")) << "tidy_after_ms = 0\n";
     std::vector<std::string> command{"/bin/sh", "-c", "exec \"$@\" 2>\"$0\"", log_path};
     for (std::string& word : precisd_command(

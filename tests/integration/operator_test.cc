@@ -1,4 +1,4 @@
-// precisd in operation: its settings reloaded, checked, its files closed to others.
+// precisd in operation: it reloads and checks its settings, and closes its files to others.
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
@@ -106,10 +106,10 @@ TEST_CASE("a configuration that was cut off lets in nobody at SIGHUP", "[integra
   OperatedService service(dir, whole);
   const auto connect = [&](const std::string& tenant, const std::string& token) {
     ConnectOptions options = as(tenant, token);
-    options.retry = false;  // so many wrong tokens are delayed
+    options.retry = false;  // the service delays so many wrong tokens
     return Client::connect(service.address(), options).status().code();
   };
-  // At every end of line, where the file is cut.
+  // The file is cut at the end of each line in turn.
   for (std::size_t end = 0; end != std::string::npos; end = whole.find('\n', end + 1)) {
     service.write_config(whole);
     service.reload();

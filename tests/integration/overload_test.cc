@@ -1,4 +1,4 @@
-// More memory, requests or patience asked for than the service has.
+// Clients ask for more memory, requests or patience than the service has.
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <future>
@@ -85,8 +85,8 @@ TEST_CASE("readers of cold chains share memory for a few layers, and none waits 
       REQUIRE(put_all(*owner, model, tokens, turns[path].back(), keep_most()).ok());
     }
   }
-  // Without retries: a reader that waits for memory that another one holds would be refused at
-  // last.
+  // There are no retries, so that a reader fails if it waits in vain for memory that another one
+  // holds.
   const auto read = [&](std::uint32_t reader) -> Status {
     ConnectOptions options = only_once();
     options.timeout_ms = patient().timeout_ms;
@@ -205,12 +205,12 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   const RowForm rows = RowForm::of(model.spec);
   get.destination = peer.expose(served_capacity_bytes(
       {&segment.entries, 1}, {&rows, 1}, model.spec.num_layers, model.spec.num_kv_heads));
-  // Answered once, so that its next message is sent at once.
+  // The peer was answered once, so that its next message is sent at once.
   REQUIRE(peer.call(msg::GetStats{}).ok());
   peer.send_and_stand_still(encode(msg::Request{1000, get}));
   while (stat(*client, "precis_open_gets") == 0) {
   }
-  // The others read and put meanwhile; the last of these needs the memory that it holds.
+  // Another client reads and puts meanwhile. Its last call needs the memory that the peer holds.
   CHECK(rows_are_of(read_all(*client, model, tokens).value(), {&kv}));
   const auto path = random_tokens(random, 5400);
   CHECK(put_all(*client, model, path, kv, keep_most()).ok());

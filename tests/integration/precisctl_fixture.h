@@ -37,7 +37,7 @@ class PrecisctlFixture {
     words.insert(words.begin(), {PRECISCTL_PATH, "--address", service.address()});
     return words;
   }
-  // Without a terminal on standard input.
+  // Runs precisctl without a terminal on standard input.
   Ran ctl(const std::vector<std::string>& words) const {
     std::vector<std::string> all{"/bin/sh", "-c", "exec \"$0\" \"$@\" </dev/null"};
     const auto whole = command(words);

@@ -61,7 +61,7 @@ TEST_CASE("zsh and fish can read their completions, if they are installed", "[in
   CHECK(run({PRECISCTL_PATH, "completion", "tcsh"}).exit_code == 2);
 }
 
-// Stores a prefix and finds it. The result finds it once more.
+// Stores a prefix and finds it. A call of the result finds the prefix once more.
 std::function<void()> store_and_hit(Client& client) {
   const Model model = client.register_model(tiny_model()).value();
   std::mt19937 random{7};
@@ -143,7 +143,8 @@ TEST_CASE_METHOD(ShellFixture, "top shows rates, shares, memory, disk and the ne
   CHECK(top["clients"] >= 1);
   CHECK(top["status"]["memory_limit_bytes"] > 0);
   REQUIRE(top["newest"].size() == 1);
-  // Its tenant is no admin, so it sees its models; being refused the tenants is in no rate.
+  // The tenant is no admin, so top shows the tenant's models. The refused request for the tenants
+  // counts in no rate.
   CHECK_FALSE(top.contains("tenants"));
   CHECK(top["rates"]["failed"] == 0.0);
   REQUIRE(top["models"].size() == 1);
@@ -218,7 +219,8 @@ json printed(std::vector<std::string> words) {
   return json::parse(ran.out);
 }
 
-// Adds the keys of an object, or of the first in a list, with those of the objects `in` it.
+// Adds the keys of an object, or of the first one in a list, and the keys of those of its members
+// that `in` names.
 void add_keys(const json& of, const std::set<std::string>& in, std::set<std::string>& keys) {
   if (of.is_array() && !of.empty()) return add_keys(of.front(), in, keys);
   for (const auto& [key, value] : of.items()) {
@@ -232,7 +234,7 @@ void check_guide(const std::set<std::string>& keys, const std::string& guide) {
   for (const std::string& key : keys) CHECK_THAT(guide, Contains("`" + key + "`"));
 }
 
-// For rows that the guide describes by their struct.
+// Checks keys of rows that the guide describes by their struct.
 void check_guide_or_schema(const std::set<std::string>& keys, const std::string& guide) {
   const std::string schema = content("schema/control.capnp") + content("schema/types.capnp");
   for (const std::string& key : keys) {

@@ -118,7 +118,7 @@ TEST_CASE_METHOD(CommandFixture, "a prefix is trimmed, one segment or all of the
         std::string::npos);
   CHECK(again.out.find("trimmed 0 segments: 0 B freed") != std::string::npos);
 
-  // One alone; and in a whole prefix, segments that store less are left.
+  // A segment can be trimmed alone. A trim of a whole prefix leaves segments that store less.
   CHECK(ctl({"prefix", "trim", tip.id.hex(), "--keep", "10 entries"}).exit_code == kOk);
   const json rest = ctl_json({"prefix", "trim", tip.id.hex(), "--keep", "0.1", "--whole"});
   REQUIRE(rest["segments"].size() == 1);
@@ -270,7 +270,7 @@ TEST_CASE_METHOD(CommandFixture, "output that cannot be written is an error", "[
                                  "--address", service.address()});
     return run(words);
   };
-  // Less than stdio buffers, and more.
+  // Some of these outputs fit in the buffers of stdio, and some do not.
   for (const std::vector<std::string>& words : {std::vector<std::string>{"status"},
                                                 {"stats"},
                                                 {"session", "ls"},
@@ -358,7 +358,7 @@ class HttpPort {
     thread_ = std::thread([this] { answer(); });
   }
   ~HttpPort() {
-    ::shutdown(listener_, SHUT_RDWR);  // no connection came: ends the wait for it
+    ::shutdown(listener_, SHUT_RDWR);  // ends the wait if no connection came
     thread_.join();
     ::close(listener_);
   }

@@ -37,7 +37,7 @@ class Logged {
     address_ = line.substr(line.find('=') + 1);
   }
   const std::string& address() const { return address_; }
-  // For an ended precisd.
+  // Ends precisd. Returns the whole log.
   std::string log() {
     process_->signal(SIGTERM);
     REQUIRE(process_->wait() == 0);
@@ -245,7 +245,7 @@ TEST_CASE("files deleted under a running service are said in the log, and commit
     CHECK(refused.code() == StatusCode::kUnavailable);
     CHECK_THAT(refused.message(), Contains("was deleted while the service ran"));
   }
-  // The service's own check, every second.
+  // The service itself checks every second.
   while (client->status().value().disk_fault.empty()) std::this_thread::yield();
   // Its log line follows.
   constexpr char kLine[] = "files of the store were deleted";
@@ -285,10 +285,10 @@ TEST_CASE("what precisd can't be started with is said in a line that names it", 
   CHECK_THAT(said({"--config", config}, 2),
              Contains("precisd: " + config + ":2: tls_cert and tls_key belong together"));
   write_config(dir, "listen = \"127.0.0.1:port\"\n");
-  // Without the --listen that said() adds, which overrides the file.
+  // This command lacks the --listen that said() adds, because --listen overrides the file.
   CHECK_THAT(run({PRECISD_PATH, "--data", dir.path("data"), "--config", config}).err,
              Contains("precisd: " + config + ":1: ") && Contains("port 'port'"));
-  // Read before the store is opened.
+  // The TLS files are read before the store is opened.
   const std::string no_cert =
       write_config(dir, "tls_cert = \"no_cert.pem\"\ntls_key = \"no_key.pem\"\n");
   CHECK_THAT(said({"--config", no_cert}, 2),

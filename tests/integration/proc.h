@@ -24,7 +24,7 @@ inline constexpr std::uint64_t kBesideMemoryBytes =
 
 // Open descriptors that are not files on disk: sockets, pipes, watches, memory of others.
 std::uint64_t open_links(pid_t pid);
-// Ranges of memory that it shares with other processes.
+// The number of memory ranges that the process shares with other processes.
 std::uint64_t mapped_memory_files(pid_t pid);
 
 }  // namespace precis::testing

@@ -9,7 +9,7 @@
 
 namespace precis::testing {
 
-// A program with its standard output on a pipe; killed when destroyed. A program that cannot be
+// A program with its standard output on a pipe. The destructor kills it. A program that cannot be
 // started means a broken build, and ends the test run.
 class Process {
  public:

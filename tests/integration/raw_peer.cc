@@ -65,7 +65,7 @@ void RawPeer::send_and_stand_still(std::vector<std::byte> message) {
   resumed_ = {};
   loop_.post([this, message = std::move(message)]() mutable {
     connection_->send(std::move(message));
-    // In a later turn: a message leaves at the end of its own turn.
+    // The wait begins in a later turn, because a message leaves at the end of its own turn.
     loop_.post([this] { resumed_.get_future().wait(); });
   });
 }

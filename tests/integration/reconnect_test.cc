@@ -14,7 +14,7 @@ using namespace precis::testing;
 
 constexpr std::uint32_t kSeed = 20251125;
 
-// A service and a client of it, which outlives it.
+// A service, and a client that outlives the service.
 struct Restarted {
   TempDir dir;
   std::unique_ptr<ServiceProcess> service = std::make_unique<ServiceProcess>(dir);
@@ -72,7 +72,7 @@ TEST_CASE_METHOD(Restarted, "layers pushed ahead are all stored, also where the 
       service->kill();
       start_again();
     }
-    // No piece of the first ones was accepted, so they go to the next service.
+    // The killed service accepted no piece, so all layers go to the next service.
     for (std::uint32_t l = 0; l < model.spec.num_layers; ++l) {
       REQUIRE(put->start_layer(l, kv.layers[l].push()).ok());
     }

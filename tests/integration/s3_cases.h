@@ -9,13 +9,13 @@
 
 namespace precis::testing {
 
-// They name the bucket that is tested, and a user who may do everything in it. `space`: a cluster's
-// name. Each program of such tests defines it.
+// The settings name the bucket that is tested, and a user who may do everything in it. `space`: a
+// cluster's name. Each program of such tests defines this function.
 S3Settings s3_settings(const std::string& space);
 
 // A failure fails the test.
 std::unique_ptr<SharedTier> connect_to(const S3Settings& settings);
-// Why there is no connection. It names no secret.
+// Why there is no connection. Checks that the message names no secret.
 Status failure_of(const S3Settings& settings);
 
 }  // namespace precis::testing

@@ -7,7 +7,7 @@
 
 namespace precis::testing {
 
-// Writes it to `folder`, if it is not there. Returns its path.
+// Writes the file to `folder` unless it is there. Returns its path.
 inline std::string s3_keys_file(const std::string& folder, const std::string& id,
                                 const std::string& secret) {
   std::string file = folder + "/keys-" + id + "-" + secret;

@@ -38,7 +38,7 @@ S3Server::S3Server(std::optional<TlsFiles> tls) : tls_(std::move(tls)), port_(fr
 void S3Server::start() {
   std::vector<std::string> command{kSetpriv, "--pdeathsig", "KILL", "--"};
   command.insert(command.end(), {"/bin/sh", "-c", R"(exec "$@" >>"$0" 2>&1)", path("log")});
-  // It tells nobody that it runs.
+  // SeaweedFS must not report over the network that it runs.
   command.insert(command.end(), {WEED_PATH, "server", "-master.telemetry=false", "-filer", "-s3"});
   const auto add = [&](const std::string& flag, const std::string& value) {
     command.push_back("-" + flag + "=" + value);

@@ -15,18 +15,18 @@ namespace precis::testing {
 
 class S3Server {
  public:
-  // The program is where ./dev installs it.
+  // Whether the program is where ./dev installs it.
   static bool available();
   // Returns once the bucket can be written; a SeaweedFS that does not start ends the test run. With
   // `tls`, it has https only; its clients need no certificate. It ends with the object, or with the
   // thread that made it.
   explicit S3Server(std::optional<TlsFiles> tls = {});
 
-  // They name the bucket and a user who may do everything. `space`: the cluster's name.
+  // The settings name the bucket and a user who may do everything. `space`: the cluster's name.
   S3Settings settings(const std::string& space) const;
   std::string url() const { return url_at(address()); }
   std::string address() const { return "127.0.0.1:" + port_; }
-  // A file with the keys of this user, who may read only.
+  // A file with the keys of a user who may only read.
   std::string keys_of_reader() const;
   // A file with keys.
   std::string keys_file(const std::string& id, const std::string& secret) const;

@@ -11,7 +11,7 @@
 namespace precis::testing {
 namespace {
 
-// A precisd that takes longer stands still.
+// If precisd takes longer to stop, it hangs.
 constexpr std::chrono::seconds kStop{120};
 
 }  // namespace

@@ -42,7 +42,7 @@ class TotalFixture : protected StoredFixture {
     talk.newest = put(talk.path, random_kv(random, model.spec, begin, kTurnTokens), how).id;
     REQUIRE(client->advance_session(talk.session, talk.newest).ok());
   }
-  // From the root on. A segment may be consolidated while its path is read.
+  // The segments from the root on. A segment may be consolidated while its path is read.
   std::vector<msg::SegmentInfo> turns(const Talk& talk) {
     for (;;) {
       std::vector<msg::SegmentInfo> chain;
@@ -91,7 +91,7 @@ TEST_CASE_METHOD(TotalFixture,
     wait_until([&] {
       const Sizes sum = sizes(talk);
       if (!is_share) return sum.stored <= total.value;
-      // For a share, the others make no room for the newest turn.
+      // If the total is a share, the others are not trimmed to make room for the newest turn.
       return sum.stored - turns(talk).back().stored_bytes <= sum.full * 3 / 10;
     });
     by_turn.push_back(trims());
@@ -104,7 +104,7 @@ TEST_CASE_METHOD(TotalFixture,
   const auto between = [&](std::size_t from, std::size_t to) {
     return by_turn[to] - by_turn[from];
   };
-  // No more for the last turns than for those at the beginning.
+  // The last turns cause no more trims than those at the beginning.
   const double a_turn = is_share ? 2 : 8;
   CHECK(between(10, 28) <= 18 * a_turn);
   CHECK(between(31, 59) <= 28 * a_turn);

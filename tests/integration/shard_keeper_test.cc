@@ -130,7 +130,7 @@ std::uint32_t held_by(MemoryTier& tier, const std::string& instance) {
 
 }  // namespace
 
-// If one of them waits for ever, the time limit of this test ends it.
+// If a loop of these tests never ends, the time limit of the tests ends it.
 TEST_CASE("shards that a node took and could not load are released once others own them",
           "[integration][cluster]") {
   const EtcdMembers etcd;

@@ -107,7 +107,7 @@ inline std::string read_error(Client& client, const Model& model, const Prompt& 
   return rows_are_of(*read, {&prompt.kv}) ? "" : "other rows";
 }
 
-// The node owns shards, and has loaded all.
+// Whether the node owns shards, and has loaded all of them.
 inline bool is_loaded(const msg::ClusterState& now) {
   return now.loading == 0 && now.state == "member" && shards_of(now, now.node) > 0;
 }

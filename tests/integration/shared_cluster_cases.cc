@@ -1,4 +1,5 @@
-// Nodes that share a storage: what they acknowledge at "shared" outlives them. For each storage.
+// Nodes that share a storage: what they acknowledge at "shared" outlives them. The cases run with
+// each kind of storage.
 #include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -171,7 +172,7 @@ TEST_CASE("a cluster does not use the pool of another one of its name", "[integr
   CHECK_THAT(state.shared_error, Contains("the data of another cluster of this name"));
   CHECK(state.loading == limits::kShards);
   CHECK(tier->marks(std::array{0u}).value() == marks);
-  // A node that comes later to the first cluster is one of it.
+  // A node that comes to the first cluster later becomes a member.
   node.stop();
   Node later(etcd, "b", named("twice"), 2);
   await(later, is_loaded);
@@ -224,7 +225,7 @@ TEST_CASE("budgets are applied to the shards of a node that died before",
   cluster.put_some(12, Durability::kShared);
   REQUIRE(stored_at(cluster.c) > 0);
   cluster.c.kill();
-  // The other two apply them to what they store before they take its shards.
+  // The other two apply the budgets to what they store before they take the shards of c.
   RawPeer peer;
   REQUIRE(peer.connect(cluster.a.address(), {"", "red", ""}).value().status.ok());
   msg::SetBudget change;
@@ -260,7 +261,7 @@ std::vector<Put> begin_some(Cluster& cluster, const std::vector<Prompt>& prompts
   return puts;
 }
 
-// Until the others have loaded the shards of `a`.
+// Waits until the others have loaded the shards of `a`.
 void await_drained(Cluster& cluster) {
   for (Node* const node : {&cluster.b, &cluster.c}) {
     await(*node, [](const msg::ClusterState& state) {

@@ -1,4 +1,4 @@
-// Nodes that share a Ceph: what shared_cluster_cases.cc has not.
+// Nodes that share a Ceph: cases that shared_cluster_cases.cc does not have.
 #include <algorithm>
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
 // A real precisd on real disks that fill up: what is refused, what continues, and that space comes
-// back. A program of its own, because it is skipped if nothing may be mounted.
+// back. This is a program of its own, because it is skipped if nothing may be mounted.
 #include <signal.h>
 
 #include <catch2/catch.hpp>

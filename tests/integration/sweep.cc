@@ -40,7 +40,7 @@ std::uint64_t sweep(SharedTier& tier, const std::set<std::uint32_t>& shards) {
     const auto mark = tier.marks(std::array{shard}).value().front();
     REQUIRE(mark);
     REQUIRE(mark->released);
-    // As the node that has changed the shard last.
+    // The sweep acts as the node that has changed the shard last.
     const ShardMark own{mark->epoch, 0, false, mark->node, "sweeper"};
     REQUIRE(tier.change_marks(std::array{SharedTier::Change{shard, mark, own}}).ok());
     uploads.begin(shard, own, own.node);

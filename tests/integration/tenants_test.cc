@@ -147,10 +147,10 @@ TEST_CASE_METHOD(TenantsFixture, "a reader reads what a writer of its tenant sto
   const auto stored = put_all(*writer, model, tokens, kv, keep_most());
   REQUIRE((stored.ok() && writer->open_session("talk", 600).ok()));
   told({"tenant", "set", "blue", "--role", "reader"});
-  CHECK_FALSE(writer->status().ok());  // closed: its role was another
+  CHECK_FALSE(writer->status().ok());  // closed, because its role has changed
 
   const auto reader = connect("blue", token);
-  REQUIRE(reader->register_model(tiny_model()).ok());  // it is registered
+  REQUIRE(reader->register_model(tiny_model()).ok());  // the model is registered
   CHECK(rows_are_of(read_all(*reader, model, tokens).value(), {&kv}));
   CHECK(reader->segments().value().size() == 1);
   ModelSpec unknown = tiny_model();
@@ -167,7 +167,7 @@ TEST_CASE_METHOD(TenantsFixture, "a reader reads what a writer of its tenant sto
     CHECK(refused.code() == StatusCode::kPermissionDenied);
     CHECK_THAT(refused.message(), Contains("tenant 'blue' has the role reader"));
   }
-  CHECK(reader->lookup(model, tokens, {.session = "talk"}).value());  // it is not renewed
+  CHECK(reader->lookup(model, tokens, {.session = "talk"}).value());  // the session is not renewed
   CHECK(stat(*reader, "precis_puts_begun_total") == 1);
   CHECK(stat(*reader, "precis_staged_bytes") == 0);
 }
@@ -185,7 +185,7 @@ TEST_CASE_METHOD(TenantsFixture, "only an admin manages tenants", "[integration]
                Contains("tenant 'red' has the role writer") && Contains("role = \"admin\""));
   }
   CHECK(told({"tenant", "ls"})["tenants"].size() == 3);
-  // An admin that is stored is one too, but cannot lock itself out.
+  // A stored tenant can be an admin, too, but it cannot lock itself out.
   const std::string token = add("deputy", {"--role", "admin"});
   const auto deputy = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "tenant");

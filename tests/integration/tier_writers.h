@@ -37,7 +37,7 @@ class TierWriters {
       }
     }
   }
-  // Calls that have failed with kUnavailable.
+  // The number of calls that have failed with kUnavailable.
   int unavailable() const { return unavailable_; }
   // Ends the threads, and checks that the storage has all that they wrote, and nothing else.
   void check() {

@@ -30,7 +30,7 @@ std::unique_ptr<CephCluster> ceph;  // main() makes it
 // The only node of a cluster, and its expected content.
 class WarmNode {
  public:
-  // `dir` has room for its data; `settings` have lines.
+  // `dir` has room for its data; `settings` are lines of its configuration.
   WarmNode(const std::string& name, std::string dir, const std::string& settings,
            std::uint32_t tokens = kTokens)
       : tokens_(tokens), dir_(std::move(dir)) {

@@ -48,7 +48,7 @@ class Operator:
         return json.loads(text)
 
     def raw(self, request: bytes) -> bytes:
-        """What the port sends until it closes the connection."""
+        """The bytes that the port sends until it closes the connection."""
         host, port = self.address.rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=60) as link:
             link.sendall(request)
@@ -59,7 +59,7 @@ class Operator:
             return answer
 
 
-# An admin `ops`; the port that it is behind needs a token.
+# The settings of a port that needs a token, and a tenant `ops` with the role admin.
 TOKEN = "a long random word"
 _GUARDED = """
 admin_token_file = "{token}"
@@ -72,7 +72,7 @@ role = "admin"
 
 @contextlib.contextmanager
 def guarded(folder: Path, tenants: str = "") -> Iterator[Operator]:
-    """A port that needs TOKEN. `tenants`: more of the configuration."""
+    """A port that needs TOKEN. `tenants`: further lines of the configuration."""
     token = folder / "admin.token"
     token.write_text(TOKEN)
     token.chmod(0o600)

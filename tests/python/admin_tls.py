@@ -1,4 +1,4 @@
-"""Certificates of our own, and a client of an admin port with TLS."""
+"""Certificates that the tests sign, and a client of an admin port with TLS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Authority:
 
 
 def trusting(ca: Path, own: Path | None = None) -> ssl.SSLContext:
-    """A client that trusts `ca`. `own`: its certificate; the key is the .key beside it."""
+    """A client that trusts `ca`. `own`: the client's certificate; its key is the .key beside it."""
     context = ssl.create_default_context(cafile=str(ca))
     if own is not None:
         context.load_cert_chain(own, own.with_suffix(".key"))
@@ -46,7 +46,7 @@ def trusting(ca: Path, own: Path | None = None) -> ssl.SSLContext:
 
 
 def connect(address: str, context: ssl.SSLContext) -> http.client.HTTPSConnection:
-    """A connection on which requests can be made; it connects at the first one."""
+    """A connection on which requests can be made; it connects at the first request."""
     host, port = address.rsplit(":", 1)
     return http.client.HTTPSConnection(host, int(port), timeout=60, context=context)
 
@@ -67,6 +67,6 @@ def get(address: str, context: ssl.SSLContext, path: str, token: str = "") -> tu
 
 
 def wait_for(what: Callable[[], bool]) -> None:
-    """Returns once it is true; the test's own timeout is the limit."""
+    """Returns once `what()` is true; the test's own timeout is the limit."""
     while not what():
         time.sleep(0.02)

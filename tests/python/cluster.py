@@ -59,7 +59,7 @@ class Cluster(contextlib.AbstractContextManager):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def state(self, node: int) -> dict[str, Any]:
-        """What the node knows of the cluster."""
+        """The state of the cluster as the node reports it."""
         return json.loads(self.precisctl(node, "cluster", "status", "--json").stdout)
 
     def wait(self, node: int, good: Callable[[dict[str, Any]], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Shared by the Python tests: models, prefixes built by hand, and a running precisd."""
+"""Fixtures and options of all Python tests: models, caches, and a running precisd."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def precisd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Precisd]:
 
 @pytest.fixture(params=["open", "connect"])
 def cache(request: pytest.FixtureRequest, tmp_path) -> Iterator[precis.Cache]:
-    """The service inside this process, and a real precisd: one API."""
+    """Each test runs with both: the service inside this process, and a real precisd."""
     if request.param == "open":
         with precis.open(tmp_path / "cache") as embedded:
             yield embedded
@@ -100,7 +100,7 @@ def random_llama():
 @pytest.fixture(scope="session")
 def random_gemma3():
     """A Gemma 3 with random weights: QK-norm, windows of 24 tokens in 4 of 6 layers, one KV head,
-    and scores that are scaled by another factor than the head's size."""
+    and a scale of the scores that does not follow from the head's size."""
     import torch
     from transformers import Gemma3ForCausalLM, Gemma3TextConfig
 

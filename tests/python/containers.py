@@ -1,4 +1,4 @@
-"""Runs the programs of containers without them: each folder of a container is one of the test's."""
+"""Runs the programs of containers without containers: folders of the test replace their folders."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Folders:
         return text
 
     def write(self, path: str, text: str) -> Path:
-        """Writes a file, in whose text the folders are the container's too."""
+        """Writes a file; its text gets the test's folders instead of the container's, too."""
         file = Path(self.here(path))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self.here(text))
@@ -36,13 +36,13 @@ class Folders:
         return Path(self.here(path)).read_text()
 
     def command(self, words: list[str]) -> list[str]:
-        """The container's command."""
+        """The container's command, with the test's folders."""
         return [self.here(word) for word in words]
 
     def check(self, words: list[str], tmp_path: Path, **environment: str) -> None:
         """Runs the container's command with a precisd that only checks its settings.
 
-        It takes them, and reports nothing but that they are valid.
+        The precisd must accept the settings, and report only that they are valid.
         """
         checking = tmp_path / "checking/precisd"
         checking.parent.mkdir(exist_ok=True)

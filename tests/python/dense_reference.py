@@ -60,8 +60,8 @@ def keep_positions(cache: DynamicCache, kept: list[list[torch.Tensor]]) -> Handm
 
 @contextlib.contextmanager
 def dense_attention(model, prefix) -> Iterator[None]:
-    """Within the block, of the first prefix.matched_tokens entries of its cache, `model` sees only
-    those at positions that `prefix` keeps."""
+    """Within the block, `model` sees only those of the first prefix.matched_tokens entries of its
+    cache that lie at positions that `prefix` keeps."""
 
     def attention(module, query, key, value, attention_mask, scaling, **kwargs):
         group = query.shape[1] // key.shape[1]

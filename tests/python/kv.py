@@ -30,7 +30,7 @@ def toy_projections(spec: precis.ModelSpec, hidden: int = 24) -> list[np.ndarray
 
 
 def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "keydiff") -> dict:
-    """Curves over a scorer of K and V, by which a toy model's heads lose at different rates."""
+    """Curves over a scorer of K and V; the heads of a toy model lose entries at different rates."""
     rates = np.array([[slowest, 0.8], [1.0, 1.0], [1.2, 2 - slowest]])
     percents = np.arange(1, 100)[:, None, None] / 100
     return {
@@ -50,7 +50,7 @@ def toy_profile(spec: precis.ModelSpec, slowest: float = 0.4, scorer: str = "key
 
 
 def toy_probe(spec: precis.ModelSpec) -> dict:
-    """Random coefficients for kvprobe, of a toy model."""
+    """Random coefficients of kvprobe for a toy model."""
     draw = np.random.default_rng(1)
     rows = 3 * spec.head_dim + 6
     return toy_profile(spec) | {

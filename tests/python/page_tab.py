@@ -61,7 +61,7 @@ def browser():
 
 
 class Shown:
-    """The page in a tab of its own. Errors of its console, and requests to others, are kept."""
+    """The page in a tab of its own. It records console errors and requests to other hosts."""
 
     def __init__(self, browser, address: str, **options) -> None:
         self.context = browser.new_context(**options)
@@ -109,7 +109,7 @@ def has_text(tab, selector: str, pattern: str) -> None:
 
 
 def fits_every_width_and_can_be_read(tab, scheme: str) -> None:
-    """Checks the page as it is now. `scheme`: the one that the tab has."""
+    """Checks the page as it is now. `scheme`: the tab's colour scheme."""
     for width in WIDTHS:
         tab.set_viewport_size({"width": width, "height": 900})
         needed = tab.evaluate("document.documentElement.scrollWidth")

@@ -20,7 +20,7 @@ DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/precis.json"
 
 
 def precisctl(operator: Operator, *words: str):
-    """What precisctl --json prints."""
+    """The JSON that precisctl prints."""
     program = shutil.which("precisctl")
     command = [program, "--address", operator.service.address, "--json", *words]
     return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
@@ -81,7 +81,7 @@ def test_what_the_disk_or_tcp_has_served_is_told_apart(tmp_path):
         assert found[f"precis_get_seconds_count{{{with_all}}}"] == 1
         assert found[f"precis_get_first_layer_seconds_count{{{with_all}}}"] == 1
     assert found[f'precis_asked_tokens_total{{{labels},transport="tcp"}}'] == 300
-    # A model that nobody has registered is no label.
+    # A model that nobody has registered appears in no label.
     assert found['precis_lookup_seconds_count{tenant="default",transport="tcp"}'] == 1
 
 
@@ -222,7 +222,7 @@ def test_a_table_of_layers_and_heads_is_set_over_http(tmp_path):
             assert set_to["effective"]["recipe"].count(profile["name"]) == 1
             put = put_all(cache, model, range(300), layers, recipe=None)
             assert put.bytes == dry["stored_bytes"]
-            # Every head keeps its protected tokens first; the rest is dealt by the shares.
+            # Every head keeps its protected tokens first; the shares divide the rest.
             wanted = [[240, 240], [60, 60], [60, 120]]
             assert abs(cache.segment(put.id).plan.astype(int) - wanted).max() <= 3
 
@@ -234,7 +234,7 @@ def test_a_table_of_layers_and_heads_is_set_over_http(tmp_path):
             operator.api("profiles", "POST", {"profile": other})  # of the same name
             operator.api("budgets", "PUT", table)
             assert operator.api("profiles")["profiles"][0]["digest"] == profile["digest"]
-            for number in range(63):  # with the profile of the first table, as many as there may be
+            for number in range(63):  # with the profile of the first table, this is the limit
                 share = f"0-2={0.1 + number / 100}"
                 operator.api("budgets", "PUT", table | {"table": share})
             for dry_run in (True, False):

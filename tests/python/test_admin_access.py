@@ -1,4 +1,4 @@
-"""Who may use the admin port of a real precisd, and clients that break the rules."""
+"""Access to the admin port of a real precisd, and clients that break the rules."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import socket
 import subprocess
 
 import pytest
-from admin_port import Operator, guarded, samples
+from admin_port import TOKEN, Operator, guarded, samples
 from admin_tls import wait_for
 from kv import put_all, random_layers, toy_spec
 
 import precis
 from precis.demo.service import Precisd, find_precisd
-
-TOKEN = "a long random word"
-
 
 # ---- who may ask --------------------------------------------------------------------------------
 
@@ -134,7 +131,7 @@ def test_an_admin_manages_tenants_over_http_and_no_other_tenant_does(tmp_path):
         assert removed == {"segments": 1, "bytes": rows[0]["stored_bytes"]}
         kept = operator.api("tenants?tenant=ops", "POST", {"name": "kept"})
         service.stop()
-    # A program that opens the directory itself is no client of these tenants.
+    # A program that opens the directory itself belongs to none of these tenants.
     with precis.open(tmp_path / "data") as cache:
         cache.register_model(toy_spec(name="toy"))
     with (
@@ -234,7 +231,7 @@ def test_a_client_that_never_ends_its_header_is_cut_off(operator):
     host, port = operator.address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=120) as link:
         link.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
-        assert link.recv(1) == b""  # the port ends it, not the timeout of this socket
+        assert link.recv(1) == b""  # the port closes it, not this socket's timeout
 
 
 def test_requests_follow_each_other_on_one_connection(operator):

@@ -1,4 +1,4 @@
-"""KV events over ZeroMQ: what subscribers may use up of the service's memory."""
+"""KV events over ZeroMQ: subscribers can use only a limited part of the service's memory."""
 
 from __future__ import annotations
 

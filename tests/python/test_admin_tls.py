@@ -13,18 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from admin_port import Operator, samples
+from admin_port import TOKEN, Operator, samples
 from admin_tls import Authority, connect, get, trusting, wait_for
 
 from precis.demo.service import Precisd, find_precisd
 
-TOKEN = "a long random word"
 SERVER = 'admin_tls_cert = "server.pem"\nadmin_tls_key = "server.key"\n'
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates: of the server, of an operator, and of a stranger with a CA of their own."""
+    """Certificates of the server, of an operator, and of a stranger with another CA."""
     folder = tmp_path_factory.mktemp("certificates")
     ours = Authority(folder, "ours")
     ours.sign("server")
@@ -47,7 +46,7 @@ def serving(folder: Path, data: Path, settings: str) -> Iterator[tuple[Precisd, 
 
 
 def refused_count(address: str, context: ssl.SSLContext) -> float:
-    """How many clients the service has turned away."""
+    """The number of clients that the service has refused."""
     found = samples(get(address, context, "/metrics")[1].decode())
     return found["precis_connections_refused_total"]
 
@@ -58,7 +57,7 @@ def raw(address: str) -> socket.socket:
 
 
 def rest_of(link: socket.socket) -> bytes:
-    """What the port sends until it closes the connection."""
+    """The bytes that the port sends until it closes the connection."""
     got = b""
     while part := link.recv(65536):
         got += part
@@ -77,7 +76,7 @@ def test_only_a_certificate_that_the_ca_signed_is_let_in(folder, tmp_path):
         with pytest.raises(ssl.SSLCertVerificationError):  # the client refuses the server
             get(address, trusting(folder / "strange.ca.pem"), "/healthz")
         wait_for(lambda: refused_count(address, operator) == 3)
-        # With certificates, requests that need the role admin are answered on behalf of an admin.
+        # With certificates, the port takes requests for admins; the tenant's role then decides.
         status, body = get(address, operator, "/api/v1/tenants")
         assert status == 403 and b"'default' has the role writer" in body
     log = (tmp_path / "data.log").read_text()
@@ -104,7 +103,7 @@ def test_plain_http_and_garbage_are_closed_and_counted(folder, tmp_path):
                 link.sendall(sent)
                 assert not rest_of(link).startswith(b"HTTP")
         wait_for(lambda: refused_count(address, client) == 2)
-        raw(address).close()  # as a balancer's check does: nobody is turned away
+        raw(address).close()  # as a load balancer's check does; this is no refusal
         assert get(address, client, "/healthz")[0] == 200
         assert refused_count(address, client) == 2
 
@@ -117,8 +116,8 @@ def test_slow_handshakes_end_and_keep_nobody_out(folder, tmp_path):
             for link in slow[40:]:
                 link.sendall(b"\x16\x03\x01")  # the beginning of a record
             assert get(address, client, "/healthz")[0] == 200
-            assert slow[0].recv(1) == b""  # made room
-            assert slow[-1].recv(1) == b""  # the port ends it, not the timeout of this socket
+            assert slow[0].recv(1) == b""  # closed to make room
+            assert slow[-1].recv(1) == b""  # the port closes it, not this socket's timeout
         wait_for(lambda: refused_count(address, client) >= 1)
     assert "the handshake took too long" in (tmp_path / "data.log").read_text()
 
@@ -152,7 +151,7 @@ def test_a_stream_that_the_service_ends_says_so_over_tls(folder, tmp_path):
     client = trusting(folder / "ours.ca.pem")
     settings = SERVER + '[[tenant]]\nname = "red"\ntoken = "one"\n'
     with serving(folder, tmp_path / "data", settings) as (service, address, config):
-        # A connection that is cut, without the message of TLS, is an error for this client.
+        # A connection that ends without TLS's closing message is an error for this client.
         with client.wrap_socket(
             raw(address), server_hostname="127.0.0.1", suppress_ragged_eofs=False
         ) as stream:
@@ -192,7 +191,7 @@ def test_a_renewed_certificate_is_taken_up_at_sighup_and_a_wrong_one_is_not(fold
         assert shown().strip() in old  # until the service reloads
         reload("configuration reloaded")
         assert shown().strip() in (tmp_path / "server.pem").read_bytes()
-        kept.request("GET", "/healthz")  # who is connected stays
+        kept.request("GET", "/healthz")  # an open connection stays open
         assert kept.getresponse().read() == b"ok\n"
         good = (tmp_path / "server.pem").read_bytes()
         (tmp_path / "server.pem").write_text("no certificate")

@@ -331,7 +331,7 @@ def test_statistics_pushed_ahead_are_kept_until_they_have_arrived(cache, model):
         layers.append({"keys": keys, "values": values, **statistics})
     with cache.begin_put(model, range(3000), "expected_attention", keep=0.5) as put:
         for index, layer in enumerate(layers):
-            # In float64 here: the push is a copy, to which only the put refers.
+            # The statistics are float64, so the push is a converted copy that only the put holds.
             put.layer(index, **{name: rows.copy() for name, rows in layer.items()}, wait=False)
         put.commit()
     prefix = cache.get(cache.lookup(model, range(3000)))

@@ -17,7 +17,7 @@ def put(cache, model, begin, end, **options):
 
 
 def found(cache, model, keep, path=TOKENS):
-    """Ids of the links of a lookup that counts."""
+    """Ids of the links of a lookup, which skips segments that are too approximate for `keep`."""
     match = cache.lookup(model, path, keep=keep, align=2)
     return [link.segment.id for link in match.links]
 
@@ -41,14 +41,14 @@ def test_a_reader_finds_what_was_computed_over_as_much_as_it_reads(cache, model,
     for keep in (0.05, 0.01):
         assert found(cache, model, keep) == [parent.id, rough.id], keep
         assert found(cache, model, keep, TOKENS[:300]) == [parent.id, rough.id], keep
-    # A reader without a budget gets the longest, and what it was computed over.
+    # A lookup without `keep` and `align` skips none; the segments say how they were computed.
     longest = cache.lookup(model, TOKENS)
     assert longest.matched_tokens == 400
     assert longest.links[1].segment.parent_read == precis.ratio(0.05)
 
 
 def test_the_exact_prompt_is_stored_beside_an_approximation(cache, model, parent, rough):
-    for end in (END, len(TOKENS)):  # by the same tokens, and by more
+    for end in (END, len(TOKENS)):  # with the same tokens, and with more
         exact = put(cache, model, BEGIN, end)
         assert exact.parent == parent.id and exact.id != rough.id
         for keep in (None, 0.5, 0.05):
@@ -65,11 +65,11 @@ def test_a_put_stands_on_what_is_as_faithful_as_it(cache, model, parent, rough):
     assert stands_on() == stands_on(parent_read=0.3) == parent.id
     assert stands_on(parent_read=precis.entries(2)) == parent.id
     assert stands_on(parent_read=0.05) == rough.id
-    assert stands_on(parent=rough) == rough.id  # asked for by name
+    assert stands_on(parent=rough) == rough.id  # the caller names the parent
 
 
 def test_turns_at_one_budget_find_each_other(cache, model, parent):
-    """Each is computed over the turns before, read at that budget, however few entries are kept."""
+    """Each turn is computed over earlier turns, read at the budget at which those are stored."""
     turns = [parent.id]
     for end in (260, 330, END):
         assert found(cache, model, 0.3) == turns
@@ -103,7 +103,7 @@ def test_a_parent_of_which_no_more_is_left_makes_its_children_exact(tmp_path):
 
 
 def test_what_was_read_counts_link_by_link(cache, model):
-    """A tenth of a long segment is less than a fifth, even if a short one was read completely."""
+    """Shares count for each link: a fifth of both links together would be more than they store."""
     path = list(range(1100))
 
     def put_to(begin, end, keep, **options):

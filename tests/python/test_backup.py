@@ -1,4 +1,4 @@
-"""A copy of a stopped service's data directory is a backup, and a way to another machine."""
+"""A copy of a stopped service's data directory is a backup, and can move to another machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def list_rows(cache: precis.Cache) -> list[tuple]:
 
 
 def copy(source: Path, target: Path) -> None:
-    """As docs/guides/operations.md says."""
+    """Copies a data directory as docs/guides/operations.md says."""
     subprocess.run(["cp", "-a", f"{source}/.", target], check=True)
 
 

@@ -1,4 +1,4 @@
-"""The promises of ./dev bench about its rows, and the display of their results."""
+"""The marks that ./dev bench sets for its rows, and the display of their results."""
 
 from __future__ import annotations
 

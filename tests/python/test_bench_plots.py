@@ -1,4 +1,4 @@
-"""The plots of ./dev bench, its kernels and vllm: names are apart, no axis flattens a line."""
+"""The plots of ./dev bench, its kernels and vllm: no names overlap, no axis flattens a line."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_what_is_asked_of_a_dead_service_is_submitted_at_once(tmp_path):
 
 
 def test_close_ends_calls_that_wait_for_the_service(cache, model):
-    # A commit that waits for a second writer, which never comes.
+    # The commit waits for a second writer, which never comes.
     put = cache.begin_put(model, range(64), recipe="knorm", keep=0.5, writers=2)
     calls = precis.Calls(cache, threads=1)
     calls.commit(put)
@@ -129,7 +129,7 @@ def test_close_ends_calls_that_wait_for_the_service(cache, model):
 
 
 def test_a_call_that_waits_is_forgotten_when_it_is_canceled(cache, model):
-    # Its commit waits for a second writer.
+    # The commit waits for a second writer until its deadline.
     put = cache.with_deadline(2).begin_put(model, range(64), recipe="knorm", keep=0.5, writers=2)
     with precis.Calls(cache, threads=1) as calls:
         running = calls.commit(put)

@@ -99,7 +99,7 @@ def test_the_chart_renders_objects_that_kubernetes_takes(
 
 
 def check_configuration(tmp_path: Path, objects: dict[str, Any], pod_name: str) -> Folders:
-    """Runs the pod's command, with the files that its volumes give, and a precisd that checks."""
+    """Runs the pod's command with the files of its volumes; precisd only checks its settings."""
     volumes = {v["name"]: v for v in objects["StatefulSet"]["spec"]["template"]["spec"]["volumes"]}
     mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
     folders = Folders(tmp_path / pod_name, *mounts.values())
@@ -172,7 +172,7 @@ def test_the_nodes_of_a_cluster_share_a_bucket_of_s3(tmp_path: Path) -> None:
     }
     assert mounted["s3/keys"] == ("s3", "keys")
     assert mounted["s3/ca.crt"] == ("s3-ca", "ca.crt")
-    # The system's CAs.
+    # Without a CA in the values, the service trusts the system's CAs.
     values = {**CLUSTER_S3["cluster"], "s3": {**S3, "tls": {}}}
     objects = render(tmp_path, {**CLUSTER_S3, "cluster": values})
     assert "cluster_s3_ca" not in objects["ConfigMap"]["data"]["precisd.toml"]
@@ -192,11 +192,11 @@ def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: 
     for selector in (apart["labelSelector"], spread["labelSelector"], budget["selector"]):
         assert selector["matchLabels"] and selector["matchLabels"].items() <= labels.items()
     assert budget["maxUnavailable"] == 1
-    # A node that is stopped copies what waits for the shared storage, for at most a lease.
+    # A node that stops copies what waits for the shared storage; this takes a lease at most.
     lease = tomllib.loads(objects["ConfigMap"]["data"]["precisd.toml"])["cluster_lease_s"]
     assert pod["terminationGracePeriodSeconds"] >= 60 + lease
     assert stateful["minReadySeconds"] >= lease
-    # An upgrade waits for a node that is no member, but nothing restarts it for that.
+    # An upgrade waits for a node that is no member, but Kubernetes does not restart the node.
     container = pod["containers"][0]
     asks = {
         probe: container[probe]["exec"]["command"][-1] for probe in container if "Probe" in probe
@@ -206,7 +206,7 @@ def test_the_nodes_of_a_cluster_are_apart_and_leave_one_after_another(tmp_path: 
         "readinessProbe": "--ready",
         "livenessProbe": "status",
     }
-    # The affinity of the values holds too.
+    # The affinity that the values give holds too.
     with_disk = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
     only = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [with_disk]}}
     given = {"nodeAffinity": only}
@@ -225,7 +225,7 @@ def test_a_chart_without_a_cluster_renders_nothing_of_it(tmp_path: Path) -> None
 
 
 def make_certificate(folder: Path) -> None:
-    """A certificate that is its own CA, if the chart mounts one."""
+    """Writes a self-signed certificate into the folder, if the chart mounts the folder."""
     if not folder.exists():
         return
     subprocess.run(

@@ -1,4 +1,4 @@
-"""A cluster's nodes: their probes, their versions, and the Python client over both."""
+"""A cluster's nodes: their probes, and the Python client over two nodes."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def running(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def cluster_of(address: str) -> dict[str, Any]:
-    """What precisctl tells of the cluster; nothing while it gets no answer."""
+    """The cluster's state from precisctl; empty while precisctl gets no answer."""
     command = ["precisctl", "--address", address, "--tenant", "default", "--token", TOKEN]
     done = subprocess.run(
         [*command, "--timeout", "2s", "--json", "cluster", "status"], capture_output=True, text=True

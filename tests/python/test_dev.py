@@ -64,8 +64,8 @@ def start_setup(checkout: Path, python: str, **more) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # A shell that runs the tests in the background ignores the signal, which would be
-        # inherited.
+        # A shell that runs the tests in the background ignores the signal, and a child would
+        # inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **more,
     )

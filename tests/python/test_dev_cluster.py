@@ -1,4 +1,4 @@
-"""What ./dev cluster accepts, remembers and waits for; programs that only sleep are its cluster."""
+"""The options, choices and waits of ./dev cluster. Programs that only sleep are the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from test_dev import ROOT, put_script
 
-# ./dev knows a running program by the name of its file.
+# ./dev recognizes a running program by the name of its file.
 SLEEPING = '#!/bin/bash\n{before}\nexec "{checkout}/sleeping/{name}" 600\n'
 S3_SETTINGS = 'cluster_s3 = "http://127.0.0.1:1/b"'
 
@@ -47,7 +47,7 @@ class Checkout:
         put_script(self.folder / path, script)
 
     def put_states(self, first: str, second: str) -> None:
-        """What the nodes say that they are."""
+        """Sets the states that the nodes report."""
         rows = "".join(
             f'{{"name": "node-{n}",\n"draining": false,\n"shards": 8192}},\n' for n in (1, 2)
         )
@@ -86,7 +86,7 @@ class Checkout:
     def kill(self, name: str) -> None:
         pid = self.pid(name)
         os.kill(pid, 9)
-        # Another process than this one is the parent, so it cannot be waited for here.
+        # This process is not the parent of the program, so it cannot call waitpid.
         while Path(f"/proc/{pid}/exe").exists():
             pass
 
@@ -191,7 +191,7 @@ def test_up_fails_if_a_node_ends(checkout):
 def test_up_starts_a_node_that_was_still_stopping(checkout):
     checkout.started("--nodes", "2")
     stopping = checkout.pid("node-2")
-    # It ends when the first node is asked.
+    # The second node ends when the first is asked.
     end = f"kill -9 {stopping} 2>&-; while [ -e /proc/{stopping}/exe ]; do :; done"
     checkout.put_states(f"$({end}; echo member)", "member")
     checkout.started()

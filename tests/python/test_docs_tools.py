@@ -1,4 +1,4 @@
-"""The reference of the site says what the code says, and links lead where they do in a checkout."""
+"""The site's reference agrees with the code; links lead to the same files as in a checkout."""
 
 from __future__ import annotations
 

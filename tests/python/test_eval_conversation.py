@@ -17,7 +17,7 @@ def test_old_turns_are_trimmed_and_every_fact_is_asked(tiny_llama, monkeypatch, 
 
     tiny = SimpleNamespace(name="tiny", load=load, revision=lambda: "1")
     monkeypatch.setattr(conversation, "SMOLLM2", tiny)
-    monkeypatch.setattr(conversation, "_TRIM_S", 60)  # this total can be held; machines may be slow
+    monkeypatch.setattr(conversation, "_TRIM_S", 60)  # a slow machine needs long to hold the total
     found = tmp_path / "figures.json"
     words = ["--turns", "12", "--facts", "3", "--talks", "1", "--recipe", "global_kvdiff"]
     assert conversation.main([*words, "--keep", "0.5", "--total", "0.3", "--json", str(found)]) == 0

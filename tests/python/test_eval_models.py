@@ -1,4 +1,4 @@
-"""The models of the evaluation: their wheels, and the difficult one through the service."""
+"""The models of the evaluation: their wheels, and Gemma 3 over a stored prefix."""
 
 from __future__ import annotations
 

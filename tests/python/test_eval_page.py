@@ -174,7 +174,7 @@ def test_page_and_plots_follow_the_readers_colour_scheme(shown):
         assert "var(--ink)" in themed
     for svg in svgs:
         drawn = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-        # Nothing is drawn in a colour of one scheme, least of all text.
+        # No text or shape has a colour of only one scheme.
         assert re.findall(r"(?:fill|stroke): (?!none|var)[^;\"]+", drawn) == []
         assert "<text" in drawn
 

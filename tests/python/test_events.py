@@ -102,7 +102,7 @@ def refusal(store: Store, query: str, **headers: str) -> tuple[int, str]:
     return error.value.code, json.loads(error.value.read())["message"]
 
 
-# ---- what is told -------------------------------------------------------------------------------
+# ---- pages of events ----------------------------------------------------------------------------
 
 
 def test_put_trim_and_removal_are_told_in_order(store):

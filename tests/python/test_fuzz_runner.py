@@ -17,7 +17,7 @@ for target in good bad broken; do
 done
 """
 
-# Called to fuzz: finds an input if the target is bad. Called with only an input: runs it.
+# When it is called to fuzz, it finds an input if the target is bad. Otherwise it runs an input.
 FUZZER = """#!/bin/sh
 for argument in "$@"; do
   case $argument in

@@ -66,7 +66,7 @@ def words(count: int, seed: int = SEED) -> list[int]:
 
 
 def logits(conversation: hf.Conversation, hf_model) -> torch.Tensor:
-    """What the model says next over the live cache. Tokens of random weights say little."""
+    """Logits over the live cache. With random weights, equal tokens would prove little."""
     return hf.forward(hf_model, PROBE, conversation.live.fork())
 
 
@@ -308,7 +308,7 @@ def test_a_system_prompt_is_shared_by_conversations(talk, store):
     assert other.session.tip == first.segment.id
     ways = [chat.say(words(5, i), max_new_tokens=NEW) for i, chat in enumerate((one, other))]
     assert [turn.segment.parent for turn in ways] == [first.segment.id] * 2
-    third = talk("third")  # finds the prompt, of which it reads no token again
+    third = talk("third")  # finds the prompt and reads no token of it again
     turn = third.say(prompt + words(9, 3), max_new_tokens=NEW)
     assert (turn.restored, turn.read, turn.segment.parent) == (70, 9, first.segment.id)
     fourth = talk("fourth").say(prompt, max_new_tokens=NEW)  # its last token is read again
@@ -372,7 +372,7 @@ def test_turns_that_were_removed_are_stored_again(talk, store):
     resumed = talk(tokens=chat.tokens)
     kept = resumed.say(words(3), max_new_tokens=NEW).segment
     store.remove(turn.segment, recursive=True)
-    with pytest.warns(UserWarning, match="not stored"):  # only the store had a part of it
+    with pytest.warns(UserWarning, match="not stored"):  # a part of the path was only in the store
         lost = resumed.say(words(4), max_new_tokens=NEW)
     assert isinstance(lost.error, precis.NotFound)
     last = resumed.say(words(5), max_new_tokens=NEW)
@@ -430,7 +430,7 @@ def test_what_a_conversation_cannot_do_says_so(talk, store, hf_model, tokenizer)
     refused("belong to another conversation", tokens=chat.tokens[:70], call=talk)
     other = store.register_model(hf.model_spec(hf_model, name="another"))
     refused("with another model", store, other, hf_model, session="chat", call=hf.Conversation)
-    with pytest.warns(UserWarning, match="not stored"):  # another client has advanced it
+    with pytest.warns(UserWarning, match="not stored"):  # another client advanced the session
         rival = talk(tokens=chat.tokens)
         rival.say(words(3), max_new_tokens=NEW)
         assert chat.say(words(5), max_new_tokens=NEW).error is not None
@@ -448,7 +448,7 @@ def test_turns_get_the_budget_of_their_session(talk, store, hf_model):
 
 
 def until(condition) -> None:
-    """Waits for what the service does in the background."""
+    """Waits until the service has made the condition true in the background."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "the service has not done it within a minute"
@@ -464,7 +464,7 @@ def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, to
         stored = turns()
         if isinstance(total, str):
             return sum(turn.bytes for turn in stored) <= 400 << 10
-        # For a share, the others make no room for the newest turn.
+        # A share does not count the newest turn: the others make no room for it.
         full = sum(turn.original_bytes for turn in stored)
         return sum(turn.bytes for turn in stored[:-1]) <= total * full
 
@@ -472,7 +472,7 @@ def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, to
         for number in range(24):
             segment = chat.say(words(40, seed=number), max_new_tokens=NEW).segment
             assert (segment.trimmed, chat.session.tip) == (None, segment.id)
-            # The newest turn alone, and the headers of short old ones, are a larger share at first.
+            # At first, the newest turn and the headers of short old turns alone exceed the total.
             if number > 12:
                 until(holds)
         newest = turns()[-1]

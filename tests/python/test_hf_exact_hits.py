@@ -89,7 +89,7 @@ def test_of_a_compressed_prompt_the_last_token_runs_over_exactly_what_the_rest_k
     last = ragged.take_back()
     assert last == tokens[-1]
     actual = hf.forward(hf_model, [last], ragged)
-    # The model's own cache without the last token; the model sees only the prefix's entries of it.
+    # `own` lacks the last token. The model sees only those of its entries that the prefix keeps.
     own, _ = full_cache(hf_model, tokens[:-1], whole=True)
     with dense_attention(hf_model, keep_positions(own, below(prefix, len(tokens) - 1))):
         expected = continuation(hf_model, own, [last], [1])
@@ -170,7 +170,7 @@ def test_what_was_just_read_is_continued_without_new_tokens(hf_model, tokens):
     expected = generated(hf_model, tokens)
     cache = hf.prefill(hf_model, tokens).cache
     assert list(hf.generate(hf_model, [], cache, NEW, stop=())) == expected
-    # The cache lacks the last of them, so that it is found again.
+    # The cache lacks the last of these tokens, so the model generates it again.
     assert list(hf.generate(hf_model, [], cache, 1, stop=())) == expected[-1:]
     # A prompt that is read again has the same logits.
     cache.crop(len(tokens))
@@ -252,7 +252,7 @@ def test_a_cache_of_another_model_is_refused_where_it_could_not_be_attended_over
     ragged = hf.RaggedCache(random_llama)
     with pytest.raises(ValueError, match="make the cache for the model that is called"):
         other(torch.tensor([[7]]), past_key_values=ragged)
-    hf.RaggedCache(other)  # it attends over ragged caches from now on
+    hf.RaggedCache(other)  # `other` attends over ragged caches from now on
     other(torch.tensor([[7]]), past_key_values=ragged)
 
 

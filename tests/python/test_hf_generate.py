@@ -1,4 +1,4 @@
-"""generate() of Transformers over ragged caches, as over its own: prompts, batches, turns."""
+"""generate() of Transformers works over ragged caches as over its own ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def some_tokens(count: int, seed: int = SEED) -> list[int]:
 
 
 def restored(model, tokens: list[int], share: float = 0.4, known: bool = True):
-    """A prefix that keeps about `share` of the entries, in every head different ones."""
+    """A prefix whose heads keep about `share` of their entries, each at other positions."""
     full, _ = full_cache(model, tokens, whole=True)
     generator = torch.Generator().manual_seed(len(tokens))
     kept = []
@@ -55,7 +55,7 @@ def restored(model, tokens: list[int], share: float = 0.4, known: bool = True):
 
 
 def generate(model, ids, cache=None, new: int = NEW, **options) -> list[list[int]]:
-    """The tokens that generate() of Transformers adds to prompts; greedily, without options."""
+    """The tokens that generate() of Transformers adds to prompts; without options, it is greedy."""
     defaults = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     ids = ids if torch.is_tensor(ids) else torch.tensor([ids])
     out = model.generate(ids, past_key_values=cache, max_new_tokens=new, **{**defaults, **options})
@@ -66,7 +66,7 @@ def generate(model, ids, cache=None, new: int = NEW, **options) -> list[list[int
 def steps(model, ids, cache=None, **options) -> torch.Tensor:
     """The logits from which generate() of Transformers chooses, [batch, NEW, vocabulary].
 
-    A model with random weights may choose the same token for any input: tokens say little about it.
+    A model with random weights may choose one token for any input: equal tokens prove little.
     """
     ids = ids if torch.is_tensor(ids) else torch.tensor([ids])
     out = model.generate(
@@ -126,7 +126,7 @@ def test_what_follows_may_be_longer_than_the_prefix(random_llama):
     prefix = restored(random_llama, before)
     expected = generate(random_llama, before + after, hf.RaggedCache(random_llama, prefix))
     assert generate(random_llama, after, hf.RaggedCache(random_llama, prefix)) == expected
-    # If the prefix's tokens are unknown, a mask of all columns says so.
+    # If the prefix's tokens are unknown, a mask of all columns says that `after` follows them.
     cache = hf.RaggedCache(random_llama, restored(random_llama, before, known=False))
     mask = torch.ones(1, 110, dtype=torch.long)
     assert generate(random_llama, after, cache, attention_mask=mask) == expected
@@ -188,7 +188,7 @@ def test_processors_of_transformers_see_the_tokens_and_the_answer(random_llama):
     before, after = some_tokens(60), some_tokens(5, 2)
     prefix = restored(random_llama, before)
     cache = hf.RaggedCache(random_llama, prefix)
-    (expected,) = generate(random_llama, after, cache, repetition_penalty=0.1)  # rewards it
+    (expected,) = generate(random_llama, after, cache, repetition_penalty=0.1)  # rewards repetition
     cache = hf.RaggedCache(random_llama, prefix)
     processors = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(0.1)])
     assert expected == list(
@@ -315,7 +315,7 @@ def test_the_next_turn_goes_on_from_the_same_cache(hf_model, share):
     assert near(second, steps(hf_model, first + again, once))
     if share == 1:
         assert near(second, steps(hf_model, first + again))
-    # The tokens that follow, with the last one, which was not read yet.
+    # The prompt may be only the tokens that the cache lacks, the answer's last one among them.
     cache = hf.RaggedCache(hf_model, prefix)
     generate(hf_model, before + asked, cache)
     assert near(steps(hf_model, first[-1:] + again, cache), second)
@@ -330,7 +330,7 @@ def test_a_turn_that_takes_another_course_forgets_what_it_goes_on_without(random
     expected = generate(random_llama, prompt, hf.RaggedCache(random_llama, prefix))
     assert generate(random_llama, prompt, cache) == expected
     assert cache.get_seq_length() == len(prompt) + NEW - 1
-    # The first prompt again: all of it is cached, and it is read from its last token on.
+    # The same prompt again: the cache has all of it, and the model reads only its last token.
     assert generate(random_llama, prompt, cache) == expected
 
 

@@ -203,7 +203,7 @@ def test_models_of_another_build_are_refused_with_what_is_missing(random_llama):
 
 
 def test_kvdiff_sees_keys_as_the_models_own_rope_found_them(hf_model):
-    """Its scores, from keys whose rotation is undone and from the formula written out."""
+    """Its scores follow the formula of kvdiff over keys whose rotation is undone."""
     spec = hf.model_spec(hf_model, name="kvdiff")
     _, layers = observe_all(hf_model, TOKENS)
     pushed = [{"keys": keys, "values": values} for keys, values, _ in layers]

@@ -1,4 +1,4 @@
-"""precis.hf's pushes during the prefill: never far behind it, and over once it ends."""
+"""The pushes of precis.hf stay close behind the prefill, and end with it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def computed(deep_llama):
 
 
 class Put:
-    """A put whose layers go where the test says."""
+    """A put that passes the index of each layer to the function `push` of the test."""
 
     begin, already_stored = 0, False
     recipe = '{"scorer":"knorm"}'
@@ -151,7 +151,7 @@ TOKENS = [20 + i % 80 for i in range(1000)]
 
 @pytest.fixture
 def full_service(tmp_path):
-    """A precisd without free memory, a client of it, and that client's put, which holds it all."""
+    """A precisd without free memory, its client, and the client's put, which holds all memory."""
     config = tmp_path / "precisd.toml"
     config.write_text("memory_wait_ms = 3600000\nsilent_client_ms = 3600000\n")
     flags = ("--memory", "16MiB", "--config", str(config))
@@ -179,14 +179,14 @@ def until(cache: precis.Cache, **wanted: int) -> None:
 
 @contextlib.contextmanager
 def ctrl_c_once(ready):
-    """Ctrl-C within the block as soon as `ready` returns."""
+    """Sends Ctrl-C within the block as soon as `ready` returns."""
 
     def press():
         try:
             ready()
         finally:
-            # On a thread that does not wait: the main thread gets the signal without being woken.
-            # That finds the case of a signal that comes just before the main thread waits.
+            # The signal goes to this thread, so it does not wake the main thread from its wait. The
+            # same happens if a signal comes just before the main thread waits.
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
     # A shell that runs the tests in the background may have set the signal to be ignored.
@@ -201,7 +201,7 @@ def ctrl_c_once(ready):
 
 
 class Twice:
-    """The Waits of a thread; before it can end them, Ctrl-C comes once more."""
+    """The Waits of a thread; a second Ctrl-C comes just before end() ends them."""
 
     def __init__(self) -> None:
         self._waits = _core.Waits()

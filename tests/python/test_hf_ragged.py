@@ -1,4 +1,4 @@
-"""The ragged cache is exact: over a whole prefix, and over exactly the kept entries of one."""
+"""The ragged cache is exact, both over a whole prefix and over the kept entries of a prefix."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_several_questions_at_once_are_answered_as_one_by_one(name, request):
     for answer, (question, right) in zip(together, asked, strict=True):
         alone = hf.answer_nll(model, question, right, cache)
         assert answer.greedy == alone.greedy and answer.nll == pytest.approx(alone.nll, abs=1e-3)
-    hf.forward(model, [1, 2], cache)  # with a tail of its own it asks one by one
+    hf.forward(model, [1, 2], cache)  # over a tail, it asks one by one
     again = hf.answer_nlls(model, asked, cache)
     assert again == [hf.answer_nll(model, *pair, cache) for pair in asked]
 
@@ -263,9 +263,9 @@ def test_a_fork_and_its_origin_go_on_independently(random_llama):
     ragged = hf.RaggedCache(random_llama)
     hf.forward(random_llama, tokens[:50], ragged)
     forks = [ragged.fork(), ragged.fork()]
-    assert ragged.layers[0].keys.shape[2] == 64  # so that all that follows would fit
+    assert ragged.layers[0].keys.shape[2] == 64  # room for all tokens that follow
     assert forks[0].layers[0].keys.data_ptr() == ragged.layers[0].keys.data_ptr()  # no copy yet
-    ragged.crop(30)  # and then over what the forks share
+    ragged.crop(30)  # its next tokens would overwrite rows that the forks share
     ways = [tokens[90:120], tokens[80:94], tokens[70:84]]
     for cache, way in zip([ragged, *forks], ways, strict=True):
         held = tokens[: cache.get_seq_length()]

@@ -1,4 +1,4 @@
-"""precis.hf through a real service: exact at keep 1, and over exactly the kept entries below it."""
+"""precis.hf through a real service: exact at keep 1, and below it over the kept entries."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_second_turn_is_computed_over_its_parent_as_read(cache, random_llama, 
     with dense_attention(hf_model, prefix), torch.no_grad():
         out = hf_model(torch.tensor([tokens[100:140]]), past_key_values=own)
     assert (read.logits - out.logits[0, -1]).abs().max() <= BOUND
-    # The restored chain has the turn's entries, and decodes as the turn does.
+    # The restored chain has the turn's entries, and its length.
     chain, restored = read_back(cache, model, hf_model, tokens[:140])
     for layer, kept in zip(own.layers, chain.layers, strict=True):
         for head, entries in enumerate(kept.heads):
@@ -190,7 +190,7 @@ RECIPES = ["global_kvdiff", "snapkv(window=16)", "expected_attention", "kvzip"]
 def test_the_cache_of_a_turn_serves_the_put_of_the_next(
     cache, random_llama, tokens, request, recipe
 ):
-    """Turn by turn over one live cache: the segments are those of a prefill of each turn."""
+    """Turns over one live cache store the segments that turns over a restored prefix store."""
     model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
     how = {"recipe": recipe, "keep": 1.0}
     first, read = hf.store(cache, model, random_llama, tokens[:100], **how)

@@ -47,7 +47,7 @@ def revision(model) -> str:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A folder of a model, in two files."""
+    """The folder of a model whose weights are in several files."""
     path = tmp_path / "model"
     build().save_pretrained(path, max_shard_size="20KB")
     assert len(list(path.glob("*.safetensors"))) > 1
@@ -266,7 +266,7 @@ def test_no_name_is_a_path_of_this_machine(folder, tmp_path, monkeypatch):
     loaded = load(folder)
     loaded.config.name_or_path, loaded.config._commit_hash = "some-lab/small-model", "0123abcd"
     assert hf.model_spec(loaded).name == "some-lab/small-model"
-    loaded.config._commit_hash = None  # a relative path, from another folder
+    loaded.config._commit_hash = None  # then the name is a relative path, from another folder
     assert hf.model_spec(loaded).name == "LlamaForCausalLM"
 
 
@@ -278,7 +278,7 @@ def test_dtypes_are_taken_by_the_names_that_numpy_and_torch_have_and_others_refu
         hf.model_spec(model, revision="r", dtype="fp8")
 
 
-# ---- weights that are not whole in memory: the files speak for them -----------------------------
+# ---- weights that are not whole in memory: their files are read ---------------------------------
 
 
 def record_of(file: Path) -> Path:

@@ -37,7 +37,7 @@ def replace(cache, model, segments):
 
 
 def passed_on(match):
-    """The match as another process has it."""
+    """The match as another process receives it."""
     return precis.Match.from_bytes(match.to_bytes())
 
 

@@ -1,4 +1,4 @@
-"""Cache.lookup(keep=, align=): exact plans; gets of them, of some heads, and in other clients."""
+"""Cache.lookup(keep=, align=): exact plans, and gets of all or some heads by any client."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_pages_are_whole_and_within_what_is_stored(cache, model, chain, align, e
     assert np.array_equal(match.plan, want)
     prefix = cache.get(match)
     assert np.array_equal(prefix.plan, match.plan)
-    # Each segment's first entries, so a part of a get of everything.
+    # For each segment, a get of everything begins with the same entries.
     whole = cache.get(cache.lookup(model, path))
     for layer, all_of_it in zip(prefix.layers, whole.layers, strict=True):
         for head, full in zip(layer.heads, all_of_it.heads, strict=True):
@@ -177,7 +177,7 @@ def test_a_match_of_what_was_trimmed_since_is_to_be_looked_up_again(cache, model
     match = cache.lookup(model, chain, keep=0.2)
     before = cache.get(match).wait()
     cache.trim(match.links[0].segment, keep=0.3)
-    assert same_prefix(cache.get(match), before)  # the rest still has them
+    assert same_prefix(cache.get(match), before)  # the rest still includes the match's entries
     cache.trim(match.links[0].segment, keep=0.1)
     with pytest.raises(precis.NotFound, match="look the path up again"):
         cache.get(match).wait()

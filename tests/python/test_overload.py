@@ -74,7 +74,7 @@ def test_a_deadline_that_is_met_changes_nothing(cache, model):
 
 
 def interrupted(call):
-    """Ctrl-C half a second after `call` began, which must end it at once."""
+    """Sends Ctrl-C half a second after `call` begins; returns how many seconds `call` took."""
     # A shell that runs the tests in the background may have set the signal to be ignored.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
@@ -136,7 +136,7 @@ def test_whoever_has_the_waits_of_a_thread_ends_its_calls(tmp_path):
 
         def call():
             waits.adopt()
-            for _ in range(2):  # permanently
+            for _ in range(2):  # each call ends, not only the first
                 with pytest.raises(precis.Canceled, match="interrupted") as raised:
                     cache.status()
                 ended.append(raised.value)
@@ -147,7 +147,7 @@ def test_whoever_has_the_waits_of_a_thread_ends_its_calls(tmp_path):
         thread.join()
         os.kill(service.pid, signal.SIGCONT)
         assert len(ended) == 2
-        assert cache.status()  # of another thread
+        assert cache.status()  # a call of another thread
 
 
 @pytest.mark.parametrize("last", ["cache", "prefix"])

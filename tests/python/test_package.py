@@ -68,7 +68,7 @@ def test_the_packages_say_what_they_are_and_need(packages: dict[str, Package]) -
         assert package.fields["Package"] == name
         assert package.fields["Version"] == f"{version()}-1"
         assert package.fields["Architecture"] == printed("dpkg", "--print-architecture").strip()
-        # Found by dpkg-shlibdeps: what the programs link.
+        # dpkg-shlibdeps has found the libraries that the programs link.
         for library in ("libc6", "libssl3", "librocksdb7.8"):
             assert library in package.fields["Depends"]
         # Files belong to root, and only root may write them.
@@ -98,7 +98,7 @@ def test_the_service_package_has_the_programs_unit_user_and_configuration(
     # An upgrade asks before it replaces a configuration that the operator has changed.
     conffiles = (precis_package.control / "conffiles").read_text().split()
     assert conffiles == sorted(f for f in precis_package.files if f.startswith("/etc/"))
-    # The unit starts what the package brings, as the user that it creates.
+    # The unit starts the package's program as the user that the package creates.
     unit = precis_package.find("precisd.service").read_text()
     (start,) = re.findall(r"^ExecStart=(\S+) --config (\S+) ", unit, re.MULTILINE)
     assert set(start) <= precis_package.files

@@ -24,7 +24,7 @@ def start(folder: Path, *flags: str) -> Precisd:
 
 
 def fill(service: Precisd) -> None:
-    """Two models, nine segments, and a session whose second turn has a parent."""
+    """Stores two models, nine segments, of which one has a parent, and a session."""
     with precis.connect(service.address) as cache:
         for name, shape in (("large", {"num_layers": 6, "num_kv_heads": 4}), ("small", {})):
             model = cache.register_model(toy_spec(name=name, **shape))
@@ -48,7 +48,7 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
         service.stop()
 
 
-# ---- what is served -----------------------------------------------------------------------------
+# ---- files of the page --------------------------------------------------------------------------
 
 
 def test_the_files_of_the_page_are_served_with_their_protections(operator):
@@ -91,7 +91,7 @@ def test_the_state_and_what_takes_the_space(shown, operator):
     sizes = [box["width"] * box["height"] for box in
              (tile.bounding_box() for tile in tab.locator(".tile").all())]  # fmt: skip
     stored = [row["stored_bytes"] for row in operator.api("models")["models"]]
-    # The areas are as the bytes, but for the gaps between tiles.
+    # The areas are proportional to the bytes, except for the gaps between tiles.
     assert sizes[0] / sum(sizes) == pytest.approx(max(stored) / sum(stored), abs=0.02)
     tab.select_option("#group", "session")
     has_text(tab, "#treemap", "chat.*no session|no session.*chat")
@@ -155,7 +155,7 @@ def test_a_budget_is_tried_applied_and_rolled_back(shown, operator):
     assert tab.locator("#apply").is_disabled()
     tab.click("#dry-run")
     has_text(tab, "#budget-result", "12%")
-    tab.fill("#your-name", " Ada Lovelace ")  # the change stays the one that was tried
+    tab.fill("#your-name", " Ada Lovelace ")  # a name is no part of the change
     tab.click("#apply")
     has_text(tab, "#budget-result", f"Applied as revision {newest + 1}")
     in_force = operator.api("budgets")["effective"]

@@ -59,13 +59,13 @@ def test_events_are_live_filtered_and_paused(browser, operator):
         tab.click("#event-pause")
         has_text(tab, "#event-state", "^Paused")
         put(cache, 2000)
-        while operator.api("stats")["precis_event_streams"] > 0:  # the service has it back
+        while operator.api("stats")["precis_event_streams"] > 0:  # until the stream has ended
             tab.wait_for_timeout(50)
         assert len(kinds(tab)) == 4
         has_text(tab, "#event-pause", "^Resume$")
         tab.click("#event-pause")
         has_text(tab, "#event-count", "^5 events")
-    # A segment's name shows its plan; arrow keys go through the list.
+    # The button of a segment shows its plan. Arrow keys move through the list.
     tab.focus("#event-table tbody button")
     tab.keyboard.press("ArrowDown")
     tab.keyboard.press("Enter")
@@ -101,7 +101,7 @@ def test_a_revision_of_another_operator_comes_up(browser, operator):
     has_text(tab, "#budget-table", "in force")
     operator.api("budgets", "PUT", {"keep": "13%", "comment": "from elsewhere"})
     has_text(tab, "#revisions", "from elsewhere")
-    tab.fill("#keep", "9%")  # what somebody types is not taken away
+    tab.fill("#keep", "9%")  # a revision leaves what somebody types
     operator.api("budgets", "PUT", {"keep": "14%", "comment": "meanwhile"})
     with tab.expect_response(lambda answer: "budgets/revisions" in answer.url):
         pass

@@ -1,4 +1,4 @@
-"""The table of segments on the operator's page: of few, of many, and of some that it has not."""
+"""The table of segments on the operator's page: few, many, and some that it has not read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_filter_finds_any_segment_by_its_whole_id(browser, operator):
     tab.locator("#segment-table tbody button").click()
     tab.locator(".heatmap").wait_for()
     has_text(tab, ".facts", ids[0])
-    tab.fill("#filter", ids[0][:31])  # not the whole of it
+    tab.fill("#filter", ids[0][:31])  # not the whole id
     has_text(tab, "#segment-table", "No segment matches the filter")
     tab.fill("#filter", f"{1:032x}")
     has_text(tab, "#segment-table", re.escape(f"{1:032x}"))
@@ -50,7 +50,7 @@ def test_the_filter_finds_any_segment_by_its_whole_id(browser, operator):
     tab.fill("#filter", "")
     has_text(tab, "#segment-table tbody", ids[1][:12])
     assert tab.locator("#segment-table tbody button").count() == 1
-    listed.insert(0, rows[0])  # by itself the page reads only what the service says has changed
+    listed.insert(0, rows[0])  # without a reload, the page reads only reported changes
     tab.click("#reload")
     has_text(tab, "#page-place", "1–2 of 2")
     assert sorted(column(tab, "Segment")) == sorted(each[:12] for each in ids)

@@ -55,7 +55,7 @@ def manage(tab, tenant: str = "ops") -> None:
 
 
 def is_there_and_hidden(tab, selector: str) -> None:
-    """An element that does not exist is hidden, too."""
+    """Checks both, because Playwright calls an element hidden that does not exist."""
     assert tab.locator(selector).count() == 1
     assert tab.locator(selector).is_hidden()
 
@@ -81,14 +81,14 @@ def test_a_tenant_is_added_changed_and_removed(shown, operator):
     tab.click("#tenant-save")
     has_text(tab, "#new-token-title", "search")
     first = tab.input_value("#new-token")
-    tab.click("#new-token-close")  # the page hears a moment later that the dialog is closed
+    tab.click("#new-token-close")  # the page gets the dialog's close event a moment later
     tab.wait_for_function("document.getElementById('new-token').value === ''")
     assert first and first not in tab.evaluate(KEPT)
     fill(operator.service.address, "search", first)
     row = operator.api("tenants/search?tenant=ops")
     assert (row["max_disk_bytes"], row["max_puts"]) == (3 << 29, 8)
     assert (row["max_memory_bytes"], row["weight"]) == (256 << 20, 3)
-    log = operator.service.log()  # which tells that there is a salt, and not which
+    log = operator.service.log()  # tells that there is a salt, but not the salt
     assert re.search(r'tenant added .*of=search change="with a token, with a salt, weight 3,', log)
     assert "pepper" not in log
 
@@ -163,7 +163,7 @@ def test_a_token_is_rotated_shown_once_and_the_old_one_ended(shown, operator):
     assert tab.evaluate("navigator.clipboard.readText()") == token != added["token"]
     tab.keyboard.press("Escape")
     tab.locator("#new-token-dialog").wait_for(state="hidden")
-    # A browser tells the page of the end of a dialog a little later.
+    # The page gets the dialog's close event a moment later.
     tab.wait_for_function("document.getElementById('new-token').value === ''")
     assert token not in tab.evaluate(KEPT)
     has_text(tab, "#token-state", "^2 tokens valid")
@@ -189,7 +189,7 @@ def test_only_an_admin_manages_and_the_configuration_has_its_own(shown):
     for control in ("#tenant-save", "#tenant-rotate", "#tenant-remove"):
         is_there_and_hidden(tab, control)
     tab.click("#tenant-close")
-    tab.reload()  # the tab remembers on whose behalf
+    tab.reload()  # the tab remembers the managing tenant
     tab.get_by_role("button", name="Manage red").wait_for()
 
 
@@ -272,5 +272,5 @@ def test_a_port_without_a_token_says_why_it_does_not_manage(browser, tmp_path):
         for control in ("#manage-form", "#add-tenant"):
             is_there_and_hidden(tab, control)
         assert tab.locator("#tenant-table .act").count() == 0
-        shown.close()  # it has not asked for what is refused
+        shown.close()  # it has sent no request that the port refuses
         service.stop()

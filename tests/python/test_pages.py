@@ -122,7 +122,7 @@ def test_pages_arrive_over_a_path_that_is_matched_in_part(cache, model):
 
 
 def filled(spec, layers, num_tokens: int, first_row: int, layout: str, dtype: str):
-    """Every layer's rows in its own pages, from `first_row` on: pages, and the layers' tables."""
+    """Pages that have every layer's rows from `first_row` on, and the table of each layer."""
     per_head = -(-(first_row + num_tokens) // ROWS)
     keys, values = room(dtype, 200, spec.head_dim, layout)
     order = np.random.default_rng(SEED).permutation(200).astype(np.uint32)
@@ -174,7 +174,7 @@ def test_a_put_out_of_pages_is_the_put_of_arrays(cache, request, layout, dtype, 
         for index, table in enumerate(found):
             asked = queries[index].copy()
             put.layer_from_pages(index, pages, table, first_row, n, asked, wait=False)
-            asked[:] = 0  # like the pages: they may be reused
+            asked[:] = 0  # the caller may reuse the queries and the pages
             pages.keys[table.ravel()] = 0
             pages.values[table.ravel()] = 0
         again = put.commit()

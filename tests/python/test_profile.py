@@ -77,7 +77,7 @@ def test_a_profile_is_built_and_used_and_refused_elsewhere(
     profile = json.loads(out.read_text())
     rows = 1 if "headkv" in recipe else 99
     assert len(profile["table"]) == rows * 3 * 2 and profile["name"] == "mine"
-    # For the recipe it was built for, on its model.
+    # The profile works with the recipe and the model for which it was built.
     from precis.eval import models
     from precis.eval.subject import Judge, Reading
 
@@ -293,7 +293,7 @@ def test_a_build_that_was_interrupted_goes_on(
     assert main(arguments) == 0
     assert len(again) == 1 and again[0] not in done
     whole = json.loads((tmp_path / "p.json").read_text())
-    assert main(arguments) == 0  # from nothing, the same
+    assert main(arguments) == 0  # a build from the beginning gives the same
     assert json.loads((tmp_path / "p.json").read_text()) == whole and len(again) == 4
 
 
@@ -334,7 +334,7 @@ def test_a_profile_s_scorer_says_nothing_of_budgets():
     plain = scorer_of(Recipe.parse("keydiff(sinks=4, recent=1)"))
     assert scorer_of(Recipe.parse("lukv(keydiff, profile=x)")).canonical == plain.canonical
     assert plain.fields["heads"] == "uniform" and "profile" not in plain.fields
-    by_partitions = "lagkv(partition_keep=0.5)"  # selectors have no part in scores either
+    by_partitions = "lagkv(partition_keep=0.5)"  # selectors do not change scores either
     assert scorer_of(Recipe.parse(by_partitions)).canonical == (
         scorer_of(Recipe.parse("lagkv")).canonical
     )

@@ -1,4 +1,4 @@
-"""precis.prune_curves and precis.head_weights against the papers, entry by entry, in NumPy."""
+"""precis.prune_curves and precis.head_weights equal the papers' formulas, computed in NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def paper_tables(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def random_worth(draw: np.random.Generator, lengths: list[int]) -> list[np.ndarray]:
-    """Mostly descending, with ties; whole numbers, so that no sum of either side is rounded."""
+    """Mostly descending numbers with ties; they are whole, so that no sum is rounded."""
     return [
         (draw.integers(0, 50, length) + draw.integers(0, 4) * np.arange(length)[::-1] // 8).astype(
             np.float32

@@ -1,4 +1,4 @@
-"""Output projections and profiles through a real service: it keeps the same as compress()."""
+"""With output projections and with profiles, a service keeps what compress() keeps."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_projections_come_from_the_models_own_files(cache, request, tmp_path):
         name = f"model.layers.{layer}.self_attn.o_proj.weight"
         save_file({name: flat}, tmp_path / f"part-{layer}.safetensors")
     cache.register_model(spec, o_proj=tmp_path)
-    cache.register_model(spec, o_proj=weights)  # the same: otherwise it would be refused
+    cache.register_model(spec, o_proj=weights)  # the same weights: others would be refused
     with pytest.raises(precis.InvalidArgument, match="of 1 layers, the model has 3"):
         cache.register_model(spec, o_proj=tmp_path / "part-1.safetensors")
     with pytest.raises(precis.InvalidArgument, match="is neither a safetensors file"):
@@ -180,7 +180,7 @@ def test_a_profile_for_something_else_is_refused(cache, request):
     model, profile = cache.register_model(spec), toy_profile(spec)
     with pytest.raises(precis.NotFound, match="is not registered"):
         cache.add_profile(profile | {"model": other.fingerprint})
-    # The same weights under another name: the claim is accepted, but not another shape.
+    # The caller claims that both models have the same weights. Only another shape is refused.
     row = cache.add_profile(profile | {"model": other.fingerprint, "name": "moved"}, model)
     assert row.model == model.fingerprint
     cache.remove_profile(model, "moved")

@@ -28,7 +28,7 @@ DASHBOARD = DEPLOY / "grafana/precis.json"
 
 
 class Prometheus:
-    """A server of its own that scrapes some precisd several times a second."""
+    """A Prometheus server that scrapes some precisd several times a second."""
 
     def __init__(self, program: str, folder: Path, targets: list[str]) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -54,7 +54,7 @@ class Prometheus:
         )
 
     def ask(self, path: str, **fields: str) -> Any:
-        """The data of an answer of its API."""
+        """The data of the API's answer."""
         query = urllib.parse.urlencode(fields)
         with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{query}") as answer:
             told = json.load(answer)
@@ -62,7 +62,7 @@ class Prometheus:
         return told["data"]
 
     def wait(self, path: str, good: Callable[[Any], object], **fields: str) -> Any:
-        """The first answer that is good, of at most a minute."""
+        """The first good answer; waits for it for at most a minute."""
         end = time.monotonic() + 60
         while True:
             assert self._process.poll() is None, Path(self._log.name).read_text()
@@ -118,7 +118,7 @@ def up(data: Any) -> bool:
 
 
 def use(service: Precisd) -> None:
-    """A put, a lookup and a get, so that rates are above zero."""
+    """Makes a put, a lookup and a get, so that rates are above zero."""
     with precis.connect(service.address) as cache:
         model = cache.register_model(toy_spec(name="toy"))
         tokens = list(range(100))
@@ -141,7 +141,7 @@ def test_the_rules_are_evaluated_and_fire(service, prometheus):
 
 JOB = 'job="precis"'
 OF_B = f'instance="b:7471", {JOB}'
-WORKING = {  # of each node, the metrics of a cluster in which all is well
+WORKING = {  # metrics of each node of a cluster without faults
     "precis_cluster_member": "1x120",
     "precis_cluster_nodes": "2x120",
     "precis_cluster_shards": "8192x120",
@@ -154,8 +154,8 @@ WORKING = {  # of each node, the metrics of a cluster in which all is well
 # Troubles of the node b: the metric, its values by minute, the alert, and its labels.
 TROUBLES = [
     ("precis_cluster_member", "0x120", "PrecisNoMember", OF_B),
-    ("precis_cluster_shards", "0x120", "PrecisShardsUnowned", JOB),  # nobody owns what it owned
-    ("precis_cluster_shards", "_x120", "PrecisShardsUnowned", JOB),  # it is not scraped
+    ("precis_cluster_shards", "0x120", "PrecisShardsUnowned", JOB),  # nobody owns b's shards
+    ("precis_cluster_shards", "_x120", "PrecisShardsUnowned", JOB),  # b is not scraped
     ("precis_cluster_shards", "8192x5 9000x5 " * 12, "PrecisShardsMove", OF_B),
     ("precis_cluster_shared_failing", "1x120", "PrecisSharedFailing", OF_B),
     ("precis_cluster_unshared_bytes", "0+60000000x120", "PrecisUnshared", OF_B),  # 1 MB/s more
@@ -175,7 +175,7 @@ def test_the_rules_of_a_cluster_fire_if_a_node_is_in_trouble_and_only_then(
         for node in ("a", "b")
         for name, well in WORKING.items()
     ]
-    # A service without a cluster, whose job is another, is never the cause of an alert.
+    # A service without a cluster, in another job, never causes an alert.
     series += [
         {"series": f'{name}{{instance="c:7471", job="alone"}}', "values": values}
         for name, values in (
@@ -250,7 +250,7 @@ def test_every_panel_of_the_dashboard_has_data(service, prometheus):
 
 
 def filled(expression: str, node: str = ".*") -> str:
-    """What Grafana asks if a node, or by default all, is chosen."""
+    """The query that Grafana sends if this node is chosen, or by default if all nodes are."""
     for name, value in (("$__rate_interval", "20s"), ("$job", "precis"), ("$instance", node)):
         expression = expression.replace(name, value)
     return expression
@@ -277,7 +277,7 @@ def test_panels_by_node_show_each_node_and_all_together(tmp_path):
             assert len(server.ask("query", query=filled(together))["result"]) == 1
             (one,) = server.ask("query", query=filled(each, addresses[0]))["result"]
             assert one["metric"]["instance"] == addresses[0]
-        # No node stores anything more, so the sum is exact.
+        # No node stores more between the two queries, so the sum is exact.
         stored = {panel["title"]: panel for panel in by_node}["Stored, by node"]["targets"]
         values = [
             [float(found["value"][1]) for found in server.ask("query", query=asked)["result"]]

@@ -100,7 +100,7 @@ def test_puts_say_how_long_their_prefill_took(cache, model):
             for index, (keys, values) in enumerate(layers):
                 later.layer(index, keys, values)
             assert later.commit(prefill_s=commit).prefill_seconds == told
-    # A segment that is stored already keeps its own.
+    # A segment that is stored already keeps its own time.
     with cache.begin_put(model, TOKENS[1:], "global_kvdiff", 0.9, prefill_s=9) as again:
         assert again.commit(prefill_s=9).prefill_seconds == 1.5
 

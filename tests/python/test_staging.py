@@ -25,7 +25,7 @@ RECIPES = [
 
 
 def pieces_of(draw: np.random.Generator, heads: int, tokens: int) -> list[tuple[slice, slice]]:
-    """Ranges of heads and tokens that make up a layer, in any order, some a single row."""
+    """Random ranges of heads and tokens that make up a layer."""
     pieces = []
     cuts = sorted({0, heads, *draw.integers(1, heads, 1).tolist()})
     for first, last in pairwise(cuts):
@@ -82,7 +82,7 @@ def test_a_put_in_any_pieces_is_the_put_of_whole_layers(cache, model, recipe):
 
 @pytest.mark.parametrize("layers", ["uniform", "entropy", "global_flat"])
 def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
-    """Layers that compete shrink as others come; the freed memory must be usable for those."""
+    """Layers that compete shrink as others come, and the others must be able to use that memory."""
     spec = precis.ModelSpec("staged", 48, 2, 2, 128, "f32")
     n = 700
     draw = np.random.default_rng(SEED)
@@ -114,7 +114,7 @@ def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
 
 
 def test_a_put_that_needs_projections_gets_by_with_the_memory_that_it_says_it_needs(tmp_path):
-    """They are among the put's records and are freed again; they must leave no hole."""
+    """Projections lie among the put's records. Their freed memory must leave no hole."""
     spec = precis.ModelSpec("weighed", 24, 4, 2, 128, "f32")
     n, recipe = 1500, "defensivekv(layers=global_flat, window=8)"
     draw = np.random.default_rng(SEED)

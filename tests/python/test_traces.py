@@ -21,14 +21,14 @@ from precis.demo.service import Precisd, find_precisd
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
 TOKENS = list(range(64 * 1000, 64 * 1000 + 300))
-PART, WHOLE = 512, 4096  # spans of one POST, and those that wait at most
+PART, WHOLE = 512, 4096  # spans of one POST, and the most that wait
 
 
 class Collector:
     """An HTTP server that keeps what is posted to it, in the JSON form of OTLP.
 
     Args:
-        answer: called for each POST with its handler; by default it answers 200.
+        answer: called for each POST with its handler; without it, the server answers 200.
     """
 
     def __init__(self, answer: Callable[[BaseHTTPRequestHandler], None] | None = None) -> None:
@@ -91,7 +91,7 @@ def running(folder: Path, endpoint: str, settings: str = "") -> Iterator[Precisd
 
 
 def dropped(cache: precis.Cache, least: int) -> None:
-    """Waits until so many spans were counted as dropped."""
+    """Waits until `least` or more spans were counted as dropped."""
     end = time.monotonic() + 60
     while cache.stats()["precis_dropped_spans_total"] < least:
         assert time.monotonic() < end, cache.stats()["precis_dropped_spans_total"]
@@ -132,7 +132,7 @@ def test_the_spans_of_a_client_s_trace(tmp_path: Path, collector: Collector) -> 
             cache.get(missing, traceparent=SAMPLED).wait()
         with cache.begin_put(model, TOKENS[:20], traceparent=SAMPLED) as aborted:
             aborted.abort()
-        # Not traced: the flag says no, or there is none, or the value has another form.
+        # These are not traced: the flag says no, or the value is empty or of another form.
         cache.lookup(model, TOKENS, traceparent=SAMPLED[:-1] + "0")
         for bad in ("", "x", "é" * 55, SAMPLED.upper(), "ff" + SAMPLED[2:]):
             assert cache.lookup(model, TOKENS, traceparent=bad) is not None

@@ -69,7 +69,7 @@ def made_up(rng: np.random.Generator, sharpness: float) -> Layer:
         covariance=as_f32(root @ root.transpose(0, 2, 1) / HEAD_DIM),
         o_proj=half(rng.normal(size=(num_q_heads, HEAD_DIM, WIDTH)) / np.sqrt(WIDTH)),
     )
-    # Queries behind the segment also see tokens outside it, with as much mass again.
+    # Queries behind the segment also see tokens outside it, whose mass equals the segment's.
     z = layer.logits(layer.behind)
     layer.behind_lse = as_f32(np.log(np.exp(z).sum(axis=2)) + np.log(2))
     return layer

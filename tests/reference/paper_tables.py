@@ -94,7 +94,8 @@ def curve_seats(table: np.ndarray, num_tokens: int, reserved: int) -> list[int]:
 
 
 def weight_seats(weights: np.ndarray, num_tokens: int, reserved: int) -> list[int]:
-    """The same by highest averages (Sainte-Lague) over the ranked entries."""
+    """The head that takes each ranked seat, by highest averages (Sainte-Lague) over the ranked
+    entries."""
     bids = [
         (-Fraction(weight) / (2 * k + 1), head, k)
         for head, weight in enumerate(weights.tolist())

@@ -9,19 +9,19 @@ using testing::Kv;
 // ---- changes of one path, by one client at a time
 
 void Acts::put(Client& client, const Model& model, Path& path) {
-  // The next one, or one that is stored, once more.
+  // Puts the next segment, or a stored one once more.
   const std::size_t ready = machine_.chance(0.5) ? stored_of(path) : possible(path);
   const std::size_t next = std::min<std::size_t>(ready, kSegments - 1);
   const std::size_t n = machine_.chance(0.8) ? next : machine_.random(next + 1);
   if ((n > 0 && !path.segments[n - 1].id) || !begin_change(path)) return;
   const Span since = span(path);
   Segment& segment = path.segments[n];
-  // A segment that it was consolidated into stays, and is another one.
+  // If the segment was consolidated, the consolidated segment stays beside the one that is put.
   if (segment.state != State::kAbsent && may_be_consolidated(path, n)) segment.is_elsewhere = true;
   if (segment.state == State::kAbsent) segment.state = State::kMaybe;
   segment.entries_max.reset();
   const auto durability = static_cast<Durability>(machine_.random(3));
-  // If the service has made room by removing the stored one, a crash can lose this one.
+  // If the service has removed the stored segment to make room, a crash can lose the new one.
   const bool may_be_lost = limited() && durability == Durability::kMemory;
   if (may_be_lost && segment.state == State::kStored) segment.state = State::kMaybe;
   const auto stored = [&]() -> Result<msg::SegmentInfo> {
@@ -62,11 +62,11 @@ void Acts::trim(Client& client, Path& path) {
       Budget::ratio_ppm(100'000 + static_cast<std::uint32_t>(machine_.random(200'000)));
   const auto durability = static_cast<Durability>(machine_.random(3));
   const auto trimmed = client.trim_segment(*segment.id, keep, durability);
-  // It may store less than that already.
+  // The segment may already store less than that.
   if (trimmed.status().code() != StatusCode::kConflict) note(trimmed.status(), "trim");
   trace("  trim segment {} to {}: {}", &segment - path.segments.data(), keep.to_string(),
         trimmed.ok() ? fmt::format("{} entries", trimmed->entries) : trimmed.status().to_string());
-  // A crash may undo it.
+  // A crash may undo the trim.
   if (trimmed.ok() && host_->crashes() == since.crashes && !segment.is_elsewhere) {
     segment.entries_max = trimmed->entries;
   }
@@ -121,7 +121,7 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
   if (blocks > 0) {
     const std::uint32_t begin =
         (first + static_cast<std::uint32_t>(machine_.random(blocks))) * model_.block_tokens;
-    // Those with which it was consolidated are split too.
+    // The segments with which this one was consolidated are split too.
     const std::size_t run = first_with(path, n);
     for (std::size_t i = run; i < kSegments && first_with(path, i) == run; ++i) {
       path.segments[i].is_elsewhere = true;
@@ -154,7 +154,7 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
       const auto prefix = client.get(*match);
       const Status status = prefix.ok() ? prefix->wait() : prefix.status();
       note(status, "get of a branch");
-      // The last one that holds a position counts, and the branch holds those from `begin` on.
+      // The last KV that holds a position counts. The branch holds the positions from `begin` on.
       std::vector<const Kv*> kvs;
       for (const Segment& each : path.segments) kvs.push_back(&each.read_kv);
       kvs.push_back(&added.read_kv);
@@ -206,7 +206,7 @@ void Acts::get(Client& client, const Model& model, Path& path) {
   if (!*match) return;
   const bool all = machine_.chance(0.6);
   const auto prefix = client.get(*match, all ? Budget::all() : Budget::ratio_ppm(150'000));
-  // A segment may store less than that.
+  // A segment may store a smaller share than that.
   if (!all && prefix.status().code() == StatusCode::kInvalidArgument) return;
   Status status = prefix.status();
   if (status.ok()) {
@@ -260,7 +260,8 @@ void Acts::list(Client& client, Path& path) {
   for (std::size_t i = 0; i < sure; ++i) {
     const auto found = std::ranges::find(*rows, *path.segments[i].id, &msg::SegmentInfo::id);
     if (found != rows->end()) continue;
-    // It may be listed as the one into which it was consolidated, which its id goes on to name.
+    // The list may have the segment into which this one was consolidated. The id of this one then
+    // names that segment.
     const auto now = client.segment(*path.segments[i].id);
     if (now.status().code() == StatusCode::kNotFound && undisturbed(path, since)) {
       breaks("a stored segment is missing in the list");

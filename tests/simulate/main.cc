@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     std::optional<precis::cli::Progress> bar;
     if (!plot.trace) bar.emplace("simulate", seeds);
     for (; done < seeds && sum.status.ok(); ++done, ++plot.seed) {
-      // About a third of what clients store fits into it.
+      // About a third of what clients store fits into this limit.
       plot.max_disk_bytes = plot.seed % 3 == 0 ? 200'000 : 0;
       add(sum, play(plot));
       if (bar) bar->show(done, fmt::format("{} steps", sum.steps));

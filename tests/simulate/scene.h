@@ -60,7 +60,7 @@ class Scene {
     machine_.clock().sleep(std::chrono::nanoseconds(
         machine_.random(static_cast<std::uint64_t>(seconds_max * 1e9) + 1)));
   }
-  // An error that a client may see at any time, whatever the service promises.
+  // Counts an operation. Its error must be one that a client may see at any time.
   void note(const Status& status, const char* what) {
     ++operations_;
     if (status.ok()) return;

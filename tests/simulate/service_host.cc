@@ -119,7 +119,7 @@ void ServiceHost::crash(Crash how) {
     ++power_losses_;
     logged = machine_.random(rows_->unsynced() + 1);
   }
-  // The old process ends in order, but nobody hears of it, and on a disk that nobody reads.
+  // The old process ends in order, but it reaches no client, and nobody reads its disk any more.
   auto rows = std::exchange(rows_, rows_->after_crash(logged));
   auto values = std::exchange(values_, values_->copy());
   transport_->cut();

@@ -142,7 +142,7 @@ class Simulation::SimulatedClock final : public Clock {
   void sleep(nanoseconds time) const override {
     machine_.wait([] { return false; }, machine_.now_ + time);
   }
-  // A simulated thread changes only here, so over() needs no lock.
+  // Simulated threads switch only where they wait, so over() needs no lock.
   bool wait(std::condition_variable&, std::unique_lock<std::mutex>& lock, Time until,
             const std::function<bool()>& over) const override {
     lock.unlock();

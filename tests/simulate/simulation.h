@@ -1,6 +1,6 @@
 // A machine in simulated time: threads, executors and event loops that all run on the calling
 // thread, one at a time, in an order that the seed decides. Simulated threads are fibers; they
-// change only where they wait. If none can run, time advances to the next timer or deadline.
+// switch only where they wait. If none can run, time advances to the next timer or deadline.
 #pragma once
 
 #include <boost/context/fiber.hpp>
@@ -39,7 +39,7 @@ class Simulation final : public Runtime {
   Status run(std::uint64_t thread, std::uint64_t steps_max, std::chrono::nanoseconds time_max);
   std::uint64_t steps() const { return steps_; }
 
-  // For this machine's parts. The calling thread waits until over() or the time.
+  // For this machine's parts. The calling thread waits until over() is true or the time has come.
   using Over = std::function<bool()>;
   void wait(const Over& over, Clock::Time until = Clock::Time::max());
   std::uint64_t current() const { return current_ ? current_->number : 0; }

@@ -24,8 +24,8 @@ struct Segment {
   std::uint32_t end = 0;  // in tokens of the path
   testing::Kv kv;
   testing::Kv read_kv;  // as its readers get it
-  // The bytes of its keys and values. Their alignment decides how a service reads them, so it must
-  // not be chance.
+  // The bytes of its keys and values. Their alignment decides how a service reads them, so the
+  // alignment must follow from the seed.
   std::shared_ptr<std::byte> memory;
   std::string recipe;  // with the budget a part of its id: each place on a path has one segment
   Budget keep;
@@ -34,8 +34,9 @@ struct Segment {
   // At most this many entries are stored, because the last change was a trim; none if unknown.
   std::optional<std::uint64_t> entries_max;
   std::optional<SegmentId> id;
-  // Its id may name only its last part, or what it was consolidated into may serve its tokens too.
-  // Then a trim of the id limits no reader. Stays true: a removal may be lost.
+  // The id may name only the segment's last part, or a segment into which it was consolidated may
+  // serve its tokens too. Then a trim of the id limits no reader. The flag stays true, because a
+  // removal may be lost.
   bool is_elsewhere = false;
 };
 
@@ -68,7 +69,7 @@ std::size_t first_with(const Path& path, std::size_t n);
 bool may_be_consolidated(const Path& path, std::size_t n);
 
 // The number of segments from the root that are stored, unless the service dropped them by itself,
-// and of those that may be.
+// and the number of those that may be stored.
 std::size_t stored_of(const Path& path);
 std::size_t possible(const Path& path);
 

@@ -36,7 +36,7 @@ class World final : public Acts {
   using ClientPtr = std::shared_ptr<Client>;
   std::uint64_t consolidations_ = 0;
 
-  // ---- the cast
+  // ---- the threads
 
   void direct() {
     if (const Status up = host_->start(); !up.ok()) return breaks("start: " + up.to_string());

@@ -68,7 +68,7 @@ std::string_view class_of(std::string_view line) {
 
 using Names = std::set<std::string, std::less<>>;
 
-// The classes that a source defines itself: others of the same name are not theirs.
+// The classes that a source defines itself. A class of the same name elsewhere is another class.
 Names own_classes(const std::string& content) {
   Names own;
   std::istringstream lines(content);

@@ -39,7 +39,7 @@ Findings check_plain_words(const Tree& tree);
 // Only the implementations of a Runtime, and what exists on a machine only, read clocks, sleep,
 // start threads or ask for randomness.
 Findings check_machine_time(const Tree& tree);
-// The members of a class are defined in one source, besides the parts of a platform.
+// The members of a class are defined in one source, apart from the exceptions that the rule lists.
 Findings check_one_source(const Tree& tree);
 // The tests that docs/promises.md and docs/design name exist.
 Findings check_promises(const Tree& tree);

@@ -1,6 +1,6 @@
 // A library that a node of ./dev torture --cluster --ceph loads before all others (LD_PRELOAD). It
-// leads the node's connections to Ceph to relays, because librados takes the addresses of Ceph from
-// Ceph itself and not from a setting. PRECIS_DETOUR names an address of the loopback, at which
+// redirects the node's connections to Ceph to relays, because librados takes the addresses of Ceph
+// from Ceph itself and not from a setting. PRECIS_DETOUR names an address of the loopback, at which
 // relays have the same ports as Ceph, and PRECIS_DETOUR_MONITOR the port of Ceph's monitor.
 #include <arpa/inet.h>
 #include <dlfcn.h>

@@ -16,7 +16,7 @@ constexpr auto kSettle = std::chrono::seconds(60), kClockMax = std::chrono::seco
 // S3 refuses requests whose clock is more than a quarter of an hour wrong.
 constexpr auto kClockMaxOfS3 = std::chrono::seconds(4 * 60);
 constexpr std::chrono::milliseconds kDelayMin{50}, kDelayMax{400};  // each way
-// After a lease has ended.
+// The time after the end of its lease within which a node must be cut off.
 constexpr auto kGrace = std::chrono::milliseconds(100);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
@@ -85,8 +85,8 @@ void ClusterFaults::pause(double leases) const {
   while (!*over_ && Steady::now() < until) std::this_thread::sleep_for(kLook);
 }
 
-// A partition lasts so long, and so does what is like one. A long one outlasts the clients'
-// patience. The first round has none, so that it is short.
+// How many leases a partition lasts, or a fault that is like one. A long one lasts longer than
+// clients wait. The first round has no long ones, so that the round is short.
 double ClusterFaults::some_leases() {
   const bool is_long = rounds_ > 1 && random_() % 4 == 0;
   return 0.2 + (is_long ? 7 : 2) * fraction();
@@ -106,7 +106,7 @@ std::vector<ClusterFaults::Card> ClusterFaults::new_deck() {
   if (DisturbedNode::kLoads) deck.push_back({Fault::kClockStep});
   if (ceph_) deck.push_back({Fault::kOsdKill});
   if (s3_) deck.insert(deck.end(), {{Fault::kS3Kill}, {Fault::kS3Stand}});
-  // A library leads the links to Ceph to relays, and a setting those to S3.
+  // A library redirects the links to Ceph to relays, and a setting redirects those to S3.
   if (s3_ || (ceph_ && DisturbedNode::kLoads)) {
     deck.insert(deck.end(),
                 {{Fault::kPartition, Link::kStorage}, {Fault::kSlowLink, Link::kStorage}});
@@ -114,7 +114,7 @@ std::vector<ClusterFaults::Card> ClusterFaults::new_deck() {
   return deck;
 }
 
-// In each round, each fault comes once and kills twice, in another order.
+// A round draws all cards of a deck, in a random order.
 ClusterFaults::Card ClusterFaults::draw() {
   if (only_kills_) return {Fault::kKill};
   if (deck_.empty()) {
@@ -209,7 +209,7 @@ void ClusterFaults::set_clock(DisturbedNode& node) {
   pause(0.5);
 }
 
-// At times only the links to one member of etcd, which changes nothing for a node.
+// Sometimes returns the link to only one member of etcd. A node does not need every member.
 std::vector<Relay*> ClusterFaults::relays(Link link, DisturbedNode& node) {
   if (link == Link::kClients) return {&node.clients()};
   if (link == Link::kStorage) return {&node.storage()};

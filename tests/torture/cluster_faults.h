@@ -49,13 +49,13 @@ class ClusterFaults {
   ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed,
                 std::function<void(const std::string& what)> tell);
 
-  // Clients reach the nodes there, in the form of Client::connect().
+  // The addresses at which clients reach the nodes, in the form of Client::connect().
   std::string addresses() const;
   // Waits until each node knows that all own shards. kTimedOut names one that does not.
   Status settle();
   // Makes the next fault, ends it, and settles. Its waits are short once `over` is true.
   Result<Fault> next(const std::atomic<bool>& over);
-  // Each kind of fault has been made, partitions and slow links with each kind of link.
+  // Whether each kind of fault has been made, partitions and slow links with each kind of link.
   bool had_all() const { return rounds_ > 1 || (rounds_ == 1 && deck_.empty()); }
   std::uint64_t count(Fault fault) const { return counts_[static_cast<std::size_t>(fault)]; }
   std::uint64_t partitions(Link link) const { return partitions_[static_cast<std::size_t>(link)]; }

@@ -36,7 +36,7 @@ bool is_expected(const Status& status) {
 struct Path {
   std::vector<TokenId> tokens;
   testing::Kv kv;
-  // As far as the client knows: a change that failed may have been made.
+  // The state as far as the client knows, because a change that failed may have been made.
   enum class State : std::uint8_t { kUnknown, kStored, kRemoved } state = State::kRemoved;
   std::optional<SegmentId> id;
 };
@@ -74,7 +74,7 @@ class Pauses {
   Steady::duration longest_{};
 };
 
-// One client with paths of its own. Used by its thread alone, but for `pauses`.
+// One client with paths of its own. Used by its thread alone, except `pauses`.
 struct Worker {
   std::mt19937 random;
   std::shared_ptr<Client> client;
@@ -219,7 +219,7 @@ class Run {
     }
     // The removal may still be made, also after a later put. So this path is given up.
     path = new_path(worker);
-    // While a shard moves, no node may know the segment.
+    // While a shard moves, it can be that no node knows the segment.
     return gone.code() == StatusCode::kNotFound ? Status() : gone.with_context("remove");
   }
 
@@ -293,7 +293,8 @@ class Run {
 
   // ---- the faults -------------------------------------------------------------------------------
 
-  // Until the time is over, and each kind of fault has been made; or the kills have been made.
+  // Makes faults until the time is over and each kind of fault has been made, or until all kills
+  // have been made.
   Status disturb() {
     const auto began = Steady::now();
     while (!over_) {

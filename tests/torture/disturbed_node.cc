@@ -47,7 +47,7 @@ DisturbedNode::DisturbedNode(const testing::EtcdMembers& etcd, const NodesShare&
     setup.etcd_urls += (member == 0 ? "" : ",") + scheme +
                        etcd_.emplace_back().listen(kAnyPort, url.substr(scheme.size()));
   }
-  // Through a Unix socket, bytes of clients would pass by the relay.
+  // Through a Unix socket, bytes of clients would bypass the relay.
   setup.more = "cluster_address = '" + address_ + "'\nlisten_unix = 'off'\n";
   if (share.ceph != nullptr) {
     setup.more += "cluster_ceph_conf = '" + share.ceph->conf() + "'\ncluster_ceph_user = '" +

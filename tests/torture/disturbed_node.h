@@ -27,7 +27,7 @@ class DisturbedNode {
  public:
   // Nodes load libraries by which their clocks can be set and their links to Ceph disturbed.
   static constexpr bool kLoads = PRECISD_LOADS;
-  // The libraries are installed, if nodes load any.
+  // Whether the libraries are installed, if nodes load any.
   static bool available();
   // `number`: of this node among those of this process.
   DisturbedNode(const testing::EtcdMembers& etcd, const NodesShare& share, std::uint32_t number,
@@ -36,7 +36,7 @@ class DisturbedNode {
   // Its own client does not pass through a relay.
   testing::Node& node() { return *node_; }
   void start();  // again
-  // Clients reach it there.
+  // The address at which clients reach the node.
   const std::string& address() const { return address_; }
   // The links of clients to it, from it to each member of etcd, and from it to S3 or all of Ceph.
   Relay& clients() { return clients_; }

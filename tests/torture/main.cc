@@ -1,6 +1,6 @@
 // precis_torture (./dev torture): runs precisd under load and kills it with SIGKILL repeatedly or,
 // with --clients, kills its clients. Exits 0 if nothing acknowledged was lost or changed, clients
-// that were not killed saw no error, and nothing else was left. --cluster: cluster_run.h.
+// that were not killed saw no error, and nothing else was left. cluster_run.h describes --cluster.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -25,7 +25,7 @@ class Relay {
   // Passes connections to `at`, "127.0.0.1:7470", on to `to`. Port 0: any free one. Returns the
   // address with its port. An address that is in use ends the test run.
   std::string listen(const std::string& at, const std::string& to);
-  // From now on, nothing passes this way. A connection itself goes there.
+  // From now on, nothing passes this way. Opening a connection needs the way kThere.
   void hold(Way way);
   // Each piece of bytes, of at most 64 KiB, takes so long each way.
   void delay(std::chrono::milliseconds time);

@@ -35,7 +35,7 @@ struct Line {
   tcp::socket near{io}, far{io};
 };
 
-// Something to read, or an end, comes within the time.
+// Whether something to read, or the end of the connection, comes within the time.
 bool comes(tcp::socket& socket, milliseconds within) {
   pollfd ready{socket.native_handle(), POLLIN, 0};
   return ::poll(&ready, 1, static_cast<int>(within.count())) == 1;
@@ -43,7 +43,7 @@ bool comes(tcp::socket& socket, milliseconds within) {
 
 void say(tcp::socket& socket, const std::string& text) { asio::write(socket, asio::buffer(text)); }
 
-// Reads until the text has come. The empty text: reads the end of the connection.
+// Reads until the text has come, or, for the empty text, the end of the connection.
 bool hears(tcp::socket& socket, const std::string& text) {
   std::string heard(text.size() + 1, ' ');
   std::size_t size = 0;

@@ -16,7 +16,7 @@ constexpr std::size_t kClients = 4, kNodes = 4;
 constexpr double kMark = 2.6, kWorthIt = 1.1;
 constexpr double kMib = 1024.0 * 1024.0;
 
-// With a low limit, so that the prefix is hot on a slow machine too.
+// A low limit makes the prefix hot on a slow machine, too.
 constexpr char kHot[] = "cluster_hot_bytes_per_s = '1MiB'\n",
                kOff[] = "cluster_hot_bytes_per_s = 0\n";
 
@@ -51,7 +51,7 @@ Result<Serving> serve(BenchNodes& nodes, const Prompt& prompt, double seconds) {
   return Serving{static_cast<double>(bytes) / 1e9, std::move(uses)};
 }
 
-// Reads it until the others are named and have it.
+// Reads the prompt until a lookup names the other nodes, and once more, so that they have it.
 Status heat(BenchNodes& nodes, const Prompt& prompt) {
   for (int tries = 0; tries < 30; ++tries) {
     PRECIS_TRY(nodes.read({prompt}, 1).status());

@@ -59,7 +59,8 @@ GPU_FASTER = 3.0
 
 @dataclass
 class Ceilings:
-    """Of one model and length: bytes per second, powers per second, FLOP/s by kind of product."""
+    """The rates of one model and length: bytes per second, powers per second, FLOP/s by kind of
+    product."""
 
     read: float = 0.0
     read_twice: float = 0.0  # bytes that are read twice

@@ -188,7 +188,7 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """What the rows say, in one or two sentences."""
+    """A summary of the rows, in one or two sentences."""
     told = [verdict.startswith("met") for row in rows for verdict in verdicts(row)]
     faster = [row["times_faster"] for row in rows if row.get("times_faster")]
     beside = (

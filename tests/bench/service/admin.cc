@@ -21,8 +21,8 @@ constexpr double kSliceSeconds = 0.25;
 constexpr std::array kQuantiles = {std::pair{"p50", 0.5}, std::pair{"p99", 0.99}};
 
 // Each row compares gets beside requests to the service's own admin port with gets beside
-// something else. Beside another service, which answers the same requests, they share the machine's
-// cores with equal work, and nothing else: only this difference is the service's.
+// something else. If another service answers the same requests, the gets share the machine's cores
+// with equal work, and nothing else. The admin port then costs the service only the difference.
 enum Beside { kNothing, kOther, kOwn };
 struct Kind {
   const char *bench, *ceiling_name;

@@ -19,9 +19,9 @@ constexpr std::chrono::milliseconds kPoll{100};
 constexpr int kSamePolls = 20;
 constexpr std::size_t kLargest = std::size_t{64} << 20;
 
-// Each round reads one prefix of a single segment and one that was put as kSegments segments, of
-// equal bytes, when the service has consolidated it. Both are read from the disk first, then from
-// memory.
+// Each round reads two prefixes of equal bytes: one was put as a single segment, and one as
+// kSegments segments, which the service has consolidated since. Both are read from the disk first,
+// then from memory.
 class Chain {
  public:
   Chain(const Plan& plan, const std::string& transport, std::size_t bytes)

@@ -49,8 +49,9 @@ struct Row {
   double copied = 0;  // stored blocks above those that differ, as a share
 };
 
-// Weighted rendezvous hashing: each shard's owner is the member with the highest value, and knows
-// nothing of the others (Schindelhauer and Schomaker, "Weighted distributed hash tables", 2005).
+// Weighted rendezvous hashing: each shard's owner is the member with the highest value for it,
+// whatever other shards the member owns (Schindelhauer and Schomaker, "Weighted distributed hash
+// tables", 2005).
 Owners hashed(std::span<const Member> members, std::uint32_t shards) {
   Owners owners(shards);
   for (std::uint32_t shard = 0; shard < shards; ++shard) {
@@ -91,8 +92,8 @@ std::vector<Member> make_members(std::uint32_t count, bool weighted, std::uint64
   return members;
 }
 
-// Fills in what depends on who owns what. `members` has one more than the row's nodes: the one that
-// comes.
+// Fills in the fields that depend on the owners of the shards. `members` has one member more than
+// the row has nodes: the node that comes.
 void measure(Row& row, std::span<const Member> members, const std::vector<Load>& loads) {
   const auto old = members.first(row.nodes);
   const auto remaining = old.first(row.nodes - 1);  // the last of them goes
@@ -195,7 +196,8 @@ nlohmann::ordered_json json_of(const Options& options, const Workload& workload,
           {"rows", list}};
 }
 
-// The marks of what Precis does: load by weight, and no more moves than a joining node's share.
+// Checks what Precis does against the marks: load by weight, and no more moves than a joining
+// node's share. Returns the exit status.
 int verdict(const std::vector<Row>& rows) {
   int failed = 0;
   for (const Row& row : rows) {

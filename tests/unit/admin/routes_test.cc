@@ -120,7 +120,7 @@ TEST_CASE("a wrong parameter is refused by its name", "[unit][admin]") {
           StatusCode::kInvalidArgument);
   }
   HttpRequest form = request(Method::kPut, "/api/v1/budgets", "{}");
-  form.content_type = "text/plain";  // a page of another site may send it without asking
+  form.content_type = "text/plain";  // another site's page may send it without a preflight
   CHECK_THAT(read_request(*find_route(Method::kPut, form.target).value(), form).status().message(),
              Contains("application/json"));
 }

@@ -184,7 +184,7 @@ TEST_CASE("while a backup is unreadable no value is removed", "[unit][backup]") 
   CHECK(folder.values().has(value, 100));
   flip_bit(folder.rows_path("a"), 20, 1);
   CHECK_THAT(folder.list().value().at(0).fault, Contains("a.rows"));
-  // Nor a backup whose time is unknown, because it may be the newest.
+  // Nothing is removed either while the time of a backup is unknown: it may be the newest one.
   const Digest newer = store_value(folder, 2);
   store_backup(folder, "b", 20, {newer});
   CHECK_THAT(folder.keep(1).message(), Contains("a.rows") && Contains("by hand"));

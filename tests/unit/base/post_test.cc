@@ -26,7 +26,7 @@ TEST_CASE("a loop that sleeps again and again misses nothing of what threads pos
           in_order = in_order && next[t]++ == i;
           if (++ran == kThreads * kPosts) loop.stop();
         });
-        // Sometimes long enough for the loop to fall asleep.
+        // Some pauses are long enough for the loop to fall asleep.
         if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
       }
     });

@@ -153,7 +153,7 @@ TEST_CASE("steps can be carried out in their order and free what they say", "[un
       freed += step.freed_bytes;
     }
     if (freed >= wanted) continue;
-    // All that may go is gone: each that is left is held, or an ancestor of one that is.
+    // All that may go is gone: each remaining segment is held, or is an ancestor of a held one.
     for (std::uint32_t i = 0; i < all.size(); ++i) {
       const bool dropped = std::ranges::any_of(
           steps, [&](const CapacityStep& step) { return step.candidate == i && step.keep == 0; });
@@ -174,7 +174,7 @@ TEST_CASE("reuse is expected less with idle time, and more with hits", "[unit][c
   other.in_session = true;
   CHECK(reuse_rate(other) > reuse_rate(use));
   Use over = use;
-  over.idle_s = other.idle_s = 3600;  // nobody has closed the session, and it is over all the same
+  over.idle_s = other.idle_s = 3600;  // the session counts as over, although nobody closed it
   CHECK(reuse_rate(other) == reuse_rate(over));
 }
 
@@ -254,7 +254,7 @@ TEST_CASE("what is said to be cheap to compute again goes first of equals", "[un
 }
 
 TEST_CASE("what a client says of a prefill does as much as priority at most", "[unit][capacity]") {
-  CHECK(prefill_worth(0, 2) == 2);  // it says nothing
+  CHECK(prefill_worth(0, 2) == 2);  // the client says nothing
   CHECK(prefill_worth(3, 2) == 3);
   CHECK(prefill_worth(1e9, 2) == 2 * 32);
   CHECK(prefill_worth(1e-9, 2) == 2.0 / 32);

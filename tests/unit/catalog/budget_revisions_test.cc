@@ -194,7 +194,7 @@ TEST_CASE_METHOD(RevisionsFixture, "a rollback that can't be done changes nothin
   set(keep(5));
   CHECK(catalog->roll_back_budget(tenant, to(1)).status().code() == StatusCode::kConflict);
   CHECK(catalog->roll_back_budget(tenant, to(9)).status().code() == StatusCode::kNotFound);
-  // It would bring back a recipe whose profile is gone.
+  // A rollback to revision 2 would bring back a recipe whose profile is gone.
   REQUIRE(catalog->add_profile(tenant, profile_json(profile("learnt"))).ok());
   msg::SetBudget request = recipe("lukv(keydiff)");
   request.scope.model = fingerprint;

@@ -56,7 +56,7 @@ class CatalogFixture {
                  std::uint32_t entries = 1, Durability durability = Durability::kWal);
   Status commit(const NewSegment& segment, Durability durability = Durability::kWal);
 
-  // By default with any faithfulness.
+  // By default, segments of any faithfulness match.
   std::vector<Catalog::Link> match(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;
   std::uint32_t matched(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;  // tokens
   std::vector<SegmentId> parents(const Tokens& tokens, std::uint32_t faithful_ppm = 0) const;

@@ -250,7 +250,7 @@ TEST_CASE("a commit and the removal of its parent come one after the other", "[u
 
 namespace {
 
-// Fails at random; after a random number of writes it fails always, as after a power failure.
+// Fails at random. After a random number of writes it always fails, as after a power failure.
 class DyingStore final : public ForwardingStore {
  public:
   DyingStore(Store& store, std::uint64_t seed) : ForwardingStore(store), random_(seed) {

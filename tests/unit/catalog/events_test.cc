@@ -135,7 +135,7 @@ TEST_CASE("damage is told of a segment and what stands on it, and so is the end 
   CHECK(events[0].segment == a.row.id);
   CHECK(events[1].segment == b.row.id);
   CHECK(told.is_right());
-  // The removal of a segment that is out of service already tells nothing.
+  // The removal of a segment that is already out of service is not told.
   f.catalog->quarantine(a.row);
   told.take();
   REQUIRE(f.catalog->remove(f.tenant, a.row.id, true, nullptr).ok());

@@ -160,7 +160,7 @@ TEST_CASE("a merged run is found by all of its names, also after a restart", "[u
           StatusCode::kNotFound);
     chain.reopen();
   }
-  // It grows further, and the first names go with it.
+  // The consolidated segment grows further, and the ids of the first segments still name it.
   for (int more = 0; more < 3; ++more) chain.add();
   REQUIRE(chain.run_length() == 4);
   REQUIRE(chain.merge().value());

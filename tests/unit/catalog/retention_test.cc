@@ -145,7 +145,7 @@ TEST_CASE("pins beyond the limit are refused with the numbers, and nothing chang
   CHECK_FALSE(f.catalog->session(f.tenant, "longer")->pinned);
   CHECK(pinned_bytes(f) == of_ab);
 
-  // A lower limit takes nothing away, and other changes go on.
+  // A lower limit unpins nothing, and other changes are still possible.
   limit(1);
   CHECK(f.catalog->advance_session(f.tenant, {"chat", b.row.id}).ok());
   CHECK(f.catalog->pin_session(f.tenant, {"chat", false}).ok());

@@ -63,7 +63,7 @@ TEST_CASE_METHOD(SessionBudgets, "a session's budget is narrower than its model'
   CHECK(budgets({}).sessions[0].session == "chat");
   CHECK(budgets({}).sessions[0].keep == Budget::ratio_ppm(7 * kTenth));
 
-  // Without a turn, a session is of no model.
+  // A session without a turn belongs to no model.
   CHECK(budgets(chat()).layers.size() == 4);
   const NewSegment a = put(tokens(6));
   REQUIRE(catalog->advance_session(tenant, {"chat", a.row.id}).ok());

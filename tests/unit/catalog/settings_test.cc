@@ -1,4 +1,4 @@
-// Settings that several catalogs have alike, as the nodes of a cluster do.
+// Settings that are the same in several catalogs, as at the nodes of a cluster.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -126,7 +126,7 @@ TEST_CASE("a change is planned over what the others have changed before", "[unit
   CHECK(keep_of(b, {}) == 500'000);
   REQUIRE(a.catalog->change_tenant("blue", adds("blue")).ok());
   CHECK(c.catalog->change_tenant("blue", adds("blue")).code() == StatusCode::kConflict);
-  // A model that is there already changes nothing, whatever the others do.
+  // The registration of a model that is already there changes nothing, whatever the others do.
   const std::size_t changes = fleet.changes.size();
   REQUIRE(c.catalog->register_model(c.tenant, c.model).ok());
   CHECK(fleet.changes.size() == changes);
@@ -223,7 +223,7 @@ TEST_CASE("a model that one removes while another stores segments of it comes ba
     CHECK(settings_of(*member.catalog) == settings_of(*a.catalog));
   }
 
-  // If its segments go meanwhile, it goes too.
+  // If the segments of the model are removed meanwhile, the model stays removed.
   REQUIRE(a.catalog->remove_model(a.tenant, a.fingerprint).ok());
   fleet.follow(b);
   REQUIRE(b.catalog->remove(b.tenant, stored.row.id, false, nullptr).ok());

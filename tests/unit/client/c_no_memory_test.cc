@@ -16,7 +16,7 @@ thread_local bool no_memory = false;
 
 }  // namespace
 
-// For the whole process, also for libprecis.so.
+// These operators serve the whole process, also libprecis.so.
 void* operator new(std::size_t size) {
   void* const memory = no_memory ? nullptr : std::malloc(size > 0 ? size : 1);
   if (memory == nullptr) throw std::bad_alloc();

@@ -1,5 +1,5 @@
-/* The C interface, in C99: what a program stores in an embedded service it reads back, and wrong
- * arguments are errors with a message. With two arguments, the same in a cluster that runs. */
+/* The C interface, in C99: a program reads back what it stored in an embedded service, and wrong
+ * arguments are errors with a message. With two arguments, it uses a running cluster instead. */
 #include <precis/precis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static int failures = 0;
       ++failures;                                                        \
     }                                                                    \
   } while (0)
-/* For calls without whose success the rest makes no sense. */
+/* For calls that must succeed before the test can go on. */
 #define REQUIRE_OK(call, message)                                                         \
   do {                                                                                    \
     const precis_status status_ = (call);                                                 \
@@ -211,7 +211,7 @@ int main(int argc, char** argv) {
   CHECK(precis_match_tokens(match) == 0);
   precis_match_free(match);
 
-  /* Half of the entries are stored, and a quarter is read of the same. */
+  /* Half of all entries are stored. A reader gets these, or only a quarter of all entries. */
   const precis_segment_id segment = store(client, model, 0.5);
   precis_prefix* half = read_back(client, model, 0);
   precis_prefix* quarter = read_back(client, model, 0.25);
@@ -221,7 +221,7 @@ int main(int argc, char** argv) {
   CHECK(precis_prefix_head(half, kLayers, 0, &head) == PRECIS_INVALID_ARGUMENT);
   CHECK(strstr(precis_prefix_error(half), "layer") != NULL);
 
-  /* A session's tip is the segment, which the session does not keep from being removed. */
+  /* The segment is the tip of a session, and it can still be removed. */
   precis_segment_id tip;
   uint32_t length = 0;
   REQUIRE_OK(precis_session_open(client, "chat", 0), precis_client_error(client));

@@ -103,7 +103,7 @@ void FakeServer::push(const RemoteRegion& to, std::uint64_t offset, std::vector<
     std::vector<std::byte> bytes;
     std::unique_ptr<Registration> registration;
   };
-  auto source = std::make_shared<Source>();  // shared with the completion, which may outlive it
+  auto source = std::make_shared<Source>();  // for the completion, which may come after the return
   source->bytes = std::move(bytes);
   auto registration = host_->transport->register_memory(source->bytes);
   PRECIS_CHECK(registration.ok());

@@ -19,8 +19,8 @@ namespace precis::testing {
 
 class FakeServer {
  public:
-  // Called on the loop's thread with every request except Ping, AbortPut and Cancel, which are
-  // answered as a good server would (a canceled get too) unless `answer_small` is false.
+  // Called on the loop's thread with every request except Ping, AbortPut and Cancel. Unless
+  // `answer_small` is false, these three and a canceled get are answered as a good server would.
   using Script = std::function<void(FakeServer&, msg::Request)>;
 
   explicit FakeServer(Script script);

@@ -1,4 +1,4 @@
-// precisctl fsck with a service that has damage, or no time.
+// precisctl fsck with a service that has damage or is busy.
 #include <catch2/catch.hpp>
 #include <set>
 

@@ -69,7 +69,7 @@ constexpr std::chrono::seconds kHangs{60};
 
 const auto kNeverDriven = [](const auto&) { FAIL("nothing more is to be brought"); };
 
-// Never reset: waits ask it from here on.
+// Global because on_wait() is not undone: all later waits of the process ask this flag.
 std::atomic<bool> interrupted = false;
 
 TEST_CASE("who waits for a whole get checks what the verifying thread does not come to",
@@ -86,7 +86,7 @@ TEST_CASE("who waits for a whole get checks what the verifying thread does not c
     std::this_thread::yield();
   }
   for (std::uint32_t l = 0; l < last; ++l) CHECK(f.state->settled(l));
-  // The last layer is the verifying thread's, however long that takes.
+  // The verifying thread checks the last layer, however long that takes.
   CHECK(waited.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout);
   f.free_verifier();
   CHECK(waited.get().ok());
@@ -119,7 +119,7 @@ TEST_CASE("who waits for layers that came checks them itself, in any order", "[c
   CHECK(f.state->wait_layer(0, kNeverDriven).ok());
 }
 
-// A thread that drove the loop would wait there for an event that no message brings.
+// A thread that drove the loop would wait in the loop for an event that no message brings.
 TEST_CASE("who waits for a layer that another thread checks does not wait in the loop",
           "[client]") {
   bool amid = false;  // during the check
@@ -137,8 +137,8 @@ TEST_CASE("who waits for a layer that another thread checks does not wait in the
 TEST_CASE("who checks one layer after the other heeds an interruption between them", "[client]") {
   on_wait([] { return interrupted.load(); });
   bool between = false;
-  // A waiting thread asks ten times a second, so on a slow machine not in every get while layers
-  // are there.
+  // A waiting thread asks ten times a second. On a slow machine, it may not ask while layers of the
+  // get are left to check, so the test tries several gets.
   for (int tries = 0; tries < 100 && !between; ++tries) {
     Served f;
     for (std::uint32_t l = 0; l < f.model.num_layers; ++l) f.serve(l);

@@ -63,7 +63,7 @@ void check_prefix(const Prefix& prefix, const Serving& serving, std::uint32_t ma
 
 TEST_CASE("a get of all gives every stored entry", "[client]") {
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
-  // A few, whole checksum blocks or not, and all.
+  // A few entries, whole checksum blocks or not, and all entries.
   const std::uint64_t entries = GENERATE(1u, 6u, 384u, 1000u, 2400u);
   CAPTURE(entries);
   const Serving serving = one_segment(small_model(dtype), entries, entries);

@@ -48,10 +48,10 @@ TEST_CASE("an application runs while one node runs it, and an error names its no
   CHECK(sum.apart == "model-1\nmodel-2\nmodel-3");
   c.state.state = "done";
   CHECK(joined({a, b, c}).state == "failed");
-  // Another application, for example an earlier count, is no part of it.
+  // The state of another application, for example an earlier count, is left out.
   b.state.number = 0;
   CHECK(joined({a, b, c}).state == "done");
-  // Unless it still runs, because the newest one waits for it at this node.
+  // Another application that still runs counts, because the newest one waits for it at this node.
   b.state.state = "running";
   CHECK(joined({a, b, c}).state == "running");
   CHECK(joined({a, b, c}).trimmed_segments == 2);

@@ -14,7 +14,7 @@ struct Taken {
   std::vector<std::byte> keys, values, queries;
 };
 
-// Its puts cover tokens [kBegin, kEnd).
+// The puts of this server cover tokens [kBegin, kEnd).
 class PagesServer {
  public:
   static constexpr std::uint32_t kBegin = 4, kEnd = 12;

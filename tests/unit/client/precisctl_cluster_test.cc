@@ -1,4 +1,4 @@
-// precisctl's words about clusters.
+// The texts that precisctl prints about clusters.
 #include <catch2/catch.hpp>
 
 #include "client/cli/cluster_commands.h"

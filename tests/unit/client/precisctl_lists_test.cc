@@ -123,7 +123,7 @@ TEST_CASE("a limit ends the list early in the service's order, and keeps the fir
   options.all = true;
   CHECK(listed(pages, options, &list).size() == 5);
   CHECK_THAT(totals_text(list), !Contains("match"));
-  // Exactly as many as the limit: there are no more.
+  // There are exactly as many segments as the limit, so none is left out.
   options = {};
   options.limit = 5;
   CHECK(listed(pages, options, &list).size() == 5);
@@ -236,7 +236,8 @@ TEST_CASE("tenants come by hits per second, then stored bytes, then name", "[cli
   rows[4].puts = 2;
   after.consumers = tenant_consumers(rows);
   Activity activity = activity_between(before, after);
-  // The new one has no rate yet, whatever its counter says, and the reset counter is not negative.
+  // Tenant "new" has no rate yet, whatever its counter says. The rate of a reset counter is not
+  // negative.
   CHECK(names_of(activity.consumers) ==
         std::vector<std::string>{"busy", "idle", "new", "reset", "also", "small"});
   const std::vector<Consumer>& sorted = activity.consumers.rows;
@@ -275,7 +276,7 @@ TEST_CASE("models of one name are one row, and are not compared with tenants", "
   models[0].model.name = models[2].model.name = "chat";
   models[1].model.name = "code";
   for (msg::ModelRow& row : models) row.stored_bytes = 100;
-  for (const std::size_t i : {0u, 2u}) models[i].hits = 8;  // those of both
+  for (const std::size_t i : {0u, 2u}) models[i].hits = 8;  // the two models named "chat"
   Consumers before = model_consumers(models), now = before;
   CHECK(names_of(now) == std::vector<std::string>{"chat", "code"});
   CHECK(now.rows[0].stored_bytes == 200);

@@ -208,7 +208,7 @@ TEST_CASE_METHOD(PutFixture, "a wrong push is refused here, naming what is wrong
   CHECK(status.code() == StatusCode::kInvalidArgument);
   CHECK(status.message().find("layer " + std::to_string(layer)) == 0);
   CHECK(status.message().find(said) != std::string::npos);
-  // Nothing of it was sent, and the put is over on both sides.
+  // Nothing of the refused layer was sent, and the put is over on both sides.
   CHECK(fake.count<msg::PushLayer>(*client) == 0);
   CHECK(fake.count<msg::AbortPut>(*client) == 1);
   CHECK(put.layer(0, good()).code() == StatusCode::kInvalidArgument);
@@ -329,7 +329,7 @@ TEST_CASE_METHOD(PutFixture, "an abort that is refused is said once more", "[cli
 
 TEST_CASE_METHOD(PutFixture, "pieces that nobody waits for go out one after the other",
                  "[client]") {
-  // Token by token, more pieces than may be in flight.
+  // Each piece is one token. There are more pieces than may be in flight.
   static_assert(kNew > Put::kLayersAheadMax);
   Put put = begin();
   const auto piece = [this](std::uint32_t token) {

@@ -64,7 +64,7 @@ TEST_CASE("nobody comes again before the service told them to", "[client]") {
   for (int i = 0; i < 32; ++i) {
     Retry retry({.timeout_ms = 100, .deadline_ms = 0, .retry = true, .runtime = &machine},
                 "models");
-    CHECK(retry.again(busy) == busy);  // the retry time is past its end
+    CHECK(retry.again(busy) == busy);  // the time to retry is after the timeout
   }
 }
 
@@ -179,7 +179,8 @@ TEST_CASE("past its deadline a call says what it waited for", "[client]") {
     const Status status = client->with_deadline(50)->models().status();
     INFO(status.to_string());
     CHECK(status.code() == StatusCode::kTimedOut);
-    // Or it waited for a connection, if the deadline passed during an attempt.
+    // If the deadline passed during an attempt, the message says that the call waited for a
+    // connection.
     CHECK_THAT(status.message(),
                Catch::Contains("its deadline of 50 ms ") && Catch::Contains("the service"));
   }

@@ -9,8 +9,8 @@ namespace {
 
 using Paths = std::vector<std::vector<std::uint64_t>>;
 
-// `count` paths of `blocks` blocks that are alike in the first `alike`. Names of blocks are unique
-// below `from`.
+// `count` paths of `blocks` blocks that are alike in the first `alike`. The names of the blocks
+// begin at `from`.
 Paths paths(std::size_t count, std::size_t alike, std::size_t blocks, std::uint64_t from = 0) {
   Paths made(count);
   for (std::size_t p = 0; p < count; ++p) {
@@ -49,7 +49,7 @@ TEST_CASE("a fork leads to the block at which the paths divide") {
   CHECK(fork_depth(paths(32, 1, 3)) == 2);
   CHECK(fork_depth(paths(32, 20, 30)) == 21);
   CHECK(fork_depth(paths(32, 0, 3)) == 1);
-  // Half of them divide there, though the rest go on alike.
+  // Half of the paths divide at block 6, although the others divide later.
   CHECK(fork_depth(both(paths(16, 5, 50), paths(16, 40, 50, kMillion))) == 6);
 }
 

@@ -43,8 +43,8 @@ LayerShape shape_for(const Recipe& recipe, std::uint32_t num_tokens, Rng& rng) {
   return shape;
 }
 
-// Weights are at most 1. Logits are f32 sums of up to 256 products, of size about 5, and output
-// norms are such sums of sums. Variances are small differences of squares.
+// Weights are at most 1. Logits are f32 sums of up to 256 products and are of size about 5. Output
+// norms are sums of such sums. Variances are small differences of squares.
 void check_layer(const LayerScores& got, const ReferenceScores& expected) {
   CHECK(first_difference(got.scores, expected.scores, 1e-4, 1e-7) == "");
   if (!expected.second.empty() || !got.second.empty()) {

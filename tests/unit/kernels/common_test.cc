@@ -84,7 +84,7 @@ TEST_CASE("the larger and the smaller of lanes are as of numbers, whatever compa
           CHECK(out[kLanes + lane] == std::min(x, y));
         }
       }
-      // A negative NaN, as a product that overflows an f32 leaves behind.
+      // A negative NaN is what a dot product can give if it overflows an f32.
       const std::vector<float> none(kLanes, std::copysign(NAN, -1.0f)), b(kLanes, x);
       std::vector<float> out(2 * kLanes);
       choose(none.data(), b.data(), out.data());
@@ -105,7 +105,7 @@ TEST_CASE("products of a tile are the same in the registers of every machine",
           "[kernels][common]") {
   constexpr std::size_t kDim = 20;
   std::vector<float> rows(kTileRows * kDim), tile(kDim * kTileTokens);
-  // Small integers, whose sums are exact in every order.
+  // The values are small integers, whose sums are exact in every order.
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 7) - 3.0f;
   for (std::size_t i = 0; i < tile.size(); ++i) tile[i] = static_cast<float>(i % 11) - 5.0f;
   const auto check = [&](auto multiply) {

@@ -1,4 +1,5 @@
-// Compression without a service: what is kept are the rows that were given, as many as asked for.
+// Compression without a service: it keeps rows that were given, and as many of them as were asked
+// for.
 #include "precis/compress.h"
 
 #include <catch2/catch.hpp>

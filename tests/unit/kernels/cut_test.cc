@@ -19,7 +19,7 @@ std::vector<std::vector<RecordView>> open_segment(const std::vector<Compressed>&
   return records;
 }
 
-// Seats 1 to T, each once, ascending within each head.
+// Checks that the seats are 1 to T, each once, and that they ascend within each head.
 void check_seats(const std::vector<std::vector<RecordView>>& records, std::uint64_t entries) {
   std::vector<std::uint32_t> seats;
   for (const auto& layer : records) {

@@ -203,7 +203,8 @@ TEST_CASE("a device that is lost is told of once, and layers go through the CPU 
                     records.mutable_bytes()) == Status{});
     CHECK(bytes_text(records.bytes()) == bytes_text(expected.records.bytes()));
   };
-  // In the middle of a layer, then before a layer, then with a compressor made afterwards.
+  // The device is lost in the middle of a layer. Then the same compressor takes the layer again,
+  // and so does a compressor that is made after the loss.
   REQUIRE(compressor->check(recipe, layer.input) == Status{});
   cuda_emulator::lost = true;
   CHECK(compressor->score() == Status{});

@@ -98,8 +98,8 @@ TEST_CASE("records are the same whatever the threads and whatever the buffer hel
   }
 }
 
-// Rows of whole, aligned cache lines take a different path from all others, and a different one on
-// each instruction set.
+// Rows of whole, aligned cache lines take a path of their own, which differs between instruction
+// sets.
 TEST_CASE("records are the same on every instruction set and at every address",
           "[kernels][encode]") {
   const std::uint64_t seed = test_seed();
@@ -336,7 +336,7 @@ TEST_CASE("rows that would not be finite after they are decoded are refused", "[
                       encoding);
   };
   REQUIRE(encode(Encoding::kInt4).ok());
-  // Two elements in every row whose sum no f32 holds.
+  // Every row gets two elements whose sum no f32 holds.
   const std::uint32_t rows = layer.input.keys.num_heads * layer.input.keys.num_tokens;
   const std::size_t size = dtype_size_bytes(dtype);
   const std::uint32_t largest = dtype == Dtype::kBf16 ? 0x7f7fu : 0x7f7fffffu;

@@ -58,7 +58,7 @@ Staged compress_on(Backend& backend, const Case& c, const std::vector<OwnedLayer
   return staged;
 }
 
-// The same with the CPU's stages, from given scores.
+// Compresses the same segment with the CPU's stages, from given scores.
 std::vector<AlignedBytes> compress_scored(const CpuStages& cpu, const Case& c,
                                           const std::vector<OwnedLayer>& layers,
                                           std::uint64_t entries,

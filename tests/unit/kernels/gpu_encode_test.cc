@@ -134,7 +134,7 @@ TEST_CASE("the device tells of rows that are too large for their code", "[gpu][e
   Recipe recipe = parse_recipe("knorm").value();
   recipe.encoding = GENERATE(Encoding::kInt8, Encoding::kInt4);
   const Compressed c = compress(CpuStages(1), recipe, layer.input, 10);
-  // The largest number twice: the step is rounded up, and no f32 holds the sum.
+  // The row gets the largest number twice: the step is rounded up, and no f32 holds the sum.
   const std::size_t size = dtype_size_bytes(shape.dtype);
   const std::uint32_t largest = shape.dtype == Dtype::kBf16 ? 0x7f7fu : 0x7f7fffffu;
   auto* const row = const_cast<std::byte*>(layer.input.values.row(1, c.orders.order[1].front()));

@@ -37,8 +37,8 @@ LayerShape random_shape(Rng& rng, int round) {
   shape.num_kv_heads = pick(rng, 1, 3);
   shape.head_dim = round % 2 == 0 ? 8 * pick(rng, 1, 32) : pick(rng, 1, 256);
   if (round % 25 == 0) shape.head_dim = 1024 - 8 * pick(rng, 0, 2);
-  // With an even number of tokens, the signs may cancel except for rounding; the remainder has a
-  // random direction.
+  // Unit keys of one channel are 1 and -1. If their number is even they may cancel, and then the
+  // sign of their mean is rounding noise.
   if (shape.head_dim == 1) shape.num_tokens |= 1;
   shape.stride_gap = pick(rng, 0, 3);
   shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
@@ -170,9 +170,9 @@ TEST_CASE("scores within partitions on the device are the CPU's within the bound
     };
     const std::size_t space = partitions_workspace_bytes(task);
     const auto got = scored(gpu, count, space, partitions);
-    // A channel's range over few tokens may be a thousandth of the values that it normalises.
-    // Deviations are as large then, and a softmax turns their relative error into an error relative
-    // to 1.
+    // A channel's range over few tokens may be a thousandth of the values that it normalises. The
+    // deviations may then be near 1000, and the softmax multiplies their relative error by their
+    // size.
     check_close(got, score_layer(recipe, layer.input).scores,
                 recipe.lag < 8 ? 100 * kRelative : kRelative);
     REQUIRE(scored(gpu, count, space, partitions) == got);

@@ -1,5 +1,5 @@
-// The main function of tests that need a CUDA device. Exits 77 without one: CTest reports
-// "skipped".
+// The main function of tests that need a CUDA device. If there is none, it exits with 77, which
+// CTest reports as "skipped".
 #include <cstdio>
 
 #include "precis/kernels.h"

@@ -1,4 +1,4 @@
-// The CUDA implementation of how far heads are ranked gives the CPU's limits, head for head.
+// The CUDA code that decides how far heads are ranked gives the CPU's limits, head for head.
 #include <catch2/catch.hpp>
 
 #include "kernels/select/best_tokens.h"
@@ -50,8 +50,8 @@ Recipe random_recipe(Rng& rng) {
   return recipe;
 }
 
-// Scores with ties, NaN and infinities; or with few ties and different heads; or heads of equal
-// scores.
+// Leaves the scores, which have ties, NaN and infinities; or sets scores with few ties that differ
+// from head to head; or gives all tokens of a head the same score.
 void fill_scores(Rng& rng, std::uint32_t num_heads, std::vector<float>& scores) {
   const std::size_t n = scores.size() / num_heads;
   const std::uint32_t kind = pick(rng, 0, 3);

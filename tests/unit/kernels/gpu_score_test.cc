@@ -139,7 +139,8 @@ void check_layer(Gpu& gpu, const Recipe& recipe, const LayerInput& input) {
   const std::vector<double> plain(expected.scores.size(), kAbsolute);
   check_scores(got.scores, expected.scores, plain);
   check_scores(got.second, expected.second, second_bounds(recipe, input, expected.scores));
-  // An entropy near 0 is a difference of two sums, of which only the rounding of scores is left.
+  // An entropy near 0 is the small difference of two sums, so most of it may be the rounding of
+  // scores.
   CAPTURE(got.weight - expected.weight);
   REQUIRE(got.weight == Approx(expected.weight).epsilon(1e-3).margin(kAbsolute));
   const LayerScores again = device_scores(gpu, recipe, input);
@@ -261,7 +262,7 @@ TEST_CASE("what the device does not score it refuses, writing nothing", "[gpu][s
   Recipe recipe = scorer_defaults(Scorer::kWindowAttention);
   recipe.kernel = 35;
   CHECK(scores_on_device(recipe));
-  recipe.pool_order = PoolOrder::kPoolRowsGroup;  // too wide for rows one by one
+  recipe.pool_order = PoolOrder::kPoolRowsGroup;  // the kernel is too wide to pool single rows
   REQUIRE_FALSE(scores_on_device(recipe));
   const DeviceBuffer scores = gpu.upload(std::vector<float>(80, 7.0f));
   CHECK(launch_score(recipe, up.layer, nullptr, {data_of<float>(scores)}, gpu.stream()).code() ==

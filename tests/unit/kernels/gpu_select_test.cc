@@ -82,7 +82,7 @@ TEST_CASE("orders made on the device are the CPU's", "[gpu][select]") {
     LayerInput input = layer.input;
     input.entries = 1 + rng() % all;
     LayerScores scores{layer.scores, make_layer(shape, rng).scores, 0};
-    if (pick(rng, 0, 1) == 0) {  // few ties, digits of every height
+    if (pick(rng, 0, 1) == 0) {  // few ties, numbers of every size
       for (float& score : scores.scores) {
         score = static_cast<float>(static_cast<std::int64_t>(rng() >> pick(rng, 0, 60))) - 100.0f;
       }

@@ -36,8 +36,8 @@ LayerShape random_shape(Rng& rng) {
   return shape;
 }
 
-// Every layer allocator over external scores, except preference, which needs attention: then the
-// shape pushes queries.
+// A recipe with a random layer allocator over external scores. The allocator preference needs
+// attention instead of external scores, so for this allocator the shape pushes queries.
 Recipe random_order(LayerShape& shape, Rng& rng) {
   while (true) {
     const auto layers = static_cast<LayerAllocator>(pick(rng, 0, 5));

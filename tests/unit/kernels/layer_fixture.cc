@@ -223,7 +223,7 @@ std::vector<double> all_halves(int mantissa_bits) {
 
 double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
                 std::uint32_t channel) {
-  // Tables, because the references read the same elements many million times.
+  // Tables save time, because the references read the same elements many million times.
   static const std::vector<double> f16 = all_halves(10), bf16 = all_halves(7);
   const std::byte* at = view.row(head, token) + channel * dtype_size_bytes(view.dtype);
   if (view.dtype == Dtype::kF32) {

@@ -1,5 +1,5 @@
-// The memory-bound stages at every boundary of their blocks: sixteen rows, thirty-two channels, a
-// block of turns, a work item; the same bits on any number of threads.
+// The memory-bound stages at every boundary of their blocks (sixteen rows, thirty-two channels, a
+// block of turns, a work item). They give the same bits on any number of threads.
 #include <catch2/catch.hpp>
 
 #include "kernels/common/lanes.h"
@@ -64,7 +64,7 @@ TEST_CASE("memory-bound scores agree with their definitions at every dim and dty
     shape.head_dim = head_dim;
     shape.num_tokens = pick(rng, 100, 140);
     shape.stride_gap = pick(rng, 0, 2);
-    // No channel turns, some do, or all that can.
+    // RoPE rotates no channels, some channels, or as many as it can.
     for (const std::uint32_t pairs : {0u, head_dim / 3, head_dim / 2}) {
       shape.rope_pairs = pairs;
       check_everywhere(shape, 17, rng);

@@ -32,8 +32,8 @@ Result<std::vector<float>> weights(const Worth& worth, double share) {
   return head_weights(views(worth), share);
 }
 
-// Random worth with ties. The values are integers, so that sums are exact; they fall on the whole,
-// or not at all. Heads differ in the size of their values.
+// Random worth with ties. The values are integers, so that sums are exact. Within a head they fall
+// on average, or have no trend. Heads differ in the size of their values.
 Worth random_worth(std::uint32_t heads, std::uint32_t ranked, Rng& rng) {
   Worth worth(heads, std::vector<float>(ranked));
   for (auto& head : worth) {
@@ -178,7 +178,7 @@ TEST_CASE("a head keeps 1% whatever it is worth, and what it may not lose the ot
   CHECK(pruned_at(table, 48, 2, 300) == std::vector<std::uint32_t>{294, 0});
   CHECK(pruned_at(table, 49, 2, 300) == std::vector<std::uint32_t>{297, 3});
   CHECK(pruned_at(table, 98, 2, 300) == std::vector<std::uint32_t>{297, 297});
-  // More entries are protected than 1%.
+  // More than 1% of the entries are protected.
   worth.assign(2, std::vector<float>(260, 1.0f));
   const auto windowed = curves(worth, 300, 40).value();
   CHECK(pruned_at(windowed, 85, 2, 300) == std::vector<std::uint32_t>{260, 256});

@@ -26,9 +26,9 @@ std::vector<std::uint32_t> sorted(std::vector<std::uint32_t> tokens) {
   return tokens;
 }
 
-// A segment that arrives in chunks (policies/budgets.md, "Incremental partitions"): a partition is
-// decided as soon as the next one is complete, from these two alone, and only its best `keep`
-// tokens stay.
+// A segment that arrives in chunks (policies/budgets.md, "Incremental partitions"). A partition is
+// decided as soon as the next one is complete, and from these two partitions alone. Only the best
+// `keep` tokens of the decided partition stay.
 class Incremental {
  public:
   Incremental(const CpuStages& cpu, const Recipe& recipe, const LayerInput& whole,
@@ -86,7 +86,7 @@ void permute(std::vector<T>& values, const std::vector<std::uint32_t>& to) {
   }
 }
 
-// In place, so views of the layer's memory stay valid.
+// Permutes in place, so that views of the layer's memory stay valid.
 void permute_heads(OwnedLayer& layer, const std::vector<std::uint32_t>& to) {
   for (auto* bytes : {&layer.keys, &layer.values, &layer.queries, &layer.o_proj}) {
     permute(*bytes, to);
@@ -106,7 +106,7 @@ Profile permuted(Profile profile, const std::vector<std::uint32_t>& to) {
   return profile;
 }
 
-// No two equal scores, because a tie goes to the lower head.
+// Sets scores of which no two are equal, because a tie goes to the lower head.
 void set_distinct_scores(OwnedLayer& layer, Rng& rng) {
   std::iota(layer.scores.begin(), layer.scores.end(), 1.0f);
   std::shuffle(layer.scores.begin(), layer.scores.end(), rng);
@@ -180,7 +180,7 @@ TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kern
   const CpuStages cpu(2);
   for (const std::string& name : preset_names()) {
     const Recipe recipe = parse_recipe(name).value();
-    if (recipe.scorer == Scorer::kRandom) continue;  // a hash of the head's index
+    if (recipe.scorer == Scorer::kRandom) continue;  // its scores depend on the head's index
     const LayerShape shape = shape_with_all(recipe, 300);
     std::vector<OwnedLayer> layers;
     for (LayerShape s = shape; s.layer < shape.num_layers; ++s.layer) {
@@ -189,8 +189,8 @@ TEST_CASE("permuting KV heads permutes what they keep, for every preset", "[kern
     }
     const Profile profile = random_profile(shape, rng);
     const std::vector<std::uint32_t> to{2, 0, 3, 1};
-    // Budgets of whole rounds, because in a partial round the lower heads are served first. A layer
-    // with an unequal share may still end within a round.
+    // The budget is a number of whole rounds, because in a partial round the lower heads are served
+    // first. A layer with an unequal share may still end within a round.
     const bool parts =
         recipe.heads == HeadAllocator::kUniform && recipe.layers != LayerAllocator::kUniform;
     const std::uint64_t entries = std::uint64_t{8} * pick(rng, 60, 200);

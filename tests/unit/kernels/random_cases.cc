@@ -5,8 +5,8 @@
 namespace precis::kernels::test {
 namespace {
 
-// The recipe of a preset, with other protected tokens, windows and allocators, as far as recipes
-// may be combined.
+// A valid recipe: that of a random preset, with other protected tokens and windows, and in half of
+// the cases with other allocators.
 Recipe random_recipe(Rng& rng, bool cuts) {
   while (true) {
     const auto names = preset_names();

@@ -18,8 +18,8 @@ struct Case {
 
 std::uint32_t any_of(Rng& rng, std::initializer_list<std::uint32_t> values);
 
-// Every scorer, allocator and selector, at the boundaries of its shapes. `cuts`: includes recipes
-// whose kept set is defined at a single budget.
+// A random recipe, over all scorers, allocators and selectors, with a shape at a boundary. `cuts`:
+// includes recipes whose kept set is defined at a single budget.
 Case random_case(Rng& rng, bool cuts);
 
 // The shape's layers, num_layers of them.

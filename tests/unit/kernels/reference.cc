@@ -111,7 +111,7 @@ Tokens threshold_order(const HeadView& v) {
   return out;
 }
 
-// Every token has the worth of its run, so runs stay together and tokens ascend inside.
+// Every token has the worth of its run, so each run stays together and its tokens ascend.
 Tokens chunk_order(const HeadView& v) {
   std::vector<float> worth(v.in.num_tokens());
   for (const std::uint32_t t : v.tokens()) {

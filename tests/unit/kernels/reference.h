@@ -19,7 +19,7 @@ std::vector<float> reference_gram(const LayerInput& input);
 std::vector<double> reference_norms(ValueNorm norm, const LayerInput& input);
 // How far an f32 norm may be from reference_norms() because its sums are rounded, in addition to a
 // relative bound. A form of kL2Gram or an output of kL1Exact that is close to 0 is the difference
-// of large products, so the bound allows 2^-20 of these products. 0 for the other norms.
+// of large products, so the bound allows 2^-20 of these products. It is 0 for the other norms.
 std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& input);
 
 // LayerScores in double.

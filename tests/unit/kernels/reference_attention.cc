@@ -95,7 +95,7 @@ struct Attention {
   std::vector<std::size_t> visible;  // [row]
   std::size_t columns = 0;
 
-  // f of column j's values in the rows that see it.
+  // The result of f on column j's values in the rows that see the column.
   template <typename Fn>
   auto of_column(const Matrix& matrix, std::size_t j, const Fn& f) const {
     Column seen;

@@ -53,7 +53,7 @@ std::vector<double> keydiff(const RowsOfHead& keys) {
   return scores;
 }
 
-// Undoes RoPE with the complex numbers that define it, of keys whose first stands at `begin`.
+// Undoes RoPE with the complex numbers that define it. The first of the keys stands at `begin`.
 void turn_back(std::span<const double> frequencies, std::uint32_t begin, RowsOfHead& keys) {
   const std::size_t pairs = frequencies.size();
   for (std::size_t t = 0; t < keys.size(); ++t) {
@@ -111,8 +111,8 @@ std::vector<double> kvprobe(const LayerInput& in, std::uint32_t head) {
   return scores;
 }
 
-// Softmax over the partition of its rows' spreads, normalised by the ranges of the partition that
-// begins at `ranged`.
+// The softmax, over the rows of a partition, of each row's spread. The rows are normalised by the
+// ranges of the partition that begins at `ranged`.
 std::vector<double> partition(const HeadsView& z, std::uint32_t head, std::uint32_t first,
                               std::uint32_t ranged, std::uint32_t lag) {
   std::vector<double> scores(lag);
@@ -228,7 +228,8 @@ std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std:
   return scores;
 }
 
-// The entropy of the ranked tokens' scores as shares of their sum, divided by all tokens and heads.
+// The entropy of the ranked tokens' scores, as shares of their sum, divided by the number of all
+// scores.
 double entropy_weight(const Recipe& recipe, const LayerInput& in,
                       const std::vector<double>& scores) {
   const std::uint32_t n = in.num_tokens();

@@ -127,7 +127,7 @@ TEST_CASE("rows are coded as their transform, and come back within half a step",
           dtype == Dtype::kF32 ? 0 : std::abs(rows.at(r, i)) * (dtype == Dtype::kF16 ? 1e-3 : 8e-3);
       CHECK(std::abs(back.at(r, i) - rows.at(r, i)) <= step / 2 * 1.01 + slack + rounding);
     }
-    // The step is the least that holds the largest sum, but for its own rounding to 8 bits.
+    // The step is the least that holds the largest sum, except that it is rounded to 8 bits.
     CHECK(largest >= (code == Encoding::kInt8 ? 126 : 7));
     CHECK(largest <= (code == Encoding::kInt8 ? 127 : 7));
   }

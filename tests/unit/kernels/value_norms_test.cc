@@ -40,7 +40,7 @@ TEST_CASE("value norms agree with their definitions, on every instruction set",
     shape.num_tokens = pick(rng, 1, 40);
     shape.num_kv_heads = pick(rng, 1, 2);
     shape.group = std::array{1u, 3u, 4u, 8u}[pick(rng, 0, 3)];
-    shape.o_proj_width = pick(rng, 1, 70);  // not a multiple of a tile's 32
+    shape.o_proj_width = pick(rng, 1, 70);  // rarely a multiple of a tile's 32
     shape.stride_gap = pick(rng, 0, 2);
     shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
     CAPTURE(shape.text());

@@ -204,8 +204,8 @@ TEST_CASE("a pushed log-sum-exp over a longer context lowers every weight alike"
   const Recipe recipe = window_recipe(3, 1);
   const auto within = scores_of(recipe, layer.input);
   for (float& lse : layer.lse)
-    lse += std::log(2.0f);  // the context before the segment has the
-                            // same mass again
+    lse += std::log(2.0f);  // as if the tokens before the segment had
+                            // as much mass as the segment
   const auto longer = scores_of(recipe, layer.input);
   for (std::size_t i = 0; i < within.size(); ++i) {
     if (!std::isinf(within[i])) CHECK(longer[i] == Approx(within[i] / 2).epsilon(1e-5));

@@ -1,5 +1,5 @@
-// The applications that all nodes of a cluster begin: a count stands beside the trims of its tenant
-// and neither ends nor hides them.
+// The applications that all nodes of a cluster begin. A count, which is a dry run, neither ends nor
+// hides the trims of its tenant.
 #include "cachesvc/pipeline/budget_applications.h"
 
 #include <catch2/catch.hpp>
@@ -49,7 +49,7 @@ TEST_CASE_METHOD(FollowedFixture, "a count beside trims does not hide them, and 
   CHECK(applications.check_free(f.tenant).ok());
   CHECK(state().number == 6);
   CHECK(state().state == "done");
-  CHECK(state().trimmed_segments == 1);  // from what the trims have left
+  CHECK(state().trimmed_segments == 1);  // it counts what the trims have left
 }
 
 TEST_CASE_METHOD(FollowedFixture, "an end of trims ends them also after a count began",

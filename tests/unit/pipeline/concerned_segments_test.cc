@@ -38,7 +38,8 @@ TEST_CASE("sessions with budgets of their own are looked at in several pieces",
   CHECK(chosen.segments[0].id == alone.row.id);
   CHECK(chosen.segments[0].keep == Budget::entries(1));
   CHECK(chosen.apart.size() == kSessions);
-  // One lists the models, one the segments, and one looks at these. The rest is for sessions.
+  // One piece lists the models, one lists the segments, and one looks at the segments. The other
+  // pieces are for the sessions.
   CHECK(pieces >= 3 + 2);
 }
 

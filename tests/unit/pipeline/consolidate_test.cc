@@ -45,7 +45,7 @@ TEST_CASE("merged seats are a permutation, keep each order, and spread each segm
   std::vector<std::uint32_t> right(all);
   std::iota(right.begin(), right.end(), 1);
   REQUIRE(found == right);
-  // A cut of the merged order has of each segment its cut at one common share of the tokens.
+  // A cut of the merged order cuts all segments at one common number of entries per token.
   for (std::uint64_t cut = 0; cut <= all; cut += 1 + all / 17) {
     double least = 1e9, most = 0;  // the shares at which the next entry joins, and the last one did
     for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -128,7 +128,7 @@ struct ConsolidateFixture : ServedFixture {
   std::vector<NewSegment> links{segment};
 
   // Segments of 80, 20, 40, 24 and 7 tokens; the budget of ServedFixture's rows is made a ratio.
-  // `said`: the seconds that the prefill of those of 40 tokens took.
+  // `said`: the seconds that the prefill of the 40 tokens took.
   explicit ConsolidateFixture(double said = 4) {
     std::uint32_t end = 80;
     for (const std::uint32_t more : {20u, 40u, 24u, 7u}) {
@@ -197,7 +197,7 @@ TEST_CASE_METHOD(ConsolidateFixture, "a run becomes one segment with the same en
         CHECK_FALSE(seats.at(seat));
         seats[seat] = true;
       }
-      // Each entry, by its bytes, is one of the links'.
+      // The entries, with their bytes, are those of the links.
       using Entry = std::tuple<std::uint32_t, std::uint32_t, std::string>;
       std::multiset<Entry> found, right;
       const auto add = [](const kernels::RecordView& view, std::multiset<Entry>& to) {

@@ -14,7 +14,7 @@ Owner owner(const std::string& tenant, int connection = 0, std::uint32_t weight 
   return {tenant, weight, &kConnections[connection]};
 }
 
-// The number of the next `turns` that each tenant gets; items are the tenants' names.
+// The number of turns that each tenant gets among the next `turns`. Items are the tenants' names.
 std::map<std::string, int> next_turns(FairQueue<std::string>& queue, int turns) {
   std::map<std::string, int> had;
   for (int i = 0; i < turns && !queue.empty(); ++i) ++had[queue.pop()];

@@ -98,7 +98,7 @@ TEST_CASE("a lookup predicts what is not on the disk by the rate of the shared s
   const auto predicted = [&] { return f.find({}).value().predicted_seconds / share; };
   CHECK(predicted() == Approx(1).epsilon(0.01));
   f.store.deny();
-  CHECK(predicted() == Approx(1).epsilon(0.01));  // that rate is not known yet
+  CHECK(predicted() == Approx(1).epsilon(0.01));  // the shared storage has no rate yet
   f.rate.read_shared(kMeasured, 10);
   CHECK(predicted() == Approx(10).epsilon(0.01));
   check_counts(f.find(Budget::entries(20)), 20);  // now all of it is in memory

@@ -29,7 +29,7 @@ class NearPeer : public Connection {
   std::string peer() const override { return "near"; }
 };
 
-// A region that its address identifies.
+// The region of `values`. Its address alone identifies it.
 template <typename T>
 RemoteRegion region_of(const std::vector<T>& values) {
   RemoteRegion region;

@@ -24,7 +24,7 @@ namespace precis::testing {
 
 // Dimensions of the puts.
 inline constexpr std::uint32_t kLayers = 4, kHeads = 2, kTokens = 48, kQueries = 8;
-// Layers take turns: the records of each layer are final once they are encoded.
+// Layers take seats in turn: the records of each layer are final once they are encoded.
 inline constexpr char kUniform[] = "keydiff";
 // Layers take seats from earlier layers, whose records shrink.
 inline constexpr char kCompeting[] = "external(heads=flat, layers=global_flat)";
@@ -102,8 +102,8 @@ class PutFixture {
 
   // Runs until every remaining operation waits for an event from outside.
   void settle();
-  // Call it on another thread than the loop's. Returns once all work that needs only the loop and
-  // the compute thread has come to rest.
+  // Must not be called on the loop's thread. Returns once no work that needs only the loop and the
+  // compute thread is left.
   void wait_for_compute();
   // Runs the functions posted so far to the loop and the threads, then the functions that those
   // posted to the loop.

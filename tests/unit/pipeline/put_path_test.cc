@@ -1,5 +1,5 @@
-// Puts with little memory: it lies apart, pieces wait or are pushed again, writers commit together.
-// The stored segment equals that of a put alone.
+// Puts with little memory: its free pages lie apart, pieces wait or are pushed again, and writers
+// commit together. The stored segment equals that of a put alone.
 #include "cachesvc/pipeline/put_path.h"
 
 #include <catch2/catch.hpp>
@@ -135,7 +135,7 @@ TEST_CASE("waiters get what records shrink by, in turn", "[unit][pipeline]") {
   const msg::BeginPut quarter = f.request(kCompeting, Budget::ratio_ppm(250'000));
   const PutAlone alone(quarter, order);
   f.leave(alone.staged_bytes_max + kRead);
-  // Lies below all records until its reader releases it.
+  // This buffer lies below all records until its reader releases it.
   HotTier::Lease read =
       f.hot_tier.insert("", SegmentId{}, 0, nullptr, f.arena->allocate(kRead).value());
   const PutPtr put = f.begin(quarter, f.one);
@@ -147,7 +147,7 @@ TEST_CASE("waiters get what records shrink by, in turn", "[unit][pipeline]") {
   push(1);
   f.one.hold();
   push(2);
-  // All memory that the three layers leave, to the last page.
+  // This request takes all memory that the three layers leave, to the last page.
   auto& rest = f.want(alone.staged_bytes_max + kRead - alone.held[2]);
   push(3);
   CHECK(f.memory.waiting() == 3);

@@ -22,7 +22,7 @@ ScoreCurve falling_from(float highest, std::uint64_t entries) {
   return {scores, entries};
 }
 
-// Turns that are trimmed as the service does it.
+// Turns that are trimmed as the service trims them.
 struct Talk {
   std::deque<ScoreCurve> curves = {};
   std::vector<TotalTurn> turns = {};
@@ -66,7 +66,8 @@ TEST_CASE("old turns are cut at one score, so a dull turn keeps less", "[unit][p
   talk.say(400, 4);  // its scores are four times as high
   talk.say(400, 1);
   talk.settle(ratio(0.2));
-  // One score, 0.7, leaves 0.95 of the total of all three: 120 entries of a dull one.
+  // A cut of all three turns at the score 0.7 leaves 0.95 of the total, and 120 entries of a turn
+  // with low scores.
   CHECK(talk.kept()[0] == Approx(120).margin(2));
   CHECK(talk.kept()[1] == Approx(330).margin(2));
   CHECK(talk.kept()[2] == 400);
@@ -80,7 +81,7 @@ TEST_CASE("a turn that would lose less than a fifth waits until the total needs 
   const std::vector<std::uint64_t> kept = talk.kept();
   CHECK(kept[0] < 201);
   CHECK(kept[8] == 240);
-  // No more than the total needs; the newest turn counts as if it were cut.
+  // No more is trimmed than the total needs. The newest turn counts as if it were cut.
   const std::uint64_t once_old = talk.bytes() - 240 + 200;
   CHECK(once_old <= 10 * kFull * 21 / 100);
   CHECK(once_old > 10 * kFull * 21 / 100 - 41);
@@ -92,7 +93,7 @@ TEST_CASE("a turn is trimmed when it gets old, although the session is within it
   Talk talk;
   for (const std::uint64_t entries : {400, 400, 50}) talk.say(entries);
   talk.turns[0].entries = talk.turns[0].stored_bytes = 100;  // trimmed before
-  talk.settle(ratio(0.2));  // as they were put, 850 entries, of which one score leaves 570
+  talk.settle(ratio(0.2));  // of the 850 entries that were put, one score leaves 570
   CHECK(talk.kept()[0] == 100);
   CHECK(talk.kept()[1] == Approx(260).margin(2));
 }
@@ -101,7 +102,7 @@ TEST_CASE("the newest turn, held ones and the least of each are left", "[unit][p
   Talk talk;
   for (int turn = 0; turn < 4; ++turn) talk.say(500, 1, turn == 2 ? 450 : kFull / 20);
   talk.turns[0].curve = nullptr;
-  talk.settle(ratio(0.1));  // can't be held
+  talk.settle(ratio(0.1));  // a total that can't be reached
   CHECK(talk.kept() == std::vector<std::uint64_t>{500, 50, 450, 500});
   CHECK(talk.trims == 2);
 }

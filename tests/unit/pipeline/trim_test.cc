@@ -1,4 +1,4 @@
-// A trim to a number of entries of each head is told, and never made.
+// A dry run tells what a trim to a number of entries of each head would leave. It changes nothing.
 #include "cachesvc/pipeline/trim.h"
 
 #include <algorithm>

@@ -239,7 +239,7 @@ TEST_CASE("a connection that closes ends its transfers, and the client's memory 
     ends.server->close();
   });
   CHECK_FALSE(get(promise.get_future()).ok());
-  exposed->reset();  // returns: the server has released it or closed
+  exposed->reset();  // returns, because the server has released the region or closed
   CHECK(met.pull(ends.server, region, 0, met.ours).code() == StatusCode::kUnavailable);
   met.drop(ends);
 }

@@ -100,7 +100,7 @@ TEST_CASE("records within a share of the bytes take at most that, however the he
     };
     const std::uint64_t most = std::uint64_t{n} * 4 * form.raw().bytes() * ppm / 1'000'000;
     REQUIRE(size(first) + size(kept - first) <= most);
-    // Not much less: 64 entries less room would be enough for the headers.
+    // The size is near the budget: 64 more entries of each head would exceed it.
     if (kept < 2 * n) REQUIRE(size(kept / 2 + 64) * 2 > most);
   }
 }

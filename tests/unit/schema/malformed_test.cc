@@ -86,7 +86,8 @@ TEST_CASE("random bytes are refused", "[unit][schema]") {
   RandomMessages random(14);
   for (int round = 0; round < 2000; ++round) {
     const auto bytes = random.bytes(random.number(256));
-    // Messages have no magic: mostly zero bytes may be a valid empty message, random ones are not.
+    // Messages have no magic. Bytes that are mostly zero may be a valid empty message, but random
+    // bytes are not.
     REQUIRE(decode_request(bytes).status().code() == StatusCode::kInvalidArgument);
     REQUIRE(decode_server_message(bytes).status().code() == StatusCode::kInvalidArgument);
   }

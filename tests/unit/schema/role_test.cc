@@ -28,7 +28,7 @@ TEST_CASE("a reader changes nothing, and only an admin manages tenants", "[unit]
     if (request.role == Role::kAdmin) of_admins.emplace(request.type);
     if (request.administrative) CHECK(request.role != Role::kReader);
   }
-  // RegisterModel only for a model that is registered (model_requests.cc).
+  // Readers may send RegisterModel only for a model that is registered (model_requests.cc).
   CHECK(of_readers ==
         std::set<std::string>{
             "Cancel",        "CheckPrefix",     "CompareBudgets",      "FindPrefix",  "Get",

@@ -15,7 +15,7 @@ Digest named(std::uint8_t name) {
   return digest;
 }
 
-// The name of the block that decides, of a path whose blocks have these names.
+// The name of the deciding block of a path whose blocks have these names.
 std::uint8_t decides(const std::vector<std::uint8_t>& path, const Forks& forks) {
   const auto block = [&](std::size_t k) { return named(path.at(k)); };
   return deciding_block(path.size(), block, forks).bytes[0];

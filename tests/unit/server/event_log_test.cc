@@ -69,7 +69,7 @@ TEST_CASE("a reader that falls behind is told how many events it has lost", "[un
   REQUIRE(told.rows.size() == 1);
   CHECK(told.rows[0].kind == Kind::kLost);
   CHECK(told.rows[0].lost == 2);
-  // The reader goes on with what is stored, and then with what happens after now.
+  // The reader goes on with the list of what is stored, and then with the events from now on.
   CHECK(log.find(kRed, told.next)->listed == SegmentId());
   CHECK(log.find(kRed, told.next)->number == 6);
 }

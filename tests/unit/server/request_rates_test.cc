@@ -28,7 +28,7 @@ TEST_CASE("a tenant sends as many requests as its limit, and the next when it is
   CHECK_THAT(over.message(), Catch::Contains("tenant 'red' may send 4 requests per second"));
   CHECK_FALSE(rates.take("red", begin + milliseconds(249)).ok());
   CHECK(rates.take("red", begin + milliseconds(251)).ok());
-  // No others are limited.
+  // Other tenants are not limited.
   for (int request = 0; request < 100; ++request) {
     REQUIRE(rates.take("blue", begin).ok());
     REQUIRE(rates.take("green", begin).ok());

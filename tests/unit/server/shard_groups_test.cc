@@ -67,7 +67,7 @@ TEST_CASE("shards that clients ask for come before others", "[server]") {
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return begun.size() == 8; });  // one for each worker
-    // In the order in which the node would come to them, the last ones.
+    // The groups that the node would otherwise come to last.
     std::uint32_t group = *begun.begin();
     while (begun.contains(group)) group = (group + kShardGroups - 1) % kShardGroups;
     for (std::uint32_t last = 0; last < 4; ++last) {

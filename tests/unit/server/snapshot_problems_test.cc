@@ -1,4 +1,4 @@
-// Snapshots of logs in S3 that fail are counted and told.
+// Failed snapshots of logs in S3 are counted and reported.
 #include "cachesvc/server/snapshot_problems.h"
 
 #include <catch2/catch.hpp>

@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Time that stands still, and random numbers in a row.
+// A clock that only the tests advance, and successive numbers in place of random ones.
 class FakeRuntime final : public Runtime, public Clock {
  public:
   const Clock& clock() const override { return *this; }

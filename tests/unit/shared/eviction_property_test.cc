@@ -63,7 +63,7 @@ class World {
       default: put(n);
     }
   }
-  // All that is stored, after what waits is copied and without it.
+  // Checks all stored segments, before and after the waiting changes are copied.
   void check() {
     check_all();
     copy_all();
@@ -71,7 +71,7 @@ class World {
     const std::lock_guard lock(mutex_);
     CHECK(failed_ == "");
   }
-  // Without the other threads, and after a change of each shard.
+  // Checks the objects after a change of each shard, while the other threads are paused.
   void check_objects() {
     const Pause pause(*this);
     for (std::size_t s = 0; s < kShardCount; ++s) put(s);
@@ -89,7 +89,8 @@ class World {
   std::uint64_t swept() const { return swept_; }
 
  private:
-  // The other threads stand still during its life. The lock alone could stay shared for long.
+  // The other threads are paused while this object lives. Without `pausing_`, they could keep the
+  // lock shared for long.
   struct Pause {
     explicit Pause(World& world) : world_(world) {
       world_.pausing_ = true;
@@ -134,7 +135,7 @@ class World {
     stored_[n] = &less_[n];
   }
 
-  // A row names it, or a later version of that row may.
+  // Whether a row names the object, or a later version of that row may name it.
   bool may_be_named(const ObjectName& object) {
     for (const auto& [n, segment] : stored_) {
       if (id(n) != object.segment) continue;
@@ -144,7 +145,7 @@ class World {
     return false;
   }
 
-  // As a node that dies before it writes the row.
+  // Writes an object as a node does that dies before it writes the row.
   void leave_orphan(std::size_t n) {
     const SegmentRow row =
         in_shard(tokens(8, 50'000 + n), kOrphansMs + ++now_ms_, *whole_[n].row.shard).row;
@@ -166,12 +167,12 @@ class World {
       holder_[s] = &from == &a_ ? &b_ : &a_;
       holder_[s]->take(shard);
     }
-    // Before its first change that is copied, the new holder could lose others in a crash.
+    // The new holder could lose earlier changes in a crash, until a change of its own is copied.
     remove(s);
     put(s);
     copy(s);
   }
-  // One node crashes, with changes that are not copied or without.
+  // One node crashes, with or without changes that are not copied.
   void restart() {
     if (pick(2) == 0) copy_all();
     const Pause pause(*this);
@@ -223,7 +224,8 @@ class World {
     const std::uint64_t removed = orphans.sweep().removed;
     return removed + orphans.sweep().removed;
   }
-  // As ColdReads: what a reader of the stored row gets is of that row, or the row has changed.
+  // Reads as ColdReads does: a reader of the stored row gets the bytes of that row, or the row has
+  // changed.
   void read() {
     for (std::size_t turn = 0; !stop_; ++turn) {
       const auto lock = run();

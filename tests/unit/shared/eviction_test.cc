@@ -57,7 +57,7 @@ TEST_CASE("an evicted segment is read from the shared storage, and kept again wh
   const std::uint64_t calls = tier.calls();
   CHECK(a.has(segment));
   CHECK(tier.calls() == calls);
-  // Also after restarts, in whatever state its layers are.
+  // The segment can be read after a crash too, whatever state its layers are in.
   evict(tier, a, kAll);
   a.crash();
   a.open();
@@ -105,7 +105,7 @@ TEST_CASE("what is not copied yet is not evicted", "[unit][shared]") {
   REQUIRE(a.copied().ok());
   tier.fill(true);
   REQUIRE(a.put(second).ok());
-  // A later version of the first, too.
+  // A later version of the first segment is not copied either.
   const auto row = a.catalog->segment(made().tenant, first.row.id).value();
   const NewSegment less = trimmed(first);
   REQUIRE(*a.catalog->trim(*row, less.row, less.payload(), Durability::kWal));
@@ -201,7 +201,8 @@ TEST_CASE("copies that are old, or that nobody will use any more, are given up",
   tier.fill(false);
   a.open();
   const std::vector<bool> none(kShards);
-  // It is there again if the shard comes back before another node changes it.
+  // The segment `only_here` would be there again if the shard came back before another node changed
+  // it.
   b.take();
   CHECK(evict(tier, a, kAll, none).segments == 2);
   CHECK(a.local_bytes(only_here) == size_of(only_here));

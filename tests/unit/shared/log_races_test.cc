@@ -62,7 +62,8 @@ using Version = std::pair<std::string, std::uint64_t>;  // an instance, and its 
 
 using Acknowledged = std::map<std::string, std::uint64_t>;  // the writes of each instance
 
-// Has what nodes have intended and what was acknowledged. The node whose turn it is uses it.
+// The rows that nodes intended to write, and the writes that were acknowledged. Only the node whose
+// turn it is uses the model.
 struct Model {
   std::map<Version, Rows> rows;
   std::map<std::string, Version> parents;  // of an instance: the version that it took
@@ -70,7 +71,7 @@ struct Model {
   std::set<std::string> problems;
 };
 
-// Whether all of these of the shard are in the history of the version.
+// Whether the history of the version has all of these writes that belong to the shard.
 bool has_all(const Model& model, const Acknowledged& some, std::uint32_t shard, Version version) {
   Acknowledged history;
   for (; !version.first.empty(); version = model.parents.at(version.first)) {
@@ -100,7 +101,8 @@ struct Race {
 
   Fault next() {
     turns.pass();
-    // Most likely when it does harm: when what it writes was there and is removed.
+    // A late request is most likely to be made when it does harm, which is when the object that it
+    // writes was there and has been removed.
     for (std::size_t n = late.size(); n-- > 0;) {
       if (turns.random() % (bucket.was_removed(late[n].name) ? 3 : 60) != 0) continue;
       late[n].make();
@@ -124,7 +126,7 @@ class Node {
                                       [this](const std::string& name, std::function<void()> make) {
                                         race_.late.push_back({name, std::move(make)});
                                       }};
-    // One keeps rows and records, one rows alone, and one records alone.
+    // One node keeps rows and records in memory, one only rows, and one only records.
     tier_ = make_log_tier(std::make_unique<BucketClient>(race.bucket, faults),
                           {.prefix = "races",
                            .snapshot_after = 3,
@@ -145,7 +147,7 @@ class Node {
 
  private:
   std::uint64_t random() { return race_.turns.random(); }
-  // As callers do: the same again while it may have been made.
+  // Repeats a call as callers do while its outcome is unknown.
   template <typename Call>
   Status repeat(const Call& call) {
     Status status = call();
@@ -205,7 +207,7 @@ class Node {
     }
     race_.model.acknowledged[mark.instance] = ++mark.sequence;
   }
-  // The rows are those of the mark, if that did not change meanwhile.
+  // Checks that the rows are those of the mark, if the mark did not change meanwhile.
   void look(std::uint32_t shard) {
     const std::vector<std::uint32_t> shards = {shard};
     const Acknowledged earlier = race_.model.acknowledged;

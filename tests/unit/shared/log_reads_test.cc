@@ -33,7 +33,7 @@ void take(SharedTier& tier, std::uint32_t shard) {
   REQUIRE(tier.change_marks(std::array{SharedTier::Change{shard, {}, kMark}}).ok());
 }
 
-// Writes so many rows, one after another, whose keys begin with the mark's sequence.
+// Writes `count` rows, one after another, whose keys begin with the mark's sequence.
 ShardMark write_rows(SharedTier& tier, std::uint32_t shard, ShardMark mark, int count,
                      std::size_t bytes = 3) {
   for (int n = 0; n < count; ++n, ++mark.sequence) {
@@ -117,7 +117,7 @@ TEST_CASE("rows that were read before cost one list, and a GET of each record si
   CHECK(cost_of(bucket, one) == Cost{1, 0});
 
   mark = write_rows(*writer, kShard, mark, 3);
-  CHECK(cost_of(bucket, scan) == Cost{2, 3});  // the second list shows that they count
+  CHECK(cost_of(bucket, scan) == Cost{2, 3});  // the second list shows that the records count
   CHECK(found == 23);
   CHECK(cost_of(bucket, scan) == Cost{1, 0});
 
@@ -130,7 +130,7 @@ TEST_CASE("rows that were read before cost one list, and a GET of each record si
 
 TEST_CASE("rows that were read before are right after snapshots and many records",
           "[unit][shared]") {
-  // Without records in memory, those that come are added to the rows at once.
+  // If no records are kept in memory, new records are added to the rows at once.
   const std::size_t records_bytes_max = GENERATE(0u, 1u << 18);
   MemoryBucket bucket;
   const auto writer = tier_over(bucket, {.snapshot_after = 8});
@@ -303,7 +303,7 @@ TEST_CASE("one large snapshot is in memory at a time", "[unit][shared]") {
     CHECK(bytes == kLarge + 3);
     CHECK(others_wait);
   }
-  // Its size is learned once.
+  // The size of the snapshot is learned once.
   REQUIRE(gets.size() == 2);
   CHECK(gets.begin()->second == 1);
   CHECK(gets.rbegin()->second == 2);

@@ -26,7 +26,7 @@ std::unique_ptr<SharedTier> tier_over(MemoryBucket& bucket, std::uint64_t snapsh
                        {.prefix = "test", .snapshot_after = snapshot_after, .tidier = nullptr});
 }
 
-// Writes so many rows, one after another.
+// Writes `count` rows, one after another.
 ShardMark write_rows(SharedTier& tier, ShardMark mark, int count) {
   for (int n = 0; n < count; ++n, ++mark.sequence) {
     SharedBatch batch;
@@ -57,7 +57,7 @@ decltype(LogState::rows) rows_in(ShardLog& log) {
   return rows;
 }
 
-// Has lists as a wrong storage gives them.
+// Gives wrong lists, as a faulty storage would.
 class OtherLists final : public ObjectStore {
  public:
   OtherLists(MemoryBucket& bucket, std::function<void(Page&)> spoil)
@@ -149,7 +149,7 @@ TEST_CASE("a record that is created again after its snapshot has no effect", "[u
         }
         calls = 0;
         const LogState marks = reader.marks().value();
-        // A record that comes after the snapshot is a record.
+        // The new record has an effect only if its number is after the snapshot's.
         if (again <= kRecords + 1) CHECK(marks.mark_of(kShard)->instance == kMark.instance);
         CHECK(marks.mark_of(kShard)->sequence + 1 >= kRecords);
         calls = 0;

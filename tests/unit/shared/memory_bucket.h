@@ -26,7 +26,7 @@ class MemoryBucket {
     std::size_t lists = 0, gets = 0;
   };
   Requests requests() const;  // so far, of all clients
-  // It was removed, and nobody has written it again.
+  // Whether the object was removed and not written again.
   bool was_removed(const std::string& name) const;
 
  private:

@@ -24,7 +24,7 @@ class MemoryTier final : public SharedTier {
   void refuse_objects(bool refusing) { refusing_ = refusing; }
   // Removals of objects fail with kUnavailable.
   void refuse_removals(bool refusing) { refusing_removals_ = refusing; }
-  // Scans of any shard, or reads of rows of this one, fail with kCorruption.
+  // Scans of any shard, or reads of the rows of `shard`, fail with kCorruption.
   void fail_scans(bool failing) { failing_scans_ = failing; }
   void damage(std::uint32_t shard) { damaged_ = shard; }
   // All calls since the construction.

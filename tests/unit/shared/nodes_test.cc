@@ -75,7 +75,7 @@ TEST_CASE("a node serves a segment of another one until its time, and only to it
     b.catalog->keep_layer(*row, l, read);  // keeps nothing
   }
   CHECK(staged == 0);
-  // It is neither found nor listed there, and can't be changed.
+  // The segment is neither found nor listed at node "b", and can't be changed there.
   CHECK_FALSE(b.catalog->segment(made().tenant, id).ok());
   CHECK(b.catalog->totals().segments == 0);
   CHECK(b.catalog->remove(made().tenant, id, false, nullptr).status().code() ==
@@ -147,7 +147,7 @@ TEST_CASE("a row whose bytes cannot be copied is not shared by a later change of
   CHECK(a.copied_since(before).code() == StatusCode::kCorruption);
   CHECK_FALSE(is_shared());
   CHECK(a.has(segment));
-  // A new put of it is copied.
+  // A new put of the segment is copied.
   REQUIRE(a.catalog->remove(made().tenant, segment.row.id, false, nullptr).ok());
   REQUIRE(a.put(segment).ok());
   CHECK(a.copied().ok());

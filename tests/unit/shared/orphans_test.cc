@@ -13,7 +13,7 @@ using namespace precis::testing;
 constexpr std::chrono::hours kAge{1};
 constexpr std::uint64_t kHourMs = 3'600'000;
 
-// A node that has changed its shard, and sweeps in a time of its own.
+// A node that has changed its shard, and sweeps by a clock of its own.
 struct Sweeper {
   explicit Sweeper(MemoryTier& in) : tier(in) {
     node.take();
@@ -37,7 +37,7 @@ struct Sweeper {
   Orphans::Done last;
 };
 
-// Writes an object as a node that dies before it writes the row.
+// Writes an object as a node does that dies before it writes the row.
 std::string write_orphan(MemoryTier& tier, TokenId first, std::uint32_t shard = kShard) {
   const std::string name = object_name(in_shard(tokens(8, first), 1, shard).row, 0);
   REQUIRE(tier.write_object(name, bytes_of("orphan")).ok());
@@ -102,7 +102,7 @@ TEST_CASE("a sweep tells that objects could not be removed, and finds them again
   CHECK(a.sweep_after(0) == 1);
 }
 
-// The removal of such an object could come late, when the object is there again.
+// The removal of such an object could take effect late, after the object was written again.
 TEST_CASE("an object stays if a later row of its segment can name it", "[unit][shared]") {
   MemoryTier tier;
   Sweeper a(tier);

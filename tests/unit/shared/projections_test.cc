@@ -157,7 +157,7 @@ TEST_CASE("weights that are refused leave nothing in the shared storage", "[unit
   const ModelSpec model = deep_model();
   REQUIRE(a.catalog->register_model("tenant", model).ok());
   const Weights first = weights_of(model, 0, 1), other = weights_of(model, 0, 2);
-  // Both have written their bytes before one of them is named.
+  // Both members have written their bytes before a row names the bytes of either.
   REQUIRE(a.catalog->share_projection(first.row, first.weights, first.grams).ok());
   REQUIRE(b.catalog->share_projection(other.row, other.weights, other.grams).ok());
   REQUIRE(a.catalog->add_projection(first.row, first.weights, first.grams).ok());

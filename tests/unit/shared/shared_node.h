@@ -70,7 +70,8 @@ class Node {
     uploads.reset();
     store_.reset();
   }
-  // As close(), and what only memory has is lost. `hardened`: that is nothing until now.
+  // As close(), and what only memory has is lost. If `hardened`, all earlier writes are first made
+  // durable.
   void crash(bool hardened = false) {
     if (hardened) REQUIRE(store_->harden().ok());
     close();
@@ -110,7 +111,7 @@ class Node {
     before_ = uploads->held(segment.row.shard.value());
     return catalog->commit(segment.row, segment.payload(), Durability::kShared);
   }
-  // Since the last put of the shard.
+  // The status of the copies of all changes since the last put of the shard.
   Status copied(std::uint32_t shard = kShard) {
     Uploads::Held since = uploads->held(shard);
     if (since.hold == before_.hold) since = before_;

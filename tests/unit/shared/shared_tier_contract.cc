@@ -51,7 +51,7 @@ Value noise(std::uint64_t seed, std::size_t size) {
   return bytes;
 }
 
-// Many of its bytes are those that a storage might treat differently.
+// A key in which many bytes are those that a storage might treat differently.
 std::string odd_key(std::mt19937_64& random) {
   static constexpr unsigned char kBytes[] = {0, 1, 2, 3, '/', 'r', 'e', 0x7f, 0x80, 0xfe, 0xff};
   std::string key(random() % 40, '\0');

@@ -1,4 +1,4 @@
-// The contract of SharedTier with the one in memory, and the bytes that others store.
+// The contract of SharedTier with the tier in memory, and the bytes that other tiers store.
 #include <catch2/catch.hpp>
 #include <random>
 

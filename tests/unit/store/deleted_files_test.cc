@@ -1,4 +1,4 @@
-// Files deleted under an open store, and checks that cannot tell.
+// Files that are deleted under an open store, and checks that cannot find out whether they are.
 #include "cachesvc/store/deleted_files.h"
 
 #include <fcntl.h>

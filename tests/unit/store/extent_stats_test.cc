@@ -43,7 +43,7 @@ TEST_CASE("how much the payload files have is told while one of them is made", "
   int made = 0;
   const std::function<void()> look = [&] {
     ++made;
-    CHECK(files->stats().live_bytes == 0);  // it must not wait for the file
+    CHECK(files->stats().live_bytes == 0);  // stats() must not wait for the file
   };
   files = ExtentFiles::open(std::make_unique<WatchedFolder>(drive, look), {}, kFileBytes).value();
   const Value value = noise(1, 10'000);

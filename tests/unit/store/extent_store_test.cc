@@ -49,7 +49,7 @@ TEST_CASE("after opening payload goes to a new file, and files that nobody means
   }
   const auto store = machine.open();
   CHECK(*store->read("b") == noise(2, 100));
-  while (machine.drive.names().size() > 1) std::this_thread::yield();  // by a thread
+  while (machine.drive.names().size() > 1) std::this_thread::yield();  // removed by a thread
 }
 
 TEST_CASE("what a store finds when it opens survives a crash of the machine",
@@ -73,7 +73,7 @@ TEST_CASE("removing everything empties the disk, also of the file that was being
   const auto store = machine.open();
   for (unsigned i = 0; i < 30; ++i) REQUIRE(put(*store, std::to_string(i), noise(i, 9000)).ok());
   for (unsigned i = 0; i < 30; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // reclaimed by a thread
   REQUIRE(put(*store, "a", noise(1, 9000)).ok());
   CHECK(*store->read("a") == noise(1, 9000));
 }
@@ -91,7 +91,7 @@ TEST_CASE("the space of removed and replaced payload comes back", "[unit][store]
       kept.erase(key);
     }
   }
-  // Reclaimed by a thread; if it never happened, this test would exceed its time limit. Each value
+  // A thread reclaims the space. If it never did, this test would exceed its time limit. Each value
   // takes a block, at most half of a complete file is dead, and one file is still appended to.
   const std::uint64_t most = 2 * kept.size() * 4096 + 2 * kFileBytes;
   while (machine.drive.bytes() > most) std::this_thread::yield();
@@ -130,7 +130,7 @@ TEST_CASE("space that counts no more waits to be tidied up, but not where the di
   CHECK(machine.drive.bytes() > 10'000);
   machine.drive.set_room(machine.drive.bytes());
   (void)stage_and_put(*store, "new", shared_noise(2, 10'000), durability);  // may be deferred
-  while (machine.drive.bytes() > 10'000) std::this_thread::yield();         // by a thread
+  while (machine.drive.bytes() > 10'000) std::this_thread::yield();         // reclaimed by a thread
 }
 
 TEST_CASE("on a disk that was full what is removed makes room at once, until something is written",
@@ -142,7 +142,7 @@ TEST_CASE("on a disk that was full what is removed makes room at once, until som
   machine.drive.set_room(machine.drive.bytes());
   CHECK(put(*store, "new", noise(2, 10'000)).code() == StatusCode::kOutOfSpace);
   REQUIRE(erase(*store, "old").ok());
-  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // reclaimed by a thread
   REQUIRE(put(*store, "new", noise(2, 10'000)).ok());
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("a store that is closed soon after a removal makes room when it opens 
     REQUIRE(erase(*store, "gone").ok());
   }
   const auto store = machine.open();
-  while (machine.drive.bytes() > 0) std::this_thread::yield();  // by a thread
+  while (machine.drive.bytes() > 0) std::this_thread::yield();  // reclaimed by a thread
 }
 
 TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
@@ -166,7 +166,7 @@ TEST_CASE("a batch whose rows fail leaves no payload behind", "[unit][store]") {
   machine.rows.fail_next_write(Status::out_of_space("full"));
   CHECK(put(*store, "key", noise(1, 10'000)).code() == StatusCode::kOutOfSpace);
   CHECK(store->read("key").status().code() == StatusCode::kNotFound);
-  REQUIRE(store->harden().ok());  // the writer is idle
+  REQUIRE(store->harden().ok());  // now the writer is idle
   CHECK(store->stats().payload_bytes == before);
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
   Machine machine;
   const auto store = machine.open();
   REQUIRE(put(*store, "kept", noise(0, 10'000)).ok());
-  unsigned gone = 5;  // with "kept": one complete file, sparse without them, and an open one
+  unsigned gone = 5;  // with "kept", they fill a file (sparse without them) and begin another
   const auto put_them = [&] {
     for (unsigned i = 0; i < gone; ++i) {
       REQUIRE(put(*store, std::to_string(i), noise(i, 10'000)).ok());
@@ -227,12 +227,12 @@ TEST_CASE("where nothing can be moved, files that are empty still go", "[unit][s
     machine.drive.fail_after(0, Status::unavailable("faulty drive: EIO"));
     CHECK(store->harden().code() == StatusCode::kUnavailable);
     machine.drive.fail_after(1u << 30, {});
-    gone = 8;  // fills one complete file, and an open one
+    gone = 8;  // they fill one file and begin another
     put_them();
   }
   REQUIRE(machine.drive.bytes() > kFileBytes);
   for (unsigned i = 0; i < gone; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // By a thread; if it never happened, this test would exceed its time limit.
+  // A thread removes the empty files. If it never did, this test would exceed its time limit.
   while (machine.drive.bytes() > kFileBytes) std::this_thread::yield();
   CHECK(*store->read("kept") == noise(0, 10'000));
 }
@@ -245,7 +245,7 @@ TEST_CASE("a move for which there is no room is not tried again and again", "[un
   }
   machine.drive.set_room(machine.drive.bytes() + 2 * 4096);  // enough for the start of a file
   for (unsigned i = 1; i < 5; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // If it never stopped, this test would exceed its time limit.
+  // If the store never stopped trying, this test would exceed its time limit.
   for (std::uint64_t before = 0; before != machine.drive.operations();) {
     before = machine.drive.operations();
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -437,8 +437,8 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
       const auto row = (*store)->get(Table::kSegments, std::to_string(i));
       if (row.ok()) CHECK(*row == noise(i, 200));
       if (!row.ok()) ++found;
-      // A payload's reader checks its bytes (cut_test.cc). Here it must have its size or be an
-      // error.
+      // The reader of a payload checks its bytes (cut_test.cc). Here, reading a payload must give
+      // its size or an error.
       const auto payload = (*store)->read(std::to_string(i));
       if (payload.ok()) CHECK(payload->size() == 5000);
     }

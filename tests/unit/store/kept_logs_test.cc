@@ -62,7 +62,8 @@ TEST_CASE("what a doubtful recovery lost is there again once the kept log is men
   const std::uint64_t at = middle(disk);
   flip_bit(log, at, kBit);
   CHECK(values_left(*disk.open()) < kValues);
-  // Repair by hand: the kept files with the tables and the payload, in a directory of their own.
+  // A repair by hand puts the kept files, the tables and the payload together in a directory of
+  // their own.
   Disk mended;
   fs::create_directories(mended.path());
   for (const auto& file : fs::directory_iterator(disk.path(kKeptLogsName) + "/1")) {

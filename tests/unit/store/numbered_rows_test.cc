@@ -135,8 +135,8 @@ TEST_CASE("a torn tail behind what was acknowledged is no damage", "[unit][store
   disk.save_copy();
   const std::uint64_t size = fs::file_size(disk.newest(".log"));
   REQUIRE(size > acknowledged);
-  // A crash of the process loses a change that was not noted, a crash of the machine also one at
-  // wal.
+  // A crash of the process may lose a change that the record does not have. A crash of the machine
+  // may also lose a change at wal that the record has.
   const bool power = GENERATE(true, false);
   if (power) disk.boot = "second";
   for (std::uint64_t at = acknowledged; at <= size; ++at) {

@@ -68,7 +68,7 @@ struct Subject {
     const auto shared = std::make_shared<const Value>(value);
     return store->stage({*shared, shared});
   }
-  // As a commit does.
+  // Stores a value as a commit does.
   void put(const std::string& name, const Value& value) {
     const auto staged = stage(value);
     REQUIRE(staged->wait().ok());

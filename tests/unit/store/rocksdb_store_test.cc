@@ -250,8 +250,8 @@ TEST_CASE("a table whose properties are damaged is kCorruption before RocksDB re
   }
   REQUIRE(found.size() > 500);
   CHECK(found.back() - found.front() + 1 == found.size());
-  // The highest byte of the number of restarts, before the type and the checksum. Its highest bit
-  // announces an index, which is empty here.
+  // Flips the highest bit of the number of restarts, which stands before the type and the checksum.
+  // This bit announces an index, which is empty here.
   flip_bit(table, found.back() - 5, 7);
   const auto store = open_rocksdb_store(dir.path());
   REQUIRE(store.status().code() == StatusCode::kCorruption);

@@ -60,7 +60,7 @@ TEST_CASE("a disk's room is shared out by its size, within limits", "[unit][stor
   CHECK(large.reserve_bytes == 64 * kMiB);
   CHECK(large.file_bytes == 256 * kMiB);
   CHECK(DiskBudget::of(320 * kMiB, 100 * kMiB).min_free_bytes == 100 * kMiB);
-  // Below reserve plus one payload file, the mark is raised.
+  // A mark below the reserve plus one payload file is raised.
   CHECK(DiskBudget::of(320 * kMiB, 1).min_free_bytes == 25 * kMiB);
   CHECK(DiskBudget::of(320 * kMiB, 24 * kMiB).min_free_bytes == 25 * kMiB);
 }
@@ -78,7 +78,7 @@ TEST_CASE("payload stops at the mark, with the numbers, and goes on where there 
   CHECK(machine.free_bytes() >= 3 * kMiB);
   CHECK(store->health().low);  // space is free, but not for this size
   CHECK(store->health().min_free_bytes == 3 * kMiB);
-  // Every second value, so that no file becomes empty without a move.
+  // Erases every second value, so that no file becomes empty without a move.
   for (unsigned i = 0; i < full; i += 2) REQUIRE(erase(*store, std::to_string(i)).ok());
   const std::uint64_t half = full / 2 * (kMiB / 5);
   while (machine.free_bytes() < half) std::this_thread::yield();  // reclaimed by a thread
@@ -181,7 +181,7 @@ TEST_CASE("rows past all that the disk has free keep no space from coming back",
   }
   CHECK(store->harden() == Status());
   for (unsigned i = 0; i < full; ++i) REQUIRE(erase(*store, std::to_string(i)).ok());
-  // Reclaimed by a thread. If it never happened, this test would exceed its time limit.
+  // A thread reclaims the space. If it never did, this test would exceed its time limit.
   while (machine.drive.bytes() > taken / 2) std::this_thread::yield();
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("no crash brings back a row whose bytes were punched out",
         if (i % 2 == 0) REQUIRE(erase(*store, std::to_string(i)).ok());
         if (i % 2 != 0) kept.push_back(i);
       }
-      // Reclaimed by a thread, once no crash can undo the removals.
+      // A thread reclaims the space, once no crash can undo the removals.
       while (machine.free_bytes() < before + full / 3 * (kMiB / 5)) std::this_thread::yield();
       machine.lose_power(rng);
     }

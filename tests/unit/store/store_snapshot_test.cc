@@ -58,7 +58,7 @@ TEST_CASE("a snapshot has every value of its instant, whatever changes and is mo
     content[key] = noise(i, 9000);
     REQUIRE(put(*store, key, content[key]).ok());
   }
-  // This one waits for the disk in memory.
+  // This value waits in memory for the disk.
   REQUIRE(stage_and_put(*store, "late", shared_noise(77, 9000)).ok());
   content["late"] = noise(77, 9000);
   auto snapshot = store->snapshot();

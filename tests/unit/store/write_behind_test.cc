@@ -18,7 +18,7 @@ TEST_CASE("a staged value that no batch names leaves nothing behind", "[unit][st
     const auto value = shared_noise(1, 50'000);
     const auto staged = store->stage({*value, value});
     REQUIRE(staged->wait().ok());
-    REQUIRE(store->harden().ok());  // the writer is idle
+    REQUIRE(store->harden().ok());  // now the writer is idle
     CHECK(store->stats().payload_bytes >= 50'000);
     CHECK(value.use_count() == 1);  // a written value is not kept in memory
   }
@@ -39,7 +39,7 @@ TEST_CASE("a batch acknowledged in memory is read before its payload is written,
   CHECK(store->read_into("a", MutableBytes(read).first(9)).code() == StatusCode::kCorruption);
   CHECK(machine.rows.get(Table::kPayload, "a").status().code() == StatusCode::kNotFound);
   machine.drive.hold(false);
-  // A later write waits until it is written.
+  // A later write waits until "a" is written.
   REQUIRE(put(*store, "b", noise(2, 10)).ok());
   CHECK(machine.rows.get(Table::kPayload, "a").ok());
   store = nullptr;
@@ -108,7 +108,7 @@ TEST_CASE("past what may wait for the disk the oldest batches give way, and the 
   REQUIRE(put(*store, "synced", noise(9, 10), Durability::kFsync).ok());
   machine.drive.hold(true);
   constexpr std::size_t kHalf = kWriteBehindBytes / 2;
-  // On this thread: a store that waits for the disk would never return.
+  // This thread writes, so a store that waits for the disk would never return.
   for (const char* name : {"a", "b", "c", "d"}) {
     REQUIRE(stage_and_name(*store, name, kHalf).ok());
   }
@@ -215,7 +215,7 @@ TEST_CASE("nothing is left in memory of what gave way, however long the disk sta
     gone += store->take_dropped().size();
     if (i == kSettled) before = heap_bytes();
   }
-  // With a sanitizer's heap both values are 0, so this proves nothing.
+  // With a sanitizer's heap both values are 0, so this check proves nothing.
   CHECK(heap_bytes() < before + 2 * kWriteBehindBytes + (4 << 20));
   CHECK(gone > kCommits - 10);
   machine.drive.hold(false);

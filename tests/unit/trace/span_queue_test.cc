@@ -9,7 +9,7 @@ namespace {
 
 using std::chrono::seconds;
 
-// The spans of a request with so many stages.
+// The spans of a request with this many stages.
 RequestSpans request(std::size_t stages) {
   RequestSpans spans;
   spans.stages.resize(stages);

@@ -92,7 +92,7 @@ TEST_CASE("a push gathers its ranges into the region", "[transport]") {
   std::vector<Bytes> ranges;
   std::size_t to = 13;
   for (std::size_t i = 0; i < num_ranges; ++i) {
-    // Sizes of every alignment, some empty, from all over the memory.
+    // The ranges have sizes of every alignment, some are empty, and they lie all over the memory.
     const std::size_t size = memory.random() % (range_size_max + 1);
     const std::size_t from = memory.random() % (memory.at_server.size() - size);
     ranges.push_back(memory.local(from, size));
@@ -227,7 +227,7 @@ TEST_CASE("nothing reaches memory that was taken back", "[transport]") {
     auto push = pair.at_server.start_push({memory.local(0, kHalf)}, *memory.server, region, 0);
     auto pull =
         pair.at_server.start_pull(region, kHalf, memory.local(kHalf, kHalf), *memory.server);
-    // From the client's loop or from another thread, in the middle of the transfers.
+    // Ends the exposure on the client's loop or on this thread, in the middle of the transfers.
     if (round % 2 == 0) {
       pair.client.thread.on_loop([&] { memory.exposure.reset(); });
     } else {
@@ -327,7 +327,7 @@ TEST_CASE("what is read in place stays when the client is gone", "[transport]") 
   auto exposure = pair.at_client.expose(*memory);
   auto there = read_in_place(pair.at_server, exposure->region());
   REQUIRE(there != nullptr);
-  // Ends the server's side of the link, for which the client then no longer waits.
+  // Drops the server's end of the link, so that the client no longer waits for the server.
   pair.at_server.drop();
   auto gone = std::async(std::launch::async, [&] {
     exposure.reset();
@@ -348,7 +348,8 @@ std::size_t shared_mappings() {
   return count;
 }
 
-// Whether there are soon as many: the server maps and unmaps when messages arrive.
+// Waits for this number of mappings, because the server maps and unmaps when messages arrive.
+// Returns whether it is reached.
 bool becomes(std::size_t mappings) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (shared_mappings() != mappings && std::chrono::steady_clock::now() < until) {
@@ -381,9 +382,9 @@ TEST_CASE("a server maps a shared buffer once, until the peer drops it or the li
     } else {
       ends.second.drop();
     }
-    // The server learns of either by message, and unmaps on another thread.
-    // If the memory was dropped, both mappings of the buffer end. Otherwise both windows and the
-    // server's mapping of the buffer end.
+    // A message tells the server of the dropped memory or connection, and the server unmaps on
+    // another thread. If the memory was dropped, both mappings of the buffer end. Otherwise both
+    // windows and the server's mapping of the buffer end.
     const std::size_t left = dropped ? mapped - 2 : alone + 1;
     CHECK(becomes(left));
   }

@@ -13,8 +13,8 @@
 namespace precis {
 namespace {
 
-// Answers one connection with `answer`, again and again until the client closes if it is `endless`.
-// It reads a request of less than 64 KiB first.
+// Reads a request of less than 64 KiB from one connection, then sends `answer`. If it is `endless`,
+// it sends `answer` again and again until the client closes.
 class Collector {
  public:
   explicit Collector(std::string answer, bool endless = false)

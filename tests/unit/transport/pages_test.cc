@@ -97,7 +97,7 @@ TEST_CASE("a page that is not there is found before it is touched, and none goes
   REQUIRE(::fallocate(holed, kPunch, 4096, 4096) == 0);
   CHECK(adopted(holed) == StatusCode::kInvalidArgument);
 
-  // The right number of pages, all of them past the end of the file.
+  // This file has the right number of pages, but all of them are past its end.
   const int past = memory_file(kSize, false, 0);
   REQUIRE(::fallocate(past, FALLOC_FL_KEEP_SIZE, kSize, kSize) == 0);
   REQUIRE(::fcntl(past, F_ADD_SEALS, kSeals) == 0);

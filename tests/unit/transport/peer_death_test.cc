@@ -38,7 +38,7 @@ class Child {
   pid_t pid_ = -1;
 };
 
-// The byte's current value while a transfer writes it: an intended race, not to be reported.
+// The byte's current value while a transfer writes it. ThreadSanitizer must not report this race.
 [[gnu::no_sanitize("thread"), gnu::noinline]] std::byte glimpse(const std::byte& byte) {
   return *static_cast<const volatile std::byte*>(&byte);
 }
@@ -65,7 +65,7 @@ TEST_CASE("peers that go as they connect, at any moment, disturb nobody", "[tran
             answered.set_value();
           });
         });
-        // Before the end of the greeting, or right after it.
+        // The client goes before the end of the greeting, or right after it.
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
         if (round % 2 == 0) get(answered.get_future());
       }
@@ -129,8 +129,8 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 }
 
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
-  // As above with the roles exchanged: either side waits only for the end of the socket. Here, in
-  // addition, an Exposure outlives its server.
+  // This is the case above with the roles exchanged: the surviving side waits only for the end of
+  // the socket. In addition, an Exposure outlives its server.
   const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);

@@ -32,7 +32,7 @@ precis_switch_stack:
 
 namespace precis::cuda_emulator {
 
-// Not initialised, so that only the pages in use are ever touched.
+// The stack is not initialised, so that only the pages in use are ever touched.
 Fiber::Fiber() : stack_(new std::byte[kStackBytes]) {}
 
 #if defined(PRECIS_FIBERS_BY_UCONTEXT)

@@ -30,7 +30,7 @@ class Fiber {
   Fiber();
   // The next resume() begins entry(), which must never return; the fiber's previous state is lost.
   void start(void (*entry)());
-  // Runs until the fiber calls suspend().
+  // Runs the fiber until it calls suspend().
   void resume() { switch_context(caller_, own_); }
   void suspend() { switch_context(own_, caller_); }
 

@@ -19,8 +19,8 @@ struct Thread {
   Index index;
 };
 
-// Lanes exchange words on two boards in turn, because no lane can be two exchanges ahead of
-// another.
+// Lanes exchange words on two boards in turn. Two boards are enough, because no lane can be two
+// exchanges ahead of another.
 struct Warp {
   std::uint64_t words[2][kWarpLanes];
   std::uint32_t board = 0, lanes = 0, arrived = 0;
@@ -134,7 +134,7 @@ void prepare(const Extent& block, std::size_t shared_bytes) {
     current.threads[t]->index = {t % block.x, t / block.x % block.y, t / block.x / block.y};
   }
   current.warps.resize((current.count + kWarpLanes - 1) / kWarpLanes);
-  // Exactly the requested size, so that AddressSanitizer detects reads beyond it.
+  // The memory has exactly the requested size, so that AddressSanitizer detects reads beyond it.
   current.shared.reset(static_cast<std::byte*>(::operator new(shared_bytes, kSharedAlign)));
 }
 

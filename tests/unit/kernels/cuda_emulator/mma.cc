@@ -15,7 +15,7 @@ void gather_words(std::uint32_t low, std::uint32_t high, std::uint64_t (&words)[
   std::memcpy(words, exchange("mma.sync", kAll, low | std::uint64_t{high} << 32), sizeof words);
 }
 
-// Element `half` of word `word` of two.
+// The bf16 element in half `half` of word `word`. `words` has two words.
 float element(std::uint64_t words, std::uint32_t word, std::uint32_t half) {
   const auto bits = static_cast<std::uint32_t>(words >> (32 * word + 16 * half)) << 16;
   return std::bit_cast<float>(bits);
