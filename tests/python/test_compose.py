@@ -186,12 +186,14 @@ def cluster_of(address: str) -> dict[str, Any]:
 
 @needs_tools
 def test_the_programs_of_the_compose_file_form_a_cluster(running: dict[str, str]) -> None:
+    # A node that knows no newer table of owners still takes puts of shards that have moved.
     end = time.monotonic() + 60
-    owned: list[int] = []
-    while sum(owned) != 16384 or len(owned) < 3 or 0 in owned:
-        assert time.monotonic() < end, owned
-        time.sleep(0.2)
-        owned = [node["shards"] for node in cluster_of(running["precis-2"]).get("nodes", ())]
+    for address in running.values():
+        owned: list[int] = []
+        while sum(owned) != 16384 or len(owned) < 3 or 0 in owned:
+            assert time.monotonic() < end, owned
+            time.sleep(0.2)
+            owned = [node["shards"] for node in cluster_of(address).get("nodes", ())]
     url = f"precis://{','.join(running.values())}/"
     with precis.connect(url, tenant="default", token=TOKEN) as cache:
         model = cache.register_model(toy_spec(name="toy"))
