@@ -7,7 +7,11 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <ctime>
+#include <filesystem>
+
+#include "tests/catch_runner.h"
 
 namespace precis::torture {
 namespace {
@@ -29,3 +33,11 @@ TEST_CASE("a timer that is due at once fires while the wall clock is wrong") {
 
 }  // namespace
 }  // namespace precis::torture
+
+int main(int argc, char** argv) {
+  if (!std::filesystem::exists(FAKETIME_PATH)) {
+    std::puts("skipped, because the Debian package libfaketime is missing");
+    return 77;
+  }
+  return precis::testing::run_test_cases(argc, argv);
+}
