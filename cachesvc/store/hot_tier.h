@@ -58,7 +58,7 @@ class HotTier {
 
   using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>()>;
   // Takes at most `limit_bytes`, which should fit into the arena in addition to staging.
-  explicit HotTier(std::size_t limit_bytes, MakePolicy make_policy);
+  HotTier(std::size_t limit_bytes, MakePolicy make_policy);
 
   // Limits the bytes of a tenant's entries; none: only the tier's limit. Evicts the tenant's least
   // valuable entries until it holds. Entries in use stay until a later find() or insert().

@@ -1,5 +1,5 @@
-// Consolidation: a growing chain of small segments stays a few segments, and readers
-// get the same rows.
+// Consolidation: a growing chain of small segments stays a few segments, and readers get the same
+// rows.
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>

@@ -46,7 +46,8 @@ class ServiceProcess {
   // A client; failing to connect ends the test run.
   std::shared_ptr<Client> connect(const ConnectOptions& options = {}) const;
   int kill();  // SIGKILL, and waits until it is gone; -SIGKILL unless it had ended before
-  int stop();  // SIGTERM; returns the exit code
+  // SIGTERM; returns the exit code. A precisd that has not stopped after two minutes is killed.
+  int stop();
   // For a service that ended by itself: how, and its last output; empty if it runs.
   std::string last_words();
 

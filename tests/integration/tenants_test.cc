@@ -150,7 +150,7 @@ TEST_CASE_METHOD(TenantsFixture, "a reader reads what a writer of its tenant sto
   CHECK_FALSE(writer->status().ok());  // closed, because its role has changed
 
   const auto reader = connect("blue", token);
-  REQUIRE(reader->register_model(tiny_model()).ok());  // the model is registered
+  REQUIRE(reader->register_model(tiny_model()).ok());  // the model is registered already
   CHECK(rows_are_of(read_all(*reader, model, tokens).value(), {&kv}));
   CHECK(reader->segments().value().size() == 1);
   ModelSpec unknown = tiny_model();

@@ -76,7 +76,7 @@ def test_only_a_certificate_that_the_ca_signed_is_let_in(folder, tmp_path):
         with pytest.raises(ssl.SSLCertVerificationError):  # the client refuses the server
             get(address, trusting(folder / "strange.ca.pem"), "/healthz")
         wait_for(lambda: refused_count(address, operator) == 3)
-        # With certificates, the port takes requests for admins; the tenant's role then decides.
+        # A port with certificates takes requests that need an admin. Here the tenant is no admin.
         status, body = get(address, operator, "/api/v1/tenants")
         assert status == 403 and b"'default' has the role writer" in body
     log = (tmp_path / "data.log").read_text()

@@ -69,7 +69,7 @@ def test_a_put_stands_on_what_is_as_faithful_as_it(cache, model, parent, rough):
 
 
 def test_turns_at_one_budget_find_each_other(cache, model, parent):
-    """Each turn is computed over earlier turns, read at the budget at which those are stored."""
+    """Each turn is stored at keep 0.3, and computed over earlier turns, read at keep 0.3."""
     turns = [parent.id]
     for end in (260, 330, END):
         assert found(cache, model, 0.3) == turns

@@ -138,7 +138,7 @@ def test_a_layer_of_a_wrong_shape_or_dtype_is_refused(cache, model, shape, dtype
         cache.begin_put(model, range(40)) as put,
     ):
         put.layer(0, part, part)
-        for i in range(1, 3):  # some of these pieces are valid: the commit misses the rest
+        for i in range(1, 3):  # a piece of layer 0 may be valid: the commit misses the rest
             put.layer(i, *random_layers(model.spec, 40)[i])
         put.commit()
 

@@ -186,12 +186,12 @@ def cluster_of(address: str) -> dict[str, Any]:
 
 @needs_tools
 def test_the_programs_of_the_compose_file_form_a_cluster(running: dict[str, str]) -> None:
-    # A node that knows no newer table of owners still takes puts of shards that have moved.
+    # A node that has not read the newest table of owners still takes puts for shards that moved.
     end = time.monotonic() + 60
     for address in running.values():
         owned: list[int] = []
         while sum(owned) != 16384 or len(owned) < 3 or 0 in owned:
-            assert time.monotonic() < end, owned
+            assert time.monotonic() < end, (address, owned)
             time.sleep(0.2)
             owned = [node["shards"] for node in cluster_of(address).get("nodes", ())]
     url = f"precis://{','.join(running.values())}/"

@@ -464,7 +464,7 @@ def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, to
         stored = turns()
         if isinstance(total, str):
             return sum(turn.bytes for turn in stored) <= 400 << 10
-        # A share does not count the newest turn: the others make no room for it.
+        # If the total is a share, the others make no room for the newest turn.
         full = sum(turn.original_bytes for turn in stored)
         return sum(turn.bytes for turn in stored[:-1]) <= total * full
 
@@ -472,7 +472,7 @@ def test_a_total_bounds_what_all_turns_take_and_keeps_the_newest(talk, store, to
         for number in range(24):
             segment = chat.say(words(40, seed=number), max_new_tokens=NEW).segment
             assert (segment.trimmed, chat.session.tip) == (None, segment.id)
-            # At first, the newest turn and the headers of short old turns alone exceed the total.
+            # A short conversation may exceed its total by headers and a part of its newest turn.
             if number > 12:
                 until(holds)
         newest = turns()[-1]

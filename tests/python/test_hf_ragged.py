@@ -186,7 +186,7 @@ def test_several_questions_at_once_are_answered_as_one_by_one(name, request):
     for answer, (question, right) in zip(together, asked, strict=True):
         alone = hf.answer_nll(model, question, right, cache)
         assert answer.greedy == alone.greedy and answer.nll == pytest.approx(alone.nll, abs=1e-3)
-    hf.forward(model, [1, 2], cache)  # over a tail, it asks one by one
+    hf.forward(model, [1, 2], cache)  # over this tail, answer_nlls() asks one by one
     again = hf.answer_nlls(model, asked, cache)
     assert again == [hf.answer_nll(model, *pair, cache) for pair in asked]
 

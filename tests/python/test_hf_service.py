@@ -84,7 +84,7 @@ def test_a_second_turn_is_computed_over_its_parent_as_read(cache, random_llama, 
     with dense_attention(hf_model, prefix), torch.no_grad():
         out = hf_model(torch.tensor([tokens[100:140]]), past_key_values=own)
     assert (read.logits - out.logits[0, -1]).abs().max() <= BOUND
-    # The restored chain has the turn's entries, and its length.
+    # The restored chain has the second turn's entries, and the length of both turns.
     chain, restored = read_back(cache, model, hf_model, tokens[:140])
     for layer, kept in zip(own.layers, chain.layers, strict=True):
         for head, entries in enumerate(kept.heads):

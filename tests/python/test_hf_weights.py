@@ -266,7 +266,7 @@ def test_no_name_is_a_path_of_this_machine(folder, tmp_path, monkeypatch):
     loaded = load(folder)
     loaded.config.name_or_path, loaded.config._commit_hash = "some-lab/small-model", "0123abcd"
     assert hf.model_spec(loaded).name == "some-lab/small-model"
-    loaded.config._commit_hash = None  # then the name is a relative path, from another folder
+    loaded.config._commit_hash = None  # so the name may be a path, relative to another folder
     assert hf.model_spec(loaded).name == "LlamaForCausalLM"
 
 

@@ -39,7 +39,7 @@ def test_a_change_of_a_budget_is_applied_to_what_is_stored(browser, tmp_path):
             tab.click("#apply")
             has_text(tab, "#budget-result", "Applied as revision 2")
 
-            tab.fill("#keep", "all")  # this unsets the budget, which no trim can take either
+            tab.fill("#keep", "all")  # this unsets the budget, so there is nothing to trim to
             tab.click("#dry-run")
             has_text(tab, "#budget-result", "Nothing is changed yet")
             assert tab.locator("#apply-stored").is_disabled()
@@ -67,7 +67,7 @@ def test_a_table_of_layers_and_heads_is_set_for_a_session(browser, tmp_path):
             shown = Shown(browser, operator.address)
             tab = shown.open()
             has_text(tab, "#scope", "talk")
-            assert tab.locator("#layers").is_disabled()  # models differ in their layers
+            assert tab.locator("#layers").is_disabled()  # for all models: their layers differ
             tab.select_option("#scope", label="talk")
             has_text(tab, "#budget-table", "session talk")
             tab.fill("#recipe", "keydiff")

@@ -122,7 +122,7 @@ def test_pages_arrive_over_a_path_that_is_matched_in_part(cache, model):
 
 
 def filled(spec, layers, num_tokens: int, first_row: int, layout: str, dtype: str):
-    """Pages that have every layer's rows from `first_row` on, and the table of each layer."""
+    """Pages with all rows of every layer, from page row `first_row` on, and each layer's table."""
     per_head = -(-(first_row + num_tokens) // ROWS)
     keys, values = room(dtype, 200, spec.head_dim, layout)
     order = np.random.default_rng(SEED).permutation(200).astype(np.uint32)

@@ -82,7 +82,7 @@ def test_a_put_in_any_pieces_is_the_put_of_whole_layers(cache, model, recipe):
 
 @pytest.mark.parametrize("layers", ["uniform", "entropy", "global_flat"])
 def test_a_put_gets_by_with_the_memory_that_it_says_it_needs(tmp_path, layers):
-    """Layers that compete shrink as others come, and the others must be able to use that memory."""
+    """Layers that compete shrink as others come. The freed memory must be usable for the others."""
     spec = precis.ModelSpec("staged", 48, 2, 2, 128, "f32")
     n = 700
     draw = np.random.default_rng(SEED)

@@ -20,19 +20,11 @@ constexpr std::chrono::milliseconds kDelayMin{50}, kDelayMax{400};  // each way
 constexpr auto kGrace = std::chrono::milliseconds(100);
 constexpr auto kLook = std::chrono::milliseconds(20);
 
-std::string name_of(Fault fault) {
-  switch (fault) {
-    case Fault::kKill: return "kill";
-    case Fault::kRestart: return "restart";
-    case Fault::kStand: return "stand still";
-    case Fault::kDrain: return "drain";
-    case Fault::kEtcdKill: return "kill the leader of etcd";
-    case Fault::kOsdKill: return "kill an OSD";
-    case Fault::kS3Kill: return "kill S3";
-    case Fault::kS3Stand: return "stop S3";
-    case Fault::kPartition: return "partition";
-    case Fault::kSlowLink: return "slow link";
-    case Fault::kClockStep: return "clock step";
+const char* name_of(Link link) {
+  switch (link) {
+    case Link::kClients: return "clients";
+    case Link::kEtcd: return "etcd";
+    case Link::kStorage: return "the storage";
   }
   return "";
 }
@@ -92,6 +84,23 @@ double ClusterFaults::some_leases() {
   return 0.2 + (is_long ? 7 : 2) * fraction();
 }
 
+std::string ClusterFaults::text_of(const Card& card, const std::string& node) {
+  switch (card.fault) {
+    case Fault::kKill: return "kill node " + node;
+    case Fault::kRestart: return "restart node " + node;
+    case Fault::kStand: return "pause node " + node;
+    case Fault::kDrain: return "drain node " + node;
+    case Fault::kEtcdKill: return "kill the leader of etcd";
+    case Fault::kOsdKill: return "kill an OSD";
+    case Fault::kS3Kill: return "kill S3";
+    case Fault::kS3Stand: return "pause S3";
+    case Fault::kPartition: return "cut off node " + node + " from " + name_of(card.link);
+    case Fault::kSlowLink: return "slow the link of node " + node + " to " + name_of(card.link);
+    case Fault::kClockStep: return "step the clock of node " + node;
+  }
+  return "";
+}
+
 std::vector<ClusterFaults::Card> ClusterFaults::new_deck() {
   std::vector<Card> deck{{Fault::kKill},
                          {Fault::kKill},
@@ -131,7 +140,7 @@ Result<Fault> ClusterFaults::next(const std::atomic<bool>& over) {
   over_ = &over;
   const Card card = draw();
   DisturbedNode& node = nodes_[random_() % kNodes];
-  tell_(name_of(card.fault) + ", node " + node.node().name());
+  tell_(text_of(card, node.node().name()));
   PRECIS_TRY(make(card, node));
   ++counts_[static_cast<std::size_t>(card.fault)];
   PRECIS_TRY(settle());

@@ -45,7 +45,8 @@ inline constexpr std::size_t kLinks = 3;
 class ClusterFaults {
  public:
   // Three nodes and three members of etcd. A Ceph has three OSDs. `only_kills`: the only faults are
-  // kills of nodes. `tell` is called before each fault.
+  // kills of nodes. `tell` is called before they start and
+  // before each fault.
   ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed,
                 std::function<void(const std::string& what)> tell);
 
@@ -65,6 +66,7 @@ class ClusterFaults {
     Fault fault;
     Link link = Link::kClients;  // of a partition or a slow link
   };
+  static std::string text_of(const Card& card, const std::string& node);
   std::vector<Card> new_deck();
   Card draw();
   Status make(const Card& card, DisturbedNode& node);

@@ -197,9 +197,9 @@ int main(int argc, char** argv) {
     cluster_options.progress = [&](double done, const std::string& note) {
       bar->show(static_cast<std::uint64_t>(done * kBarSteps), note);
     };
-    // Without a bar, a log shows what a run that ends early was about.
+    // A log shows what a run that stood still was doing.
     cluster_options.tell = [&](const std::string& what) {
-      if (::isatty(STDERR_FILENO) == 1) return;
+      if (::isatty(STDOUT_FILENO) == 1) return;
       fmt::print("{:6.1f} s  {}\n", took(), what);
       std::fflush(stdout);
     };

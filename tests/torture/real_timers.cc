@@ -1,6 +1,7 @@
 // A library that the nodes of ./dev torture --cluster load before libfaketime, which shifts all
 // absolute times of timers with the wall clock. Asio sets timers that are due at once by an
-// absolute time of the monotonic clock, so these would fire hours later, or never.
+// absolute time of the monotonic clock, so these would fire hours later, or never. This library
+// calls the kernel itself.
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // The libraries that set the clocks of nodes must leave timers alone, or the torture of clusters
-// would stop nodes itself. CMake runs this test with these libraries and a clock that is an hour
-// ahead.
+// would itself make nodes stand still. CMake runs this test with these libraries and a clock that
+// is an hour ahead.
 #include <poll.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>

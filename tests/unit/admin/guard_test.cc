@@ -53,7 +53,7 @@ TEST_CASE_METHOD(Fixture, "without the token only probes and the page's files ar
     CHECK(status(guard.check(request("/metrics", shown))) == 401);
     guard.check(request("/metrics", "Bearer secret"));  // a right token ends the count
   }
-  CHECK(refused.size() == 3);  // a request without a token does not count
+  CHECK(refused.size() == 3);  // all but "bearer secret", which shows no token
 }
 
 TEST_CASE_METHOD(Fixture, "a request that needs no token tells nothing about who asks",

@@ -19,8 +19,8 @@ namespace precis::testing {
 
 class FakeServer {
  public:
-  // Called on the loop's thread with every request except Ping, AbortPut and Cancel. Unless
-  // `answer_small` is false, these three and a canceled get are answered as a good server would.
+  // Called on the loop's thread with every request. Unless `answer_small` is false, Ping, AbortPut
+  // and Cancel don't come to it: these and a canceled get are answered as a good server would.
   using Script = std::function<void(FakeServer&, msg::Request)>;
 
   explicit FakeServer(Script script);

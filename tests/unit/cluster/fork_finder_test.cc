@@ -9,8 +9,8 @@ namespace {
 
 using Paths = std::vector<std::vector<std::uint64_t>>;
 
-// `count` paths of `blocks` blocks that are alike in the first `alike`. The names of the blocks
-// begin at `from`.
+// `count` paths of `blocks` blocks that are alike in the first `alike`. No block's name is below
+// `from`.
 Paths paths(std::size_t count, std::size_t alike, std::size_t blocks, std::uint64_t from = 0) {
   Paths made(count);
   for (std::size_t p = 0; p < count; ++p) {

@@ -1,4 +1,4 @@
-// Compares the counts of a layer that a reader is served with the rules for these counts.
+// Checks the rules for the counts of the entries that a reader gets of a layer.
 #include "cachesvc/pipeline/exact_counts.h"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ struct Chain {
   }
   Chain(const Chain&) = delete;
 
-  // The number of entries that the reader gets of the first `count`.
+  // Returns how many of the first `count` entries the reader gets.
   std::uint32_t readers(std::size_t link, std::uint32_t head, std::uint32_t count,
                         std::uint32_t end) const {
     const auto& positions = links[link][head].positions;

@@ -35,7 +35,7 @@ TEST_CASE("a segment is hot while much of it is served, and some seconds longer"
   hot.served(one, 1);
   CHECK(hot.is_hot(one));
   CHECK_FALSE(hot.is_hot(other));
-  // Once other nodes serve most of the segment, a lower rate keeps it hot.
+  // Once other nodes serve most reads of the segment, a lower rate keeps it hot here.
   for (int second = 0; second < 30; ++second) {
     clock.pass_ms(1100);
     hot.served(one, 200);

@@ -437,8 +437,8 @@ TEST_CASE("a byte that rots in any file of a store makes no wrong row, and paylo
       const auto row = (*store)->get(Table::kSegments, std::to_string(i));
       if (row.ok()) CHECK(*row == noise(i, 200));
       if (!row.ok()) ++found;
-      // The reader of a payload checks its bytes (cut_test.cc). Here, reading a payload must give
-      // its size or an error.
+      // The reader of a payload checks its bytes (cut_test.cc). Here, read() must give as many
+      // bytes as were put, or an error.
       const auto payload = (*store)->read(std::to_string(i));
       if (payload.ok()) CHECK(payload->size() == 5000);
     }

@@ -33,7 +33,7 @@ class FaultyDrive {
   void hold(bool held);
   // While held, syncs of files wait; other operations do not.
   void hold_syncs(bool held);
-  std::uint64_t syncs() const;  // syncs of files that have begun
+  std::uint64_t syncs() const;  // syncs of files, each counted when it begins
   std::uint64_t operations() const;
   unsigned open_files() const;
   void flip_bit(const std::string& name, std::uint64_t byte, unsigned bit);

@@ -129,8 +129,8 @@ TEST_CASE("a peer killed in mid-transfer ends its transfers and disturbs nobody"
 }
 
 TEST_CASE("a killed server closes its clients' connections", "[transport][death]") {
-  // This is the case above with the roles exchanged: the surviving side waits only for the end of
-  // the socket. In addition, an Exposure outlives its server.
+  // The roles of the case above are exchanged. The end of the server's transport stands for a kill,
+  // because a client waits only for the end of the socket. An Exposure outlives the server here.
   const Wire wire = GENERATE(Wire::kUnix, Wire::kTcp, Wire::kTls);
   CAPTURE(wire_name(wire));
   auto pair = std::make_unique<Pair>(wire);
