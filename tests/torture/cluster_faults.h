@@ -45,8 +45,7 @@ inline constexpr std::size_t kLinks = 3;
 class ClusterFaults {
  public:
   // Three nodes and three members of etcd. A Ceph has three OSDs. `only_kills`: the only faults are
-  // kills of nodes. `tell` is called before they start and
-  // before each fault.
+  // kills of nodes. `tell` gets the next step: the start of the nodes, and each fault.
   ClusterFaults(Storage storage, bool only_kills, std::uint32_t seed,
                 std::function<void(const std::string& what)> tell);
 
