@@ -7,4 +7,7 @@ for word; do
   case $last:$word in -o:*.gch) rm -f -- "$word" ;; esac
   last=$word
 done
+# If only a comment changes, the preprocessed text stays equal, but the compiler compares whole
+# header files. In this mode, ccache compares whole files too.
+export CCACHE_DEPEND=1
 exec "$@"

@@ -307,7 +307,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     const std::size_t seat_bytes =
         seats.empty() ? 0 : counts.size() * count_max * sizeof(std::uint32_t);
     PRECIS_ASSIGN(const MutableBytes staged, staging_.take(head_bytes + seat_bytes));
-    const RowForm form{layer.head_dim, layer.dtype, recipe_->encoding};
+    const EntryForm form{layer.head_dim, layer.dtype, recipe_->encoding};
     auto* heads = reinterpret_cast<EncodeHead*>(staged.data());
     auto* placed = reinterpret_cast<std::uint32_t*>(staged.data() + head_bytes);
     std::uint64_t offset = 0;

@@ -23,10 +23,12 @@ enum Dtype $Is.byHand("types.h") {
   f32 @3;
 }
 
-enum Encoding $Is.byHand("row_form.h") {
+enum Encoding $Is.byHand("entry_form.h") {
   raw @0;
   int8 @1;
   int4 @2;
+  k8v4 @3;
+  k6v4 @4;
 }
 
 struct ModelSpec $Is.byHand("types.h") $Is.checked {

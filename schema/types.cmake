@@ -16,7 +16,7 @@ precis_library(precis_types
     ${CMAKE_CURRENT_LIST_DIR}/src/profile_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_fields.cc ${CMAKE_CURRENT_LIST_DIR}/src/recipe_rules.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_text.cc ${CMAKE_CURRENT_LIST_DIR}/src/role.cc
-    ${CMAKE_CURRENT_LIST_DIR}/src/row_form.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/entry_form.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/printable.cc ${CMAKE_CURRENT_LIST_DIR}/src/read_file.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/utf8.cc ${recipe_json}
   INCLUDE ${CMAKE_CURRENT_LIST_DIR}/include)

@@ -31,7 +31,7 @@ class Entries {
   // The bytes of an entry; those of a raw one if the model is not known.
   std::uint64_t entry_bytes(const SegmentRow& row, std::uint64_t full_entries) {
     const Result<ModelSpec>& model = model_of(row);
-    const std::uint64_t rows = model.ok() ? 2 * RowForm::of(*model, row.encoding).bytes()
+    const std::uint64_t rows = model.ok() ? EntryForm::of(*model, row.encoding).bytes()
                                           : row.original_bytes / full_entries;
     return rows + kBesideRows;
   }

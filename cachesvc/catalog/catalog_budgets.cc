@@ -74,7 +74,7 @@ Status CatalogBudgets::check_change(std::string_view tenant,
   const auto model = session.empty() ? change.scope.model : model_of(tenant, session);
   if (model) {
     PRECIS_ASSIGN(const ModelSpec spec, this->model(tenant, *model));
-    PRECIS_TRY(RowForm::of(spec, recipe.encoding).validate());
+    PRECIS_TRY(EntryForm::of(spec, recipe.encoding).validate());
   }
   if (!recipe.needs_profile()) return {};
   const std::string needs = "recipe '" + change.after.recipe + "' takes a profile";

@@ -50,7 +50,7 @@ Status check_segment_row(const SegmentRow& row, const ModelSpec& model, const Se
     return bad_row(
         row, expected("number of tail tokens", row.tail.size(), row.end % model.block_tokens));
   }
-  if (const Status form = RowForm::of(model, row.encoding).validate(); !form.ok()) {
+  if (const Status form = EntryForm::of(model, row.encoding).validate(); !form.ok()) {
     return bad_row(row, form.message());
   }
   if (row.layer_bytes.size() != model.num_layers) {

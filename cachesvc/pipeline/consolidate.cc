@@ -82,9 +82,9 @@ struct ConsolidatePath::Merge {
       std::ranges::sort(entries, {}, &kernels::EntryCopy::seat);
       const kernels::RecordView& like = of_head.front();
       const auto count = static_cast<std::uint32_t>(entries.size());
-      const std::size_t size = RecordLayout::of(count, like.row_form()).size;
+      const std::size_t size = RecordLayout::of(count, like.entry_form()).size;
       kernels::write_entries(of_head, entries, row.id, out.first(size));
-      kernels::seal_record(out.first(size), layer, h, count, like.row_form(), row.id);
+      kernels::seal_record(out.first(size), layer, h, count, like.entry_form(), row.id);
       out = out.subspan(size);
       yield_if_asked(size);
     }
@@ -126,7 +126,7 @@ Result<SegmentRow> ConsolidatePath::merged_row(const std::vector<Catalog::Row>& 
   if (row.former.size() > limits::kFormerIdsMax) {
     row.former.erase(row.former.begin(), row.former.end() - limits::kFormerIdsMax);
   }
-  const RowForm rows = RowForm::of(model, row.encoding);
+  const EntryForm rows = EntryForm::of(model, row.encoding);
   for (std::uint32_t layer = 0; layer < model.num_layers; ++layer) {
     std::uint64_t bytes = 0;
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {

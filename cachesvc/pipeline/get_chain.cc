@@ -6,8 +6,8 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/cut.h"
+#include "precis/entry_form.h"
 #include "precis/limits.h"
-#include "precis/row_form.h"
 #include "precis/served_layout.h"
 
 namespace precis {
@@ -56,7 +56,7 @@ Status take_heads(const msg::Get& request, GetChain& chain) {
 // Returns the size that the destination needs.
 Result<std::size_t> destination_bytes(const GetChain& chain, const msg::Get& request) {
   const ModelSpec& model = chain.model;
-  const std::vector<RowForm> rows = row_forms(chain.links, model);
+  const std::vector<EntryForm> rows = entry_forms(chain.links, model);
   std::vector<std::uint64_t> entries;
   for (std::size_t link = 0; link < chain.links.size(); ++link) {
     const SegmentRow& row = *chain.links[link];

@@ -211,7 +211,7 @@ Result<HeadTable> parse_head_table(std::string_view text, const Digest& fingerpr
                                    const ModelSpec& model, const std::string& recipe) {
   HeadTable made;
   PRECIS_ASSIGN(made.recipe, parse_recipe(recipe));
-  PRECIS_TRY(RowForm::of(model, made.recipe.encoding).validate());
+  PRECIS_TRY(EntryForm::of(model, made.recipe.encoding).validate());
   if (made.recipe.needs_probe()) {
     return Status::invalid("recipe '" + recipe +
                            "' takes its scores from a profile, and a table of layers and heads "

@@ -7,9 +7,9 @@
 #include "cachesvc/catalog/faithful.h"
 #include "cachesvc/pipeline/read_tries.h"
 #include "precis/block_digest.h"
+#include "precis/entry_form.h"
 #include "precis/keep.h"
 #include "precis/limits.h"
-#include "precis/row_form.h"
 #include "precis/served_layout.h"
 
 namespace precis {
@@ -75,7 +75,7 @@ Status check_count_of(const ModelSpec& model, std::size_t num_links) {
 
 struct Lookup::Counting {
   const ModelSpec& model;
-  const std::vector<RowForm> forms;  // of the links
+  const std::vector<EntryForm> forms;  // of the links
   ReaderCut cut;
   CountedMatch made;
 
@@ -148,8 +148,8 @@ std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec
   auto described = describe(tenant, model, links);
   if (!described) return std::nullopt;
   msg::Match& match = described->match;
-  std::vector<RowForm> forms;
-  for (const Catalog::Link& link : links) forms.push_back(RowForm::of(model, link.row->encoding));
+  std::vector<EntryForm> forms;
+  for (const Catalog::Link& link : links) forms.push_back(EntryForm::of(model, link.row->encoding));
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     match.bytes += ServedLayout::of(layer_counts(links, l), model.num_kv_heads, forms).size_bytes;
   }
@@ -269,7 +269,7 @@ Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner
   for (const Catalog::Link& link : links) rows.push_back(link.row);
   const bool in_part = key.matched_end < rows.back()->end;
   Counting counting{
-      model, row_forms(rows, model), {key.entries, key.align, in_part, key.matched_end}, {}};
+      model, entry_forms(rows, model), {key.entries, key.align, in_part, key.matched_end}, {}};
   counting.made.counts.resize(rows.size());
   counting.made.plan = {model.num_layers, model.num_kv_heads, {}};
 

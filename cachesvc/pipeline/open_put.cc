@@ -23,7 +23,7 @@ std::string OpenPut::missing_layers() const {
 }
 
 std::size_t OpenPut::records_bytes_max(std::uint32_t layer) const {
-  return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads, row_form());
+  return kernels::encoded_bytes_max(joiner->slots_wanted(layer), model.num_kv_heads, entry_form());
 }
 
 std::size_t OpenPut::projection_bytes(std::uint32_t layer) const {
@@ -31,7 +31,7 @@ std::size_t OpenPut::projection_bytes(std::uint32_t layer) const {
 }
 
 std::size_t OpenPut::entries_bytes_max() const {
-  return kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads, row_form());
+  return kernels::encoded_bytes_max(entries, model.num_layers * model.num_kv_heads, entry_form());
 }
 
 std::size_t OpenPut::staged_bytes_max() const {

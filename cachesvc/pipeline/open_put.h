@@ -102,7 +102,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
     if (failure.ok()) failure = why;
   }
   std::uint32_t num_tokens() const { return row.end - row.begin; }
-  RowForm row_form() const { return RowForm::of(model, recipe.encoding); }
+  EntryForm entry_form() const { return EntryForm::of(model, recipe.encoding); }
   // Returns whether a layer's records are final once they are encoded, because no other layer
   // changes them.
   bool final_when_encoded() const {
@@ -112,7 +112,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   // a copy.
   bool is_quick() const {
     return !recipe.needs_queries() && !recipe.needs_query_stats() && !recipe.needs_o_proj() &&
-           recipe.encoding != Encoding::kInt4;  // whose transform takes longer
+           entry_form().values().code != RowCode::kInt4;  // whose transform takes longer
   }
   // The layers that are not complete, for example "layer 3 (queries of only 2 of 8 KV heads),
   // layers 5-29". Empty if all are complete.

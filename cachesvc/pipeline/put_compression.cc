@@ -113,7 +113,7 @@ Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedL
   }
   put.joiner->add(index, ordered.take_turns());
   std::vector<std::uint32_t> counts = put.joiner->counts(index);
-  layer.records->shrink(kernels::encoded_bytes(counts, put.row_form()));
+  layer.records->shrink(kernels::encoded_bytes(counts, put.entry_form()));
   // Seats that depend on later layers are placed at the commit.
   const auto seats = put.recipe.joins_layers() ? std::vector<std::vector<std::uint32_t>>()
                                                : put.joiner->seats(index);

@@ -4,6 +4,7 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/catalog/faithful.h"
+#include "cachesvc/pipeline/default_recipe.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
 #include "precis/reader_budget.h"
@@ -82,7 +83,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
 Task<Status> PutPlanner::split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
                                PutPlaces::Found& found) {
   const std::uint64_t headers = std::uint64_t{put.model.num_layers} * put.model.num_kv_heads *
-                                RecordLayout::of(1, RowForm::of(put.model)).size;
+                                RecordLayout::of(1, EntryForm::of(put.model)).size;
   PRECIS_CO_ASSIGN(const auto counted, co_await parts_.disk_quota.enter(tenant.name, headers));
   PRECIS_CO_TRY(co_await split_.run(put.owner, found.split->segment, found.split->position,
                                     /*waits=*/found.must_split));
@@ -96,14 +97,16 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
     const Status known = parts_.catalog.session(tenant.name, scope.session).status();
     if (!known.ok()) return Status::not_found(known.message() + "; open it before the put");
   }
-  const msg::BudgetRow defaults =
-      parts_.catalog.budgets(tenant.name, scope, parts_.configured).effective;
+  const msg::Budgets budgets = parts_.catalog.budgets(tenant.name, scope, parts_.configured);
+  const msg::BudgetRow& defaults = budgets.effective;
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
   put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
   put.limit = defaults.limit;
-  if (request.recipe.empty()) put.recipe = default_for(put.recipe, put.asked, put.limit);
-  return RowForm::of(put.model, put.recipe.encoding).validate();
+  if (request.recipe.empty()) {
+    put.recipe = default_recipe(put.recipe, budgets, put.model, put.asked);
+  }
+  return EntryForm::of(put.model, put.recipe.encoding).validate();
 }
 
 // Completes the recipe. If the request names it, this node already has what the recipe needs

@@ -116,7 +116,7 @@ struct SplitPath::Halves {
       Half& part = parts[which];
       std::size_t bytes = 0;
       for (std::size_t h = 0; h < views.size(); ++h) {
-        bytes += RecordLayout::of(counts[which][h], views[h].row_form()).size;
+        bytes += RecordLayout::of(counts[which][h], views[h].entry_form()).size;
       }
       const MutableBytes layer = which == 0 ? room.first(bytes) : room.last(bytes);
       room = which == 0 ? room.subspan(bytes) : room.first(room.size() - bytes);
@@ -159,7 +159,7 @@ struct SplitPath::Halves {
         entries.push_back({0, e, view.seats[e]});
         part.seats.add(view.seats[e]);
       }
-      const std::size_t size = RecordLayout::of(counts[h], view.row_form()).size;
+      const std::size_t size = RecordLayout::of(counts[h], view.entry_form()).size;
       kernels::write_entries({&view, 1}, entries, part.row.id, layer.first(size));
       part.records.push_back(layer.first(size));
       layer = layer.subspan(size);
@@ -170,8 +170,8 @@ struct SplitPath::Halves {
 
 std::size_t SplitPath::needed_bytes(const SegmentRow& row, const ModelSpec& model) {
   // The parts have the rows of the whole, and twice its headers and paddings.
-  const std::size_t headers =
-      kernels::encoded_bytes_max(0, 2 * model.num_layers * model.num_kv_heads, RowForm::of(model));
+  const std::size_t headers = kernels::encoded_bytes_max(
+      0, 2 * model.num_layers * model.num_kv_heads, EntryForm::of(model));
   return row.stored_bytes + headers + std::ranges::max(row.layer_bytes);
 }
 

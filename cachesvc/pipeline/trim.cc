@@ -142,7 +142,7 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
                                     request.budget, row->whole_begin));
   }
   const std::size_t room = kernels::encoded_bytes_max(
-      entries, model.num_layers * model.num_kv_heads, RowForm::of(model, row->encoding));
+      entries, model.num_layers * model.num_kv_heads, EntryForm::of(model, row->encoding));
   std::vector<PayloadMemory::Want> wants{{room},
                                          {std::ranges::max(row->layer_bytes), Arena::End::kHigh}};
   PRECIS_CO_ASSIGN(auto pieces, co_await parts_.memory.acquire(std::move(wants), owner));
@@ -214,7 +214,7 @@ Status TrimPath::add_layer(Bytes records, Cut& cut) {
     const std::size_t head = cut.row.plan.counts.size();  // of all layers
     const std::uint32_t count = cut.counts.empty() ? kernels::count_at(record, cut.entries)
                                                    : std::min(record.count, cut.counts[head]);
-    const std::size_t cut_size = RecordLayout::of(count, record.row_form()).size;
+    const std::size_t cut_size = RecordLayout::of(count, record.entry_form()).size;
     PRECIS_TRY(kernels::write_cut(record, count, cut.memory->bytes().subspan(end, cut_size)));
     cut.row.plan.counts.push_back(count);
     views.push_back(record);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cachesvc/base/counted.h"
+#include "cachesvc/pipeline/default_recipe.h"
 #include "precis/reader_budget.h"
 
 namespace precis {
@@ -47,7 +48,7 @@ Task<Result<Like>> segment_like(const Caller& caller, const msg::BudgetScope& sc
 }
 
 // The defaults and the limit of a model's puts after the change.
-msg::BudgetRow in_force(const Caller& caller, const TriedBudget& tried, const Digest& model) {
+msg::Budgets in_force(const Caller& caller, const TriedBudget& tried, const Digest& model) {
   msg::Budgets budgets = caller.parts.catalog.budgets(
       caller.tenant.name, {model, tried.scope.session}, caller.parts.configured);
   const bool is_global = !tried.scope.model && tried.scope.session.empty();
@@ -58,7 +59,7 @@ msg::BudgetRow in_force(const Caller& caller, const TriedBudget& tried, const Di
   own.limit = tried.own.limit;
   budgets.effective = {};
   settle(budgets);
-  return budgets.effective;
+  return budgets;
 }
 
 bool is_of_recipe(const Caller& caller, const msg::SegmentInfo& segment, Recipe recipe) {
@@ -112,7 +113,8 @@ const char* name_of(const msg::BudgetScope& scope) {
 // As tell_next_put(), with the errors of the read.
 Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& tried,
                                    const msg::SegmentInfo& like) {
-  const msg::BudgetRow wanted = in_force(caller, tried, like.model);
+  const msg::Budgets budgets = in_force(caller, tried, like.model);
+  const msg::BudgetRow& wanted = budgets.effective;
   Budget keep = wanted.keep.value_or(Budget::all());
   if (keep.kind == Budget::Kind::kQuality) {
     co_return only_a_put(
@@ -122,7 +124,8 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
                    caller.parts.catalog.model(caller.tenant.name, like.model));
   PRECIS_CO_ASSIGN(Recipe recipe,
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
-  recipe = default_for(recipe, keep, wanted.limit);
+  recipe = tried.table ? default_for(recipe, keep, wanted.limit)
+                       : default_recipe(recipe, budgets, model, keep);
   if (like.encoding != recipe.encoding) {
     co_return only_a_put("only a put can tell: what is stored has rows of another encoding");
   }

@@ -107,7 +107,7 @@ Status take_heads(const GetOptions& options, GetPlan& plan) {
 // Enough bytes for the decoded rows of all heads, each aligned.
 std::size_t decoded_capacity_bytes(const GetPlan& plan, std::uint64_t entries) {
   const std::size_t heads = std::size_t{plan.model.num_layers} * plan.num_heads;
-  return 2 * (entries * RowForm::of(plan.model).bytes() + heads * kSectionAlign);
+  return entries * EntryForm::of(plan.model).bytes() + 2 * heads * kSectionAlign;
 }
 
 // The counts of the heads asked for, [num_layers, num_heads].
@@ -187,7 +187,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
     planned.created_unix_ms = segment.created_unix_ms;
     planned.stored_entries = segment.entries;
     served.push_back(planned.served_max);
-    plan.forms.push_back(RowForm::of(model, segment.encoding));
+    plan.forms.push_back(EntryForm::of(model, segment.encoding));
     PRECIS_TRY(plan.forms.back().validate());
     begin = segment.end;
   }
@@ -195,7 +195,7 @@ Result<GetPlan> plan_get(const LookupMatch& match, const Budget& keep, const Get
       match.counted()
           ? served_counts_bytes(plan.links, model.num_layers, plan.num_heads, plan.forms)
           : served_capacity_bytes(served, plan.forms, model.num_layers, plan.num_heads);
-  const auto is_coded = [](const RowForm& rows) { return rows.encoding != Encoding::kRaw; };
+  const auto is_coded = [](const EntryForm& form) { return form.encoding != Encoding::kRaw; };
   if (std::ranges::any_of(plan.forms, is_coded)) {
     const std::uint64_t total = std::accumulate(served.begin(), served.end(), std::uint64_t{0});
     plan.decoded_bytes = decoded_capacity_bytes(plan, total);

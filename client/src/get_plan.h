@@ -29,7 +29,7 @@ struct GetPlan {
   Budget budget;
   std::uint32_t head_begin = 0, num_heads = 0;  // the heads asked for
   std::vector<Link> links;
-  std::vector<RowForm> forms;      // [num_links], as they are served
+  std::vector<EntryForm> forms;    // [num_links], as they are served
   std::size_t capacity_bytes = 0;  // of the memory that the service writes to
   std::size_t decoded_bytes = 0;   // of the memory for all rows if some are coded, otherwise 0
   std::string traceparent = {};    // as it is sent

@@ -22,7 +22,7 @@ std::uint64_t bytes_of(const GetPlan& plan, const msg::LayerServed& served) {
   for (std::size_t i = 0; i < served.counts.size(); ++i) {
     const std::size_t link = i / plan.num_heads;
     if (link == plan.forms.size()) break;  // locate_layer() refuses the message
-    const auto parts = served_part_bytes(served.counts[i], plan.forms[link].bytes());
+    const auto parts = served_part_bytes(served.counts[i], plan.forms[link]);
     for (const std::size_t part : parts) sum += part;
   }
   return sum;
@@ -33,7 +33,7 @@ std::uint64_t decoded_bytes_of(const GetPlan& plan, const msg::LayerServed& serv
   if (plan.decoded_bytes == 0) return 0;
   std::uint64_t entries = 0;
   for (const std::uint32_t count : served.counts) entries += count;
-  return 2 * entries * RowForm::of(plan.model).bytes();
+  return entries * EntryForm::of(plan.model).bytes();
 }
 
 }  // namespace

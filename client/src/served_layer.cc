@@ -26,10 +26,9 @@ std::span<const T> array_at(Bytes layer, std::size_t offset, std::size_t count) 
 }
 
 // The entries of one link in one head. `at`: where the link's part of each section begins.
-kernels::RecordView record_at(const RowForm& form, std::uint32_t layer_index, std::uint32_t head,
+kernels::RecordView record_at(const EntryForm& form, std::uint32_t layer_index, std::uint32_t head,
                               std::uint32_t count, const std::array<std::size_t, 6>& at,
                               Bytes layer) {
-  const std::size_t rows = count * form.bytes();
   kernels::RecordView record;
   record.layer = layer_index;
   record.head = head;
@@ -42,22 +41,25 @@ kernels::RecordView record_at(const RowForm& form, std::uint32_t layer_index, st
   record.positions = array_at<std::uint32_t>(layer, at[kPositions], count);
   record.seats = array_at<std::uint32_t>(layer, at[kSeats], count);
   record.scores = array_at<float>(layer, at[kScores], count);
-  record.keys = layer.subspan(at[kKeys], rows);
-  record.values = layer.subspan(at[kValues], rows);
+  record.keys = layer.subspan(at[kKeys], count * form.keys().bytes());
+  record.values = layer.subspan(at[kValues], count * form.values().bytes());
   return record;
 }
 
-// Decodes the rows of K or of V of a head, of all links one after the other. Returns `to`.
+// Decodes the rows of K (EntryForm::keys) or of V (EntryForm::values) of a head, of all links one
+// after the other. Returns `to`.
 std::byte* decode(const GetPlan& plan, const msg::LayerServed& served, std::uint32_t head,
-                  const std::byte* from, std::byte* const to) {
+                  RowForm (EntryForm::*form_of)() const, const std::byte* from,
+                  std::byte* const to) {
   std::byte* out = to;
   for (std::size_t link = 0; link < plan.links.size(); ++link) {
     const std::uint32_t count = served.counts[link * plan.num_heads + head];
-    const RowForm& rows = plan.forms[link];
-    kernels::decode_rows(rows, count, from, out);
-    from += count * rows.bytes();
-    out += count * rows.raw().bytes();
-    yield_if_asked(count * rows.raw().bytes());
+    const RowForm form = (plan.forms[link].*form_of)();
+    kernels::decode_rows(form, count, from, out);
+    from += count * form.bytes();
+    const std::size_t decoded = count * RowForm{form.head_dim, form.dtype}.bytes();
+    out += decoded;
+    yield_if_asked(decoded);
   }
   return to;
 }
@@ -144,8 +146,8 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
     for (std::size_t link = 0; link < plan.links.size(); ++link) {
       const std::size_t cut = link * num_heads + h;
       const std::uint32_t count = served.counts[cut];
-      const RowForm& rows = plan.forms[link];
-      const auto record = record_at(rows, served.layer, plan.head_begin + h, count, at, layer);
+      const EntryForm& form = plan.forms[link];
+      const auto record = record_at(form, served.layer, plan.head_begin + h, count, at, layer);
       const bool whole_blocks = count % kChecksumBlockEntries == 0;
       Status status =
           kernels::verify_record(record, whole_blocks ? nullptr : &served.tail_checksums[cut]);
@@ -153,9 +155,9 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
       if (!status.ok()) {
         return status.with_context("segment " + plan.links[link].segment.hex());
       }
-      const auto part = served_part_bytes(count, rows.bytes());
+      const auto part = served_part_bytes(count, form);
       for (std::size_t s = 0; s < kServedSections; ++s) at[s] += part[s];
-      yield_if_asked(2 * count * rows.bytes());
+      yield_if_asked(count * form.bytes());
     }
   }
   return {};
@@ -163,9 +165,10 @@ Status verify_layer(const GetPlan& plan, const msg::LayerServed& served, const S
 
 std::size_t decoded_bytes(const GetPlan& plan, const ServedLayout& layout) {
   if (plan.decoded_bytes == 0) return 0;
+  const std::size_t row_bytes = EntryForm::of(plan.model).keys().bytes();
   std::size_t bytes = 0;
   for (const ServedLayout::Head& head : layout.heads) {
-    bytes += 2 * align_section(head.count * RowForm::of(plan.model).bytes());
+    bytes += 2 * align_section(head.count * row_bytes);
   }
   return bytes;
 }
@@ -175,7 +178,7 @@ std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServ
                                        MutableBytes decoded) {
   const ModelSpec& model = plan.model;
   const GetPlan::Link& last = plan.links.back();
-  const std::size_t row_bytes = RowForm::of(model).bytes();
+  const std::size_t row_bytes = EntryForm::of(model).keys().bytes();
   std::vector<HeadEntries> heads;
   for (std::uint32_t h = 0; h < plan.num_heads; ++h) {
     const auto& at = layout.heads[h].section;
@@ -187,8 +190,8 @@ std::vector<HeadEntries> arrange_layer(const GetPlan& plan, const msg::LayerServ
     std::byte* values = layer.data() + at[kValues];
     if (!decoded.empty()) {
       const std::size_t size = align_section(served_count * row_bytes);
-      keys = decode(plan, served, h, keys, decoded.data());
-      values = decode(plan, served, h, values, decoded.data() + size);
+      keys = decode(plan, served, h, &EntryForm::keys, keys, decoded.data());
+      values = decode(plan, served, h, &EntryForm::values, values, decoded.data() + size);
       decoded = decoded.subspan(2 * size);
     }
 

@@ -4,19 +4,19 @@
 
 #include "kernels/common/device_code.cuh"
 #include "kernels/compact/compact.h"
-#include "precis/row_form.h"
+#include "precis/entry_form.h"
 
 namespace precis::kernels {
 
 // Entries [first, last) of one head. keys, values: [n, row_bytes]; scores: [n]. The form is that of
-// the record's rows.
+// the record.
 struct GatherTask {
   const std::byte *keys, *values;
   const float* scores;
   const std::uint32_t *kept, *seats;  // `seats` may be null, for zeros
   std::uint32_t begin, first, last;
   std::size_t row_bytes;
-  RowForm form;
+  EntryForm form;
 };
 
 // Copies rows in pieces of T; neighbouring threads copy neighbouring pieces.

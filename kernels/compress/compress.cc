@@ -100,28 +100,32 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
   return layers;
 }
 
+std::size_t raw_row_bytes(const RecordView& record) {
+  return record.entry_form().raw().keys().bytes();
+}
+
 // Fills in the views of a layer's rows.
 void open_rows(CompressedLayer& layer) {
   std::size_t size = 0;
   for (const RecordView& record : layer.heads) {
     if (record.encoding != Encoding::kRaw) {
-      size += 2 * align_section(record.count * record.row_form().raw().bytes());
+      size += 2 * align_section(record.count * raw_row_bytes(record));
     }
   }
   if (size > 0) layer.decoded.reset(aligned_bytes(size));
   std::byte* next = layer.decoded.get();
-  const auto view_of = [&next](const RecordView& record, Bytes rows) {
+  const auto view_of = [&next](const RecordView& record, const RowForm& form, Bytes rows) {
     const std::byte* data = rows.data();
     if (record.encoding != Encoding::kRaw) {
-      decode_rows(record.row_form(), record.count, rows.data(), next);
+      decode_rows(form, record.count, rows.data(), next);
       data = next;
-      next += align_section(record.count * record.row_form().raw().bytes());
+      next += align_section(record.count * raw_row_bytes(record));
     }
     return HeadsView::packed(data, 1, record.count, record.head_dim, record.dtype);
   };
   for (const RecordView& record : layer.heads) {
-    layer.keys.push_back(view_of(record, record.keys));
-    layer.values.push_back(view_of(record, record.values));
+    layer.keys.push_back(view_of(record, record.entry_form().keys(), record.keys));
+    layer.values.push_back(view_of(record, record.entry_form().values(), record.values));
   }
 }
 

@@ -16,15 +16,16 @@ static_assert(sizeof(XXH128_canonical_t) == kChecksumBytes);
 
 // Hashes entries [first, last) of every section.
 Checksum hash_any_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
-  const std::size_t row_bytes = record.row_form().bytes();
+  const std::size_t key_bytes = record.entry_form().keys().bytes();
+  const std::size_t value_bytes = record.entry_form().values().bytes();
   const std::size_t count = last - first;
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   XXH3_128bits_update(&state, record.positions.data() + first, count * 4);
   XXH3_128bits_update(&state, record.seats.data() + first, count * 4);
   XXH3_128bits_update(&state, record.scores.data() + first, count * 4);
-  XXH3_128bits_update(&state, record.keys.data() + first * row_bytes, count * row_bytes);
-  XXH3_128bits_update(&state, record.values.data() + first * row_bytes, count * row_bytes);
+  XXH3_128bits_update(&state, record.keys.data() + first * key_bytes, count * key_bytes);
+  XXH3_128bits_update(&state, record.values.data() + first * value_bytes, count * value_bytes);
   XXH128_canonical_t canonical;  // big-endian, the byte order xxHash prints
   XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(&state));
   Checksum checksum;
@@ -49,15 +50,17 @@ PRECIS_INLINE void add_lines(xxh3::StripeHash<Lines>& hash, const void* section,
 template <typename Lines>
 PRECIS_INLINE xxh3::Hash128 lines_loop(const RecordView& record, std::uint32_t first,
                                        std::uint32_t last) {
-  const std::size_t row_bytes = record.row_form().bytes();
+  const std::size_t key_bytes = record.entry_form().keys().bytes();
+  const std::size_t value_bytes = record.entry_form().values().bytes();
   const std::size_t word_lines = (last - first) * std::size_t{4} / kLineBytes;
-  const std::size_t row_lines = (last - first) * row_bytes / kLineBytes;
-  xxh3::StripeHash<Lines> hash(3 * word_lines + 2 * row_lines);
+  const std::size_t key_lines = (last - first) * key_bytes / kLineBytes;
+  const std::size_t value_lines = (last - first) * value_bytes / kLineBytes;
+  xxh3::StripeHash<Lines> hash(3 * word_lines + key_lines + value_lines);
   add_lines(hash, record.positions.data() + first, word_lines);
   add_lines(hash, record.seats.data() + first, word_lines);
   add_lines(hash, record.scores.data() + first, word_lines);
-  add_lines(hash, record.keys.data() + first * row_bytes, row_lines);
-  add_lines(hash, record.values.data() + first * row_bytes, row_lines);
+  add_lines(hash, record.keys.data() + first * key_bytes, key_lines);
+  add_lines(hash, record.values.data() + first * value_bytes, value_lines);
   return hash.finished();
 }
 
@@ -81,9 +84,11 @@ Checksum checksum_of(const xxh3::Hash128& hash) {
 Checksum hash_entries(const RecordView& record, std::uint32_t first, std::uint32_t last) {
   static const LinesLoop loop = lines_loop_here();
   const std::size_t words = (last - first) * std::size_t{4};
-  const std::size_t rows = (last - first) * record.row_form().bytes();
-  if (words % kLineBytes == 0 && rows % kLineBytes == 0 &&
-      3 * words + 2 * rows > xxh3::kShortBytesMax) {
+  const std::size_t keys = (last - first) * record.entry_form().keys().bytes();
+  const std::size_t values = (last - first) * record.entry_form().values().bytes();
+  const bool are_lines =
+      words % kLineBytes == 0 && keys % kLineBytes == 0 && values % kLineBytes == 0;
+  if (are_lines && 3 * words + keys + values > xxh3::kShortBytesMax) {
     return checksum_of(loop(record, first, last));
   }
   return hash_any_entries(record, first, last);

@@ -29,11 +29,11 @@ struct HeadOutput {
   std::size_t offset;
 };
 
-std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, const RowForm& rows) {
+std::vector<HeadOutput> head_outputs(std::span<const std::uint32_t> counts, const EntryForm& form) {
   std::vector<HeadOutput> heads;
   std::size_t offset = 0;
   for (const std::uint32_t count : counts) {
-    heads.push_back({RecordLayout::of(count, rows), offset});
+    heads.push_back({RecordLayout::of(count, form), offset});
     offset += heads.back().layout.size;
   }
   return heads;
@@ -136,12 +136,11 @@ BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
 // Codes the rows of a block of entries.
 bool code_block(const BlockLoops& loops, const HeadTask& task, std::uint32_t first,
                 std::uint32_t last) {
-  const RowForm form = task.view.row_form();
   const std::size_t count = last - first;
   thread_local std::vector<std::byte> gathered;
-  gathered.resize(count * form.raw().bytes());
+  gathered.resize(count * task.input.keys.row_bytes());
   bool finite = true;
-  const auto code = [&](const HeadsView& rows, std::byte* out) {
+  const auto code = [&](const HeadsView& rows, const RowForm& form, std::byte* out) {
     compact_rows(rows, task.head, task.kept.subspan(first, count), 0,
                  static_cast<std::uint32_t>(count), gathered.data());
     if (loops.watched && loops.any_not_finite(form.dtype, gathered.data(), count * form.head_dim)) {
@@ -151,8 +150,9 @@ bool code_block(const BlockLoops& loops, const HeadTask& task, std::uint32_t fir
     encode_rows(form, count, gathered.data(), coded);
     if (!decode_to_finite(form, count, coded)) finite = false;
   };
-  code(task.input.keys, task.out.keys);
-  code(task.input.values, task.out.values);
+  const EntryForm form = task.view.entry_form();
+  code(task.input.keys, form.keys(), task.out.keys);
+  code(task.input.values, form.values(), task.out.values);
   if (task.sealed) write_checksum(task.record, task.view, first / kChecksumBlockEntries);
   return finite;
 }
@@ -203,24 +203,24 @@ bool rest_is_finite(const BlockLoops& loops, const LayerInput& input, std::uint3
 
 }  // namespace
 
-std::size_t encoded_bytes(std::span<const std::uint32_t> counts, const RowForm& rows) {
+std::size_t encoded_bytes(std::span<const std::uint32_t> counts, const EntryForm& form) {
   std::size_t bytes = 0;
-  for (const std::uint32_t count : counts) bytes += RecordLayout::of(count, rows).size;
+  for (const std::uint32_t count : counts) bytes += RecordLayout::of(count, form).size;
   return bytes;
 }
 
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
-                              const RowForm& rows) {
+                              const EntryForm& form) {
   // Per head: a record's header, the padding of its six sections (less than kSectionAlign each),
   // and the checksum of a partial block.
   const std::size_t per_head = sizeof(RecordHeader) + 6 * kSectionAlign + kChecksumBytes;
   return num_kv_heads * per_head + entries / kChecksumBlockEntries * kChecksumBytes +
-         entries * record_entry_bytes(rows);
+         entries * record_entry_bytes(form);
 }
 
 Status check_room(const LayerInput& input, Encoding encoding, std::span<const std::uint32_t> counts,
                   MutableBytes out) {
-  const RowForm form{input.keys.head_dim, input.keys.dtype, encoding};
+  const EntryForm form{input.keys.head_dim, input.keys.dtype, encoding};
   PRECIS_TRY(form.validate());
   const std::size_t size = encoded_bytes(counts, form);
   if (out.size() == size && reinterpret_cast<std::uintptr_t>(out.data()) % alignof(float) == 0) {
@@ -242,7 +242,7 @@ Status encode_cpu(const CpuContext& context, const LayerInput& input, const Laye
                   const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,
                   MutableBytes out, Encoding encoding, Rows rows) {
   const std::uint32_t num_heads = input.num_kv_heads();
-  const RowForm form{input.keys.head_dim, input.keys.dtype, encoding};
+  const EntryForm form{input.keys.head_dim, input.keys.dtype, encoding};
   PRECIS_CHECK(counts.size() == num_heads && orders.order.size() == num_heads);
   PRECIS_CHECK(scores.scores.size() == std::size_t{num_heads} * input.num_tokens());
   PRECIS_TRY(check_room(input, encoding, counts, out));

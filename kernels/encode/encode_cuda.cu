@@ -30,7 +30,7 @@ __device__ void write_header(const EncodeDevice& task, std::uint32_t head,
                              const RecordLayout& layout, std::byte* record) {
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = record_version(task.form.encoding);
+  header.version = encoding_version(task.form.encoding);
   header.dtype = static_cast<std::uint8_t>(task.form.dtype);
   header.encoding = static_cast<std::uint8_t>(task.form.encoding);
   header.head_dim = task.form.head_dim;
@@ -55,13 +55,13 @@ __device__ void clear(std::byte* record, std::size_t first, std::size_t last) {
 }
 
 __device__ void clear_gaps(const RecordLayout& l, std::byte* record) {
-  const std::size_t words = std::size_t{l.count} * 4, rows = l.count * l.row_bytes;
+  const std::size_t words = std::size_t{l.count} * 4;
   clear(record, l.checksums + checksum_blocks(l.count) * kChecksumBytes, l.positions);
   clear(record, l.positions + words, l.seats);
   clear(record, l.seats + words, l.scores);
   clear(record, l.scores + words, l.keys);
-  clear(record, l.keys + rows, l.values);
-  clear(record, l.values + rows, l.size);
+  clear(record, l.keys + l.count * l.key_bytes, l.values);
+  clear(record, l.values + l.count * l.value_bytes, l.size);
 }
 
 __device__ Sections sections_at(std::byte* record, const RecordLayout& l) {
@@ -84,12 +84,13 @@ struct CodedShared : WholeShared {
 __device__ void code_rows(const GatherTask& task, const Sections& out, CodedShared& shared,
                           std::uint32_t* too_large) {
   const std::uint32_t warp = threadIdx.x / kWarp;
+  const RowForm keys = task.form.keys(), values = task.form.values();
   bool finite = true;
   for (std::uint32_t k = task.first + warp; k < task.last; k += blockDim.x / kWarp) {
-    const std::size_t from = task.kept[k] * task.row_bytes, to = k * task.form.bytes();
+    const std::size_t from = task.kept[k] * task.row_bytes;
     std::uint8_t* const codes = shared.codes[warp];
-    finite &= code_row(task.form, task.keys + from, out.keys + to, codes);
-    finite &= code_row(task.form, task.values + from, out.values + to, codes);
+    finite &= code_row(keys, task.keys + from, out.keys + k * keys.bytes(), codes);
+    finite &= code_row(values, task.values + from, out.values + k * values.bytes(), codes);
   }
   if (!finite) *too_large = 1;
 }
@@ -111,11 +112,12 @@ __device__ __noinline__ xxh3::Hash128 copy_then_seal(const GatherTask& task, con
   __syncthreads();  // other threads wrote part of the bytes hashed below
   const std::uint32_t first = task.first, count = task.last - first;
   const auto bytes = [first](auto* words) { return reinterpret_cast<std::byte*>(words + first); };
-  const std::size_t row_bytes = task.form.bytes();
+  const std::size_t key_bytes = task.form.keys().bytes(), value_bytes = task.form.values().bytes();
   const SealInput in{{bytes(out.positions), bytes(out.seats), bytes(out.scores),
-                      out.keys + first * row_bytes, out.values + first * row_bytes},
+                      out.keys + first * key_bytes, out.values + first * value_bytes},
                      count * std::size_t{4},
-                     count * row_bytes};
+                     count * key_bytes,
+                     count * value_bytes};
   return seal(in, shared);
 }
 
@@ -135,7 +137,8 @@ __global__ void __launch_bounds__(kEncodeThreads, kEncodeBlocks) encode(EncodeDe
 
   const std::uint32_t block = blocks - 1 - blockIdx.x, first = block * kChecksumBlockEntries;
   const std::uint32_t last = min(out.count, first + kChecksumBlockEntries);
-  const std::size_t row_bytes = task.form.raw().bytes(), head_bytes = task.num_tokens * row_bytes;
+  const std::size_t row_bytes = task.form.raw().keys().bytes(),
+                    head_bytes = task.num_tokens * row_bytes;
   const GatherTask gather{
       static_cast<const std::byte*>(task.keys) + head * head_bytes,
       static_cast<const std::byte*>(task.values) + head * head_bytes,

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/common/device.h"
-#include "precis/row_form.h"
+#include "precis/entry_form.h"
 #include "precis/types.h"
 
 namespace precis::kernels {
@@ -19,7 +19,7 @@ struct EncodeHead {
 struct EncodeDevice {
   std::uint32_t layer, num_kv_heads, num_tokens;
   std::uint32_t begin;  // position of the first token
-  RowForm form;         // of the records
+  EntryForm form;       // of the records
   SegmentId segment;
   const void *keys, *values;  // [num_kv_heads, num_tokens, head_dim] of the form's dtype, raw
   const float* scores;        // [num_kv_heads, num_tokens]

@@ -25,7 +25,7 @@ std::span<const T> section(Bytes record, std::size_t offset, std::size_t count) 
   return {reinterpret_cast<const T*>(record.data() + offset), count};
 }
 
-RowForm rows_of(const RecordHeader& header) {
+EntryForm form_of(const RecordHeader& header) {
   return {header.head_dim, static_cast<Dtype>(header.dtype),
           static_cast<Encoding>(header.encoding)};
 }
@@ -43,20 +43,20 @@ RecordView view_of(Bytes record, const RecordHeader& header, const RecordLayout&
   view.positions = section<std::uint32_t>(record, layout.positions, header.count);
   view.seats = section<std::uint32_t>(record, layout.seats, header.count);
   view.scores = section<float>(record, layout.scores, header.count);
-  view.keys = record.subspan(layout.keys, header.count * layout.row_bytes);
-  view.values = record.subspan(layout.values, header.count * layout.row_bytes);
+  view.keys = record.subspan(layout.keys, header.count * layout.key_bytes);
+  view.values = record.subspan(layout.values, header.count * layout.value_bytes);
   return view;
 }
 
 // The gaps between sections: {first byte, one past the last}.
 std::array<std::array<std::size_t, 2>, 6> paddings(const RecordLayout& l) {
-  const std::size_t words = std::size_t{l.count} * 4, rows = l.count * l.row_bytes;
+  const std::size_t words = std::size_t{l.count} * 4;
   return {{{l.checksums + checksum_blocks(l.count) * kChecksumBytes, l.positions},
            {l.positions + words, l.seats},
            {l.seats + words, l.scores},
            {l.scores + words, l.keys},
-           {l.keys + rows, l.values},
-           {l.values + rows, l.size}}};
+           {l.keys + l.count * l.key_bytes, l.values},
+           {l.values + l.count * l.value_bytes, l.size}}};
 }
 
 Status damaged(const RecordView& record, std::uint32_t block, std::string_view what) {
@@ -89,12 +89,12 @@ Status check_fields(const RecordHeader& h) {
   if (dtype != Dtype::kBf16 && dtype != Dtype::kF16 && dtype != Dtype::kF32) {
     return Status::corruption("record header: dtype " + text(h.dtype) + " is unknown");
   }
-  if (h.encoding > static_cast<std::uint8_t>(Encoding::kInt4)) {
+  if (h.encoding > static_cast<std::uint8_t>(kEncodings.back())) {
     return Status::corruption("record header: encoding " + text(h.encoding) + " is unknown");
   }
-  const std::uint16_t version = record_version(static_cast<Encoding>(h.encoding));
+  const std::uint16_t version = encoding_version(static_cast<Encoding>(h.encoding));
   if (h.version != version) return bad_field("version", h.version, version);
-  if (const Status form = rows_of(h).validate(); !form.ok()) {
+  if (const Status form = form_of(h).validate(); !form.ok()) {
     return Status::corruption("record header: " + form.message());
   }
   if (h.count > limits::kPathTokensMax) return above("count", h.count, limits::kPathTokensMax);
@@ -134,7 +134,7 @@ Result<RecordView> open_record(Bytes bytes, std::size_t* size_bytes) {
   }
   std::memcpy(&header, bytes.data(), sizeof header);
   PRECIS_TRY(check_fields(header));
-  const auto layout = RecordLayout::of(header.count, rows_of(header));
+  const auto layout = RecordLayout::of(header.count, form_of(header));
   PRECIS_TRY(check_offsets(header, layout));
   if (bytes.size() < layout.size) {
     return Status::corruption("record of layer " + text(header.layer) + ", head " +
@@ -188,13 +188,13 @@ std::uint32_t count_at(const RecordView& record, std::uint64_t entries) {
 
 std::array<Bytes, 6> cut_ranges(const RecordView& record, std::uint32_t count) {
   PRECIS_CHECK(count <= record.count);
-  const std::size_t row_bytes = record.row_form().bytes();
+  const EntryForm form = record.entry_form();
   return {std::as_bytes(record.checksums.first(count / kChecksumBlockEntries)),
           std::as_bytes(record.positions.first(count)),
           std::as_bytes(record.seats.first(count)),
           std::as_bytes(record.scores.first(count)),
-          record.keys.first(count * row_bytes),
-          record.values.first(count * row_bytes)};
+          record.keys.first(count * form.keys().bytes()),
+          record.values.first(count * form.values().bytes())};
 }
 
 Sections sections_of(MutableBytes record, const RecordLayout& layout) {
@@ -206,7 +206,7 @@ Sections sections_of(MutableBytes record, const RecordLayout& layout) {
 }
 
 std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& view) {
-  const auto layout = RecordLayout::of(view.count, view.row_form());
+  const auto layout = RecordLayout::of(view.count, view.entry_form());
   return {sections_of(record, layout).seats, view.count};
 }
 
@@ -219,15 +219,15 @@ void clear_padding(MutableBytes record, const RecordLayout& layout) {
 }
 
 void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                  const RowForm& rows, const SegmentId& segment) {
-  const auto layout = RecordLayout::of(count, rows);
+                  const EntryForm& form, const SegmentId& segment) {
+  const auto layout = RecordLayout::of(count, form);
   PRECIS_CHECK(record.size() == layout.size);
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = record_version(rows.encoding);
-  header.dtype = static_cast<std::uint8_t>(rows.dtype);
-  header.encoding = static_cast<std::uint8_t>(rows.encoding);
-  header.head_dim = rows.head_dim;
+  header.version = encoding_version(form.encoding);
+  header.dtype = static_cast<std::uint8_t>(form.dtype);
+  header.encoding = static_cast<std::uint8_t>(form.encoding);
+  header.head_dim = form.head_dim;
   header.count = count;
   header.layer = layer;
   header.head = head;
@@ -244,7 +244,7 @@ void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, 
 }
 
 void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block) {
-  const auto layout = RecordLayout::of(view.count, view.row_form());
+  const auto layout = RecordLayout::of(view.count, view.entry_form());
   PRECIS_CHECK(record.size() == layout.size && block < checksum_blocks(view.count));
   const Checksum checksum = hash_block(view, block);
   std::memcpy(record.data() + layout.checksums + block * kChecksumBytes, checksum.data(),
@@ -253,7 +253,7 @@ void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t b
 
 void store_checksum(MutableBytes record, std::uint32_t block, const xxh3::Hash128& hash) {
   const Checksum checksum = checksum_of(hash);
-  constexpr std::size_t kChecksums = RecordLayout::of(0, RowForm{1}).checksums;
+  constexpr std::size_t kChecksums = RecordLayout::of(0, EntryForm{1}).checksums;
   std::memcpy(record.data() + kChecksums + block * kChecksumBytes, checksum.data(), kChecksumBytes);
 }
 
@@ -266,13 +266,13 @@ void write_checksums(MutableBytes record, const RecordView& view) {
 RecordView written_record(Bytes record) {
   RecordHeader header;
   std::memcpy(&header, record.data(), sizeof header);
-  return view_of(record, header, RecordLayout::of(header.count, rows_of(header)));
+  return view_of(record, header, RecordLayout::of(header.count, form_of(header)));
 }
 
 Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out) {
   PRECIS_ASSIGN(const Checksum tail, cut_tail_checksum(record, count));
-  const auto layout = RecordLayout::of(count, record.row_form());
-  write_header(out, record.layer, record.head, count, record.row_form(), record.segment);
+  const auto layout = RecordLayout::of(count, record.entry_form());
+  write_header(out, record.layer, record.head, count, record.entry_form(), record.segment);
   clear_padding(out, layout);
   const std::array<std::size_t, 6> begins = {layout.checksums, layout.positions, layout.seats,
                                              layout.scores,    layout.keys,      layout.values};
@@ -288,8 +288,8 @@ Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out
 }
 
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                 const RowForm& rows, const SegmentId& segment) {
-  write_header(record, layer, head, count, rows, segment);
+                 const EntryForm& form, const SegmentId& segment) {
+  write_header(record, layer, head, count, form, segment);
   write_checksums(record, written_record(record));
 }
 

@@ -15,7 +15,8 @@ std::uint32_t entries_before(const RecordView& record, std::uint32_t position) {
 void write_entries(std::span<const RecordView> records, std::span<const EntryCopy> entries,
                    const SegmentId& segment, MutableBytes out) {
   const RecordView& like = records.front();
-  const auto layout = RecordLayout::of(static_cast<std::uint32_t>(entries.size()), like.row_form());
+  const auto layout =
+      RecordLayout::of(static_cast<std::uint32_t>(entries.size()), like.entry_form());
   clear_padding(out, layout);
   const Sections to = sections_of(out, layout);
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -24,11 +25,11 @@ void write_entries(std::span<const RecordView> records, std::span<const EntryCop
     to.positions[i] = from.positions[entry.entry];
     to.seats[i] = entry.seat;
     to.scores[i] = from.scores[entry.entry];
-    const std::size_t row = entry.entry * layout.row_bytes;
-    std::memcpy(to.keys + i * layout.row_bytes, from.keys.data() + row, layout.row_bytes);
-    std::memcpy(to.values + i * layout.row_bytes, from.values.data() + row, layout.row_bytes);
+    const std::size_t keys = layout.key_bytes, values = layout.value_bytes;
+    std::memcpy(to.keys + i * keys, from.keys.data() + entry.entry * keys, keys);
+    std::memcpy(to.values + i * values, from.values.data() + entry.entry * values, values);
   }
-  write_header(out, like.layer, like.head, layout.count, like.row_form(), segment);
+  write_header(out, like.layer, like.head, layout.count, like.entry_form(), segment);
 }
 
 void renumber_seats(MutableBytes record,

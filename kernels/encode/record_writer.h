@@ -14,7 +14,7 @@ std::span<std::uint32_t> mutable_seats(MutableBytes record, const RecordView& vi
 // Zeroes the checksums and the gaps between sections.
 void clear_padding(MutableBytes record, const RecordLayout& layout);
 void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                  const RowForm& rows, const SegmentId& segment);
+                  const EntryForm& form, const SegmentId& segment);
 // write_checksum() hashes one block of entries, write_checksums() all blocks, from the sections as
 // they are now; `view` is of `record`.
 void write_checksum(MutableBytes record, const RecordView& view, std::uint32_t block);

@@ -5,7 +5,8 @@
 #include <cstring>
 
 #include "kernels/common/isa.h"
-#include "kernels/encode/row_code_loops.h"
+#include "kernels/encode/row_decode_loop.h"
+#include "kernels/encode/row_encode_loop.h"
 #include "precis/limits.h"
 
 namespace precis::kernels {
@@ -13,13 +14,14 @@ namespace {
 
 // ---- rows of any other size ---------------------------------------------------------------------
 
-void rotate_any(Encoding code, float* x, std::uint32_t head_dim) {
+template <typename T>
+void rotate_any(RowCode code, T* x, std::uint32_t head_dim) {
   const std::uint32_t block = rotated_block(code, head_dim);
   for (std::uint32_t first = 0; first < head_dim; first += block) {
     for (std::uint32_t step = block / 2; step > 0; step /= 2) {
       for (std::uint32_t i = first; i < first + block; ++i) {
         if (((i - first) & step) != 0) continue;
-        const float a = x[i], b = x[i + step];
+        const T a = x[i], b = x[i + step];
         x[i] = a + b;
         x[i + step] = a - b;
       }
@@ -44,26 +46,23 @@ void encode_any(const RowForm& form, std::size_t count, const std::byte* rows, s
   const std::uint32_t dim = form.head_dim;
   const std::size_t size = dtype_size_bytes(form.dtype);
   std::array<float, limits::kHeadDimMax> x;
+  std::array<std::uint8_t, limits::kHeadDimMax> codes;
   for (std::size_t r = 0; r < count; ++r) {
     for (std::uint32_t i = 0; i < dim; ++i) x[i] = element(form.dtype, rows + (r * dim + i) * size);
-    rotate_any(form.encoding, x.data(), dim);
+    rotate_any(form.code, x.data(), dim);
     std::uint32_t largest = 0;  // by its bits, which are in the order of magnitudes
     for (std::uint32_t i = 0; i < dim; ++i) {
       largest = std::max(largest, bits_of_f32(x[i]) & 0x7fffffffu);
     }
-    const std::uint16_t step = step_bits(form.encoding, f32_of_bits(largest));
+    const std::uint16_t step = step_bits(form.code, f32_of_bits(largest));
     std::byte* const out = coded + r * form.bytes();
     std::memcpy(out, &step, sizeof step);
     const float inverse = inverse_step(step);
-    const auto code_of = [&](std::uint32_t i) {
-      return bits_of_f32(x[i] * inverse + kRoundingAddend) & 0xffu;
-    };
-    for (std::uint32_t i = 0; i < dim && form.encoding == Encoding::kInt8; ++i) {
-      out[kRowStepBytes + i] = static_cast<std::byte>(code_of(i));
+    for (std::uint32_t i = 0; i < dim; ++i) {
+      codes[i] = static_cast<std::uint8_t>(bits_of_f32(x[i] * inverse + kRoundingAddend));
     }
-    for (std::uint32_t i = 0; i < dim / 2 && form.encoding == Encoding::kInt4; ++i) {
-      out[kRowStepBytes + i] =
-          static_cast<std::byte>((code_of(i) & 0xf) | code_of(i + dim / 2) << 4);
+    for (std::uint32_t i = 0; i < form.bytes() - kRowStepBytes; ++i) {
+      out[kRowStepBytes + i] = std::byte{packed_byte(form.code, dim, codes.data(), i)};
     }
   }
 }
@@ -71,24 +70,19 @@ void encode_any(const RowForm& form, std::size_t count, const std::byte* rows, s
 void decode_any(const RowForm& form, std::size_t count, const std::byte* coded, std::byte* rows) {
   const std::uint32_t dim = form.head_dim;
   const std::size_t size = dtype_size_bytes(form.dtype);
-  std::array<float, limits::kHeadDimMax> x;
+  std::array<int, limits::kHeadDimMax> codes;
   for (std::size_t r = 0; r < count; ++r) {
     const std::byte* const in = coded + r * form.bytes();
     std::uint16_t step;
     std::memcpy(&step, in, sizeof step);
-    const float factor = f32_of_bf16(step) / static_cast<float>(rotated_block(form.encoding, dim));
     for (std::uint32_t i = 0; i < dim; ++i) {
-      const bool is_high = form.encoding == Encoding::kInt4 && i >= dim / 2;
-      auto bits = std::to_integer<std::uint8_t>(in[kRowStepBytes + (is_high ? i - dim / 2 : i)]);
-      int code = static_cast<std::int8_t>(bits);
-      if (form.encoding == Encoding::kInt4) {
-        code = static_cast<std::int8_t>(is_high ? bits : bits << 4) >> 4;
-      }
-      x[i] = static_cast<float>(code) * factor;
+      codes[i] = unpacked_code(form.code, dim, in + kRowStepBytes, i);
     }
-    rotate_any(form.encoding, x.data(), dim);
-    for (std::uint32_t i = 0; i < dim; ++i)
-      put_element(form.dtype, x[i], rows + (r * dim + i) * size);
+    rotate_any(form.code, codes.data(), dim);
+    const float factor = f32_of_bf16(step) / static_cast<float>(rotated_block(form.code, dim));
+    for (std::uint32_t i = 0; i < dim; ++i) {
+      put_element(form.dtype, static_cast<float>(codes[i]) * factor, rows + (r * dim + i) * size);
+    }
   }
 }
 
@@ -96,7 +90,7 @@ void decode_any(const RowForm& form, std::size_t count, const std::byte* coded, 
 
 using Loop = void (*)(std::size_t count, const std::byte* from, std::byte* to);
 
-template <Dtype dtype, Encoding code>
+template <Dtype dtype, RowCode code>
 Loop encoder(Isa isa, std::uint32_t head_dim) {
   switch (head_dim) {
     case 16: return for_isa<&encode_loop<dtype, code, 1>>(isa);
@@ -107,7 +101,7 @@ Loop encoder(Isa isa, std::uint32_t head_dim) {
     default: return nullptr;
   }
 }
-template <Dtype dtype, Encoding code>
+template <Dtype dtype, RowCode code>
 Loop decoder(Isa isa, std::uint32_t head_dim) {
   switch (head_dim) {
     case 16: return for_isa<&decode_loop<dtype, code, 1>>(isa);
@@ -119,7 +113,7 @@ Loop decoder(Isa isa, std::uint32_t head_dim) {
   }
 }
 
-template <Encoding code>
+template <RowCode code>
 Loop loop_of(bool encodes, const RowForm& form) {
   static const Isa isa = detect_isa();
   switch (form.dtype) {
@@ -136,14 +130,19 @@ Loop loop_of(bool encodes, const RowForm& form) {
   return nullptr;
 }
 Loop loop_of(bool encodes, const RowForm& form) {
-  return form.encoding == Encoding::kInt8 ? loop_of<Encoding::kInt8>(encodes, form)
-                                          : loop_of<Encoding::kInt4>(encodes, form);
+  switch (form.code) {
+    case RowCode::kRaw: break;
+    case RowCode::kInt8: return loop_of<RowCode::kInt8>(encodes, form);
+    case RowCode::kInt6: return loop_of<RowCode::kInt6>(encodes, form);
+    case RowCode::kInt4: return loop_of<RowCode::kInt4>(encodes, form);
+  }
+  return nullptr;
 }
 
 }  // namespace
 
 void encode_rows(const RowForm& form, std::size_t count, const std::byte* rows, std::byte* coded) {
-  if (form.encoding == Encoding::kRaw) {
+  if (form.code == RowCode::kRaw) {
     std::copy_n(rows, count * form.bytes(), coded);
   } else if (const Loop loop = loop_of(/*encodes=*/true, form)) {
     loop(count, rows, coded);
@@ -153,7 +152,7 @@ void encode_rows(const RowForm& form, std::size_t count, const std::byte* rows, 
 }
 
 void decode_rows(const RowForm& form, std::size_t count, const std::byte* coded, std::byte* rows) {
-  if (form.encoding == Encoding::kRaw) {
+  if (form.code == RowCode::kRaw) {
     std::copy_n(coded, count * form.bytes(), rows);
   } else if (const Loop loop = loop_of(/*encodes=*/false, form)) {
     loop(count, coded, rows);
@@ -163,7 +162,7 @@ void decode_rows(const RowForm& form, std::size_t count, const std::byte* coded,
 }
 
 bool decode_to_finite(const RowForm& form, std::size_t count, const std::byte* coded) {
-  if (form.encoding == Encoding::kRaw) return true;
+  if (form.code == RowCode::kRaw) return true;
   for (std::size_t r = 0; r < count; ++r) {
     std::uint16_t step;
     std::memcpy(&step, coded + r * form.bytes(), sizeof step);

@@ -8,7 +8,7 @@
 
 namespace precis::kernels {
 
-// The transform of blocks of `block` elements, as in row_code_loops.h. kSlots: the elements of a
+// The transform of blocks of `block` elements, as in row_code_vectors.h. kSlots: the elements of a
 // lane, a power of two.
 template <std::uint32_t kSlots>
 __device__ void rotate(std::uint32_t block, float (&x)[kSlots]) {
@@ -47,7 +47,7 @@ __device__ bool code_row_of(const RowForm& form, const std::byte* row, std::byte
     // Zeros behind the row are in blocks of their own, because a block divides a row.
     x[i] = at < dim ? element(form.dtype, row, at) : 0.0f;
   }
-  rotate(rotated_block(form.encoding, dim), x);
+  rotate(rotated_block(form.code, dim), x);
   std::uint32_t largest = 0;  // by its bits, which are in the order of magnitudes
 #pragma unroll
   for (std::uint32_t i = 0; i < kSlots; ++i) {
@@ -56,7 +56,7 @@ __device__ bool code_row_of(const RowForm& form, const std::byte* row, std::byte
   for (int step = kWarp / 2; step > 0; step /= 2) {
     largest = max(largest, __shfl_xor_sync(kWholeWarp, largest, step));
   }
-  const std::uint16_t step = step_bits(form.encoding, f32_of_bits(largest));
+  const std::uint16_t step = step_bits(form.code, f32_of_bits(largest));
   const float inverse = inverse_step(step);
 #pragma unroll
   for (std::uint32_t i = 0; i < kSlots; ++i) {
@@ -68,10 +68,8 @@ __device__ bool code_row_of(const RowForm& form, const std::byte* row, std::byte
   __syncwarp();
   if (lane < kRowStepBytes) coded[lane] = static_cast<std::byte>(step >> 8 * lane);
   coded += kRowStepBytes;
-  const bool is_int4 = form.encoding == Encoding::kInt4;
-  const std::uint32_t half = dim / 2;
-  for (std::uint32_t i = lane; i < (is_int4 ? half : dim); i += kWarp) {
-    coded[i] = static_cast<std::byte>(is_int4 ? (codes[i] & 0xf) | codes[i + half] << 4 : codes[i]);
+  for (std::uint32_t i = lane; i < form.bytes() - kRowStepBytes; i += kWarp) {
+    coded[i] = static_cast<std::byte>(packed_byte(form.code, dim, codes, i));
   }
   __syncwarp();  // before the next row's codes
   return decodes_to_finite(form, step);

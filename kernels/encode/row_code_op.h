@@ -9,19 +9,21 @@
 namespace precis::kernels {
 
 // The elements of a block that is rotated.
-constexpr std::uint32_t rotated_block(Encoding code, std::uint32_t head_dim) {
-  return code == Encoding::kInt8 ? 1 : head_dim & (0u - head_dim);
+constexpr std::uint32_t rotated_block(RowCode code, std::uint32_t head_dim) {
+  return code == RowCode::kInt4 ? head_dim & (0u - head_dim) : 1;
 }
 
 // The codes are in [-largest, largest].
-constexpr float largest_code(Encoding code) { return code == Encoding::kInt8 ? 127.0f : 7.0f; }
+constexpr float largest_code(RowCode code) {
+  return code == RowCode::kInt8 ? 127.0f : code == RowCode::kInt6 ? 31.0f : 7.0f;
+}
 
 inline constexpr std::uint16_t kNanStep = 0x7fc0, kLeastStep = 0x0080;  // 2^-126, whose reciprocal
                                                                         // is finite
 
 // The step as the bits of a bf16, for the largest magnitude of a row: rounded up, so that no code
 // is larger than the largest.
-PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(Encoding code, float largest) {
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t step_bits(RowCode code, float largest) {
   if (!(bits_of_f32(largest) < kF32ExponentBits)) return kNanStep;
   const std::uint32_t bits = bits_of_f32(largest / largest_code(code));
   const auto rounded = static_cast<std::uint16_t>((bits + 0xffffu) >> 16);
@@ -36,7 +38,33 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
 // by their number, so no element is above the product. Rows of f16 stop at the largest f16.
 PRECIS_HOST_DEVICE PRECIS_INLINE bool decodes_to_finite(const RowForm& form, std::uint16_t step) {
   const float most = f32_of_bits(form.dtype == Dtype::kBf16 ? 0x7f7f0000u : 0x7f7fffffu);
-  return f32_of_bf16(step) * largest_code(form.encoding) <= most;
+  return f32_of_bf16(step) * largest_code(form.code) <= most;
+}
+
+// Returns byte i of the codes of a row of `dim` elements. `codes`: of each element, in two's
+// complement.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint8_t packed_byte(RowCode code, std::uint32_t dim,
+                                                          const std::uint8_t* codes,
+                                                          std::uint32_t i) {
+  const std::uint32_t half = dim / 2, quarter = dim / 4;
+  if (code == RowCode::kInt8) return codes[i];
+  if (i < half) return static_cast<std::uint8_t>((codes[i] & 0xfu) | codes[i + half] << 4);
+  std::uint32_t upper = 0;
+  for (std::uint32_t k = 0; k < 4; ++k) {
+    upper |= (codes[i - half + k * quarter] >> 4 & 3u) << 2 * k;
+  }
+  return static_cast<std::uint8_t>(upper);
+}
+// Returns code i.
+PRECIS_HOST_DEVICE PRECIS_INLINE int unpacked_code(RowCode code, std::uint32_t dim,
+                                                   const std::byte* packed, std::uint32_t i) {
+  const auto byte = [packed](std::uint32_t at) { return static_cast<std::uint32_t>(packed[at]); };
+  if (code == RowCode::kInt8) return static_cast<std::int8_t>(byte(i));
+  const std::uint32_t half = dim / 2, quarter = dim / 4;
+  const std::uint32_t lower = i < half ? byte(i) & 0xfu : byte(i - half) >> 4;
+  if (code == RowCode::kInt4) return static_cast<std::int8_t>(lower << 4) >> 4;
+  const std::uint32_t upper = byte(half + i % quarter) >> 2 * (i / quarter) & 3u;
+  return static_cast<std::int8_t>(lower << 2 | upper << 6) >> 2;
 }
 
 // Adding it to a small number leaves the nearest integer, ties to even, in the low bits.

@@ -8,20 +8,20 @@
 
 namespace precis::kernels {
 
-// Three sections of `word_bytes` and two of `row_bytes`.
+// Three sections of `word_bytes`, one of `key_bytes`, and one of `value_bytes`.
 struct SealInput {
   const std::byte* pieces[5];
-  std::size_t word_bytes, row_bytes;
+  std::size_t word_bytes, key_bytes, value_bytes;
 
-  __device__ std::size_t size() const { return 3 * word_bytes + 2 * row_bytes; }
+  __device__ std::size_t size() const { return 3 * word_bytes + key_bytes + value_bytes; }
   // The piece that holds byte `at`; `at` becomes the offset within that piece.
   __device__ std::uint32_t piece_of(std::size_t& at) const {
     for (std::uint32_t i = 0; i < 3; ++i) {
       if (at < word_bytes) return i;
       at -= word_bytes;
     }
-    if (at < row_bytes) return 3;
-    at -= row_bytes;
+    if (at < key_bytes) return 3;
+    at -= key_bytes;
     return 4;
   }
   __device__ std::uint8_t u8(std::size_t at) const {
@@ -42,7 +42,8 @@ struct SealInput {
     std::size_t offset = at;
     const std::uint32_t piece = piece_of(offset);
     const std::byte* address = pieces[piece] + offset;
-    const std::size_t left = (piece < 3 ? word_bytes : row_bytes) - offset;
+    const std::size_t size = piece < 3 ? word_bytes : piece == 3 ? key_bytes : value_bytes;
+    const std::size_t left = size - offset;
     if (left >= sizeof(uint4) && reinterpret_cast<std::uintptr_t>(address) % sizeof(uint4) == 0) {
       const uint4 x = *reinterpret_cast<const uint4*>(address);
       even = x.x | std::uint64_t{x.y} << 32;

@@ -35,22 +35,21 @@ Bytes first_bytes(std::span<T> section, std::uint32_t count) {
 // Moves the first `count` entries of `from` to a record at `to`, which must not lie behind `from`.
 // Sections move in ascending address order, so no copy overwrites a section still to be moved.
 void move_record(const RecordView& from, std::uint32_t count, std::byte* to) {
-  const RowForm row_form = from.row_form();
-  const auto layout = RecordLayout::of(count, row_form);
+  const EntryForm form = from.entry_form();
+  const auto layout = RecordLayout::of(count, form);
   const auto move = [to](std::size_t offset, Bytes section) {
     if (!section.empty()) std::memmove(to + offset, section.data(), section.size());
   };
-  const std::size_t rows = count * layout.row_bytes;
   const std::uint32_t layer = from.layer, head = from.head;
   const SegmentId segment = from.segment;
   move(layout.positions, first_bytes(from.positions, count));
   move(layout.seats, first_bytes(from.seats, count));
   move(layout.scores, first_bytes(from.scores, count));
-  move(layout.keys, from.keys.first(rows));
-  move(layout.values, from.values.first(rows));
+  move(layout.keys, from.keys.first(count * layout.key_bytes));
+  move(layout.values, from.values.first(count * layout.value_bytes));
   const MutableBytes record(to, layout.size);
   clear_padding(record, layout);
-  write_header(record, layer, head, count, row_form, segment);
+  write_header(record, layer, head, count, form, segment);
 }
 
 }  // namespace
@@ -64,7 +63,7 @@ Result<std::size_t> trim_records(MutableBytes layer, std::span<const std::uint32
   for (std::size_t h = 0; h < records.size(); ++h) {
     const RecordView& record = records[h];
     move_record(record, counts[h], layer.data() + offset);
-    offset += RecordLayout::of(counts[h], record.row_form()).size;
+    offset += RecordLayout::of(counts[h], record.entry_form()).size;
   }
   return offset;
 }
@@ -83,7 +82,7 @@ Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32
                                 std::to_string(record.count) + " entries and " +
                                 std::to_string(seats[h].size()) + " seats");
     }
-    const std::size_t size = RecordLayout::of(record.count, record.row_form()).size;
+    const std::size_t size = RecordLayout::of(record.count, record.entry_form()).size;
     const MutableBytes bytes = layer.subspan(offset, size);
     std::ranges::copy(seats[h], mutable_seats(bytes, record).begin());
     offset += size;
@@ -113,7 +112,7 @@ Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers)
   for (MutableBytes layer : layers) {
     PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
     for (const RecordView& record : records) {
-      const auto layout = RecordLayout::of(record.count, record.row_form());
+      const auto layout = RecordLayout::of(record.count, record.entry_form());
       const std::uint32_t blocks = checksum_blocks(record.count);
       for (std::uint32_t first = 0; first < blocks; first += kSealBlocks) {
         items.push_back({sources.size(), first, std::min(blocks, first + kSealBlocks)});

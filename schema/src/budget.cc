@@ -32,10 +32,10 @@ Result<std::uint64_t> ratio_entries_per_head(CountRule rule, std::uint32_t num_t
 
 // The most bytes of a record beside `record_entry_bytes` and checksums of whole blocks: the header,
 // the checksum of the last block, and the padding of each section.
-std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
+std::uint64_t record_overhead_bytes(const EntryForm& form) {
   std::uint64_t bytes = sizeof(RecordHeader) + kChecksumBytes;
-  for (const std::size_t element :
-       {kChecksumBytes, sizeof(float), sizeof(float), sizeof(float), row_bytes, row_bytes}) {
+  for (const std::size_t element : {kChecksumBytes, sizeof(float), sizeof(float), sizeof(float),
+                                    form.keys().bytes(), form.values().bytes()}) {
     bytes += kSectionAlign - std::gcd(element, kSectionAlign);
   }
   return bytes;
@@ -43,15 +43,15 @@ std::uint64_t record_overhead_bytes(std::size_t row_bytes) {
 
 // The most entries per head on average whose records take no more than a share of the KV of
 // `num_tokens`, however the heads divide them. At least 1, at most one for each token.
-std::uint64_t entries_within(const RowForm& rows, std::uint32_t num_tokens,
+std::uint64_t entries_within(const EntryForm& form, std::uint32_t num_tokens,
                              std::uint64_t share_ppm) {
-  const std::uint64_t kv_bytes = std::uint64_t{num_tokens} * 2 * rows.raw().bytes();
+  const std::uint64_t kv_bytes = num_tokens * form.raw().bytes();
   const std::uint64_t bytes = kv_bytes * share_ppm / kMillion;
-  const std::uint64_t overhead = record_overhead_bytes(rows.bytes());
+  const std::uint64_t overhead = record_overhead_bytes(form);
   if (bytes <= overhead) return 1;
   // An entry's part of its block's checksum is kChecksumBytes / kChecksumBlockEntries.
   const std::uint64_t block_bytes =
-      kChecksumBlockEntries * record_entry_bytes(rows) + kChecksumBytes;
+      kChecksumBlockEntries * record_entry_bytes(form) + kChecksumBytes;
   const std::uint64_t entries = (bytes - overhead) * kChecksumBlockEntries / block_bytes;
   return std::clamp<std::uint64_t>(entries, 1, num_tokens);
 }
@@ -83,13 +83,14 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
       return heads * per_head;
     }
     case Budget::Kind::kBytes:
-      return budget.value / record_entry_bytes(RowForm::of(model, recipe.encoding));
+      return budget.value / record_entry_bytes(EntryForm::of(model, recipe.encoding));
     case Budget::Kind::kByteShare:
       if (budget.value > kMillion) {
         return Status::invalid("a share of bytes of " + std::to_string(budget.value) +
                                " parts per million is above 1000000");
       }
-      return heads * entries_within(RowForm::of(model, recipe.encoding), num_tokens, budget.value);
+      return heads *
+             entries_within(EntryForm::of(model, recipe.encoding), num_tokens, budget.value);
   }
   return Status::invalid("budget kind " + std::to_string(static_cast<int>(budget.kind)) +
                          " is unknown");
@@ -114,8 +115,8 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
                                      std::uint32_t num_tokens, const Budget& budget,
                                      std::uint32_t begin) {
   if (num_tokens == 0) return Status::invalid("budget of a segment without tokens");
-  const RowForm rows = RowForm::of(model, recipe.encoding);
-  PRECIS_TRY(rows.validate());
+  const EntryForm form = EntryForm::of(model, recipe.encoding);
+  PRECIS_TRY(form.validate());
   PRECIS_ASSIGN(std::uint64_t asked, asked_entries(recipe, model, num_tokens, budget));
   if (recipe.selector == Selector::kPartitionTopk && recipe.partition_keep_ppm > 0) {
     asked = std::min(asked, incremental_entries(recipe, model, num_tokens, begin));
@@ -123,7 +124,7 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   const std::uint64_t heads = std::uint64_t{model.num_layers} * model.num_kv_heads;
   const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
   const std::uint64_t least = std::clamp<std::uint64_t>(wanted, 1, num_tokens);
-  const std::uint64_t floor = heads * std::min(least, entries_within(rows, num_tokens, kMillion));
+  const std::uint64_t floor = heads * std::min(least, entries_within(form, num_tokens, kMillion));
   return std::clamp(asked, floor, heads * num_tokens);
 }
 
@@ -145,6 +146,18 @@ Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optiona
   };
   Recipe used = recipe;
   if (keeps_all(asked) && (!limit || keeps_all(*limit))) used.encoding = Encoding::kRaw;
+  return used;
+}
+
+Recipe for_byte_share(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
+  if (recipe.encoding != Encoding::kInt8 || asked.kind != Budget::Kind::kByteShare) return recipe;
+  const EntryForm form = EntryForm::of(model, Encoding::kInt8);
+  const double share = static_cast<double>(asked.value) / kMillion;
+  const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
+  if (share * static_cast<double>(form.raw().bytes()) >= entry) return recipe;
+  if (!EntryForm::of(model, Encoding::kK6V4).validate().ok()) return recipe;
+  Recipe used = recipe;
+  used.encoding = Encoding::kK6V4;
   return used;
 }
 

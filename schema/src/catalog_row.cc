@@ -88,7 +88,7 @@ Status check_frame(std::string_view what, RowKind kind, Bytes frame) {
   return {};
 }
 
-constexpr std::uint32_t kOtherRows = row_version(Encoding::kRaw);
+constexpr std::uint32_t kOtherRows = encoding_version(Encoding::kRaw);
 
 template <typename Wire, typename T>
 Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
@@ -103,7 +103,7 @@ Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
 }  // namespace
 
 std::vector<std::byte> encode(const SegmentRow& row) {
-  return encode(row, row_version(row.encoding));
+  return encode(row, encoding_version(row.encoding));
 }
 std::vector<std::byte> encode(const SegmentRow& row, std::uint32_t version) {
   return encode_row<wire::SegmentRow>(RowKind::kSegment, version, row);

@@ -25,7 +25,8 @@ inline constexpr std::array<std::string_view, 5> kSelectorWords = {
     "topk", "partition_topk", "two_stage", "chunk", "threshold"};
 inline constexpr std::array<std::string_view, 3> kTableWords = {"curves", "weights", "probe"};
 inline constexpr std::array<std::string_view, 3> kValueNormWords = {"l1_exact", "l2_gram", "v_l1"};
-inline constexpr std::array<std::string_view, 3> kEncodingWords = {"raw", "int8", "int4"};
+inline constexpr std::array<std::string_view, 5> kEncodingWords = {"raw", "int8", "int4", "k8v4",
+                                                                   "k6v4"};
 inline constexpr std::array<std::string_view, 2> kCountRuleWords = {"exact_floor",
                                                                     "kvpress_double"};
 

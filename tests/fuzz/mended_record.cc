@@ -21,7 +21,7 @@ std::size_t mend_record(MutableBytes bytes) {
   const auto record = kernels::open_record(bytes, &size);
   if (!record.ok()) return 0;
   kernels::seal_record(bytes.first(size), record->layer, record->head, record->count,
-                       record->row_form(), record->segment);
+                       record->entry_form(), record->segment);
   return size;
 }
 
@@ -32,8 +32,9 @@ void mend_served(const GetPlan& plan, msg::LayerServed& served, const ServedLayo
     for (std::size_t link = 0; link < plan.links.size(); ++link) {
       const std::size_t cut = link * plan.model.num_kv_heads + h;
       const std::uint32_t count = served.counts[cut];
-      const std::size_t row_bytes = plan.forms[link].bytes();
-      const std::array<std::size_t, kServedSections> each = {0, 4, 4, 4, row_bytes, row_bytes};
+      const EntryForm& form = plan.forms[link];
+      const std::array<std::size_t, kServedSections> each = {
+          0, 4, 4, 4, form.keys().bytes(), form.values().bytes()};
       for (std::uint32_t first = 0; first < count; first += kChecksumBlockEntries) {
         const std::size_t entries = std::min(kChecksumBlockEntries, count - first);
         XXH3_state_t state;
@@ -50,7 +51,7 @@ void mend_served(const GetPlan& plan, msg::LayerServed& served, const ServedLayo
                 : static_cast<void*>(served.tail_checksums[cut].data());
         std::memcpy(stored, &hash, sizeof hash);
       }
-      const auto part = served_part_bytes(count, row_bytes);
+      const auto part = served_part_bytes(count, form);
       for (std::size_t s = 0; s < kServedSections; ++s) at[s] += part[s];
     }
   }

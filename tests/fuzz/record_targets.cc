@@ -33,7 +33,7 @@ struct Prefix {
   Prefix() {
     std::mt19937 random(1);
     segments.push_back(testing::random_segment(random, model, 0, 40, 100));
-    segments.push_back(testing::random_segment(random, model, 40, 160, 500, Encoding::kInt4));
+    segments.push_back(testing::random_segment(random, model, 40, 160, 500, Encoding::kK6V4));
     LookupMatch match = testing::match_of(model, segments);
     match.links.back().matched_end = match.matched_tokens = 120;
     plan = *plan_get(match, Budget::all());
@@ -88,7 +88,7 @@ bool check_record(Bytes bytes) {
   if (!whole.ok()) return refused_as_damaged(whole);
 
   std::vector<std::byte> sealed(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
-  kernels::seal_record(sealed, record->layer, record->head, record->count, record->row_form(),
+  kernels::seal_record(sealed, record->layer, record->head, record->count, record->entry_form(),
                        record->segment);
   PRECIS_CHECK(std::ranges::equal(sealed, bytes.first(size)));
   const std::vector<std::byte> other = with_a_flipped_bit(sealed);
@@ -108,7 +108,7 @@ Inputs record_seeds(std::uint64_t seed) {
   std::mt19937 random(static_cast<std::uint32_t>(seed));
   Inputs inputs;
   for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
-    for (const Encoding encoding : {Encoding::kRaw, Encoding::kInt8, Encoding::kInt4}) {
+    for (const Encoding encoding : kEncodings) {
       const auto segment =
           testing::random_segment(random, testing::small_model(dtype), 0, 90, 200, encoding);
       inputs.push_back(segment.records[0][0]);
@@ -282,7 +282,7 @@ bool run_plan_get(Bytes input) {
     for (std::size_t i = 0; i < plan->links.size(); ++i) {
       const std::uint64_t entries = plan->links[i].served_max;
       served += entries * record_entry_bytes(plan->forms[i]);
-      decoded += entries * 2 * plan->forms[i].raw().bytes();
+      decoded += entries * plan->forms[i].raw().bytes();
     }
     // The plan has room for the requested entries, even if the match is wrong.
     PRECIS_CHECK(plan->capacity_bytes >= served);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "precis/row_form.h"
+#include "precis/entry_form.h"
 #include "tests/integration/random_kv.h"
 
 namespace precis::testing {

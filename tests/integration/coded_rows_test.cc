@@ -16,7 +16,10 @@ constexpr std::uint32_t kSeed = 20261128;
 constexpr std::uint32_t kTokens = 500;
 
 Encoding encoding_of(const std::string& name) {
-  return name == "int8" ? Encoding::kInt8 : name == "int4" ? Encoding::kInt4 : Encoding::kRaw;
+  for (const Encoding each : kEncodings) {
+    if (encoding_name(each) == name) return each;
+  }
+  throw std::invalid_argument(name);
 }
 
 PutOptions options(const std::string& recipe, const Budget& keep) {
@@ -44,7 +47,7 @@ class CodedFixture : protected StoredFixture {
 
 TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, at every budget",
                  "[integration]") {
-  const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4");
+  const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4", "k8v4", "k6v4");
   const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
   // The rows of the first are sealed layer by layer, those of the second are staged until all
   // layers have come, and those of the third are cut at the budget.
@@ -108,7 +111,7 @@ TEST_CASE_METHOD(CodedFixture, "a quality target and a budget in bytes count cod
 
 TEST_CASE_METHOD(CodedFixture, "segments of different encodings are read as one prefix",
                  "[integration]") {
-  const std::string first = GENERATE(as<std::string>{}, "raw", "int4");
+  const std::string first = GENERATE(as<std::string>{}, "raw", "int4", "k8v4", "k6v4");
   CAPTURE(first);
   const auto parent = random_tokens(random, 300);
   const auto path = longer(parent, 200);
@@ -142,7 +145,7 @@ TEST_CASE_METHOD(CodedFixture, "segments of different encodings are read as one 
 }
 
 TEST_CASE_METHOD(CodedFixture, "a split and a consolidation copy coded rows", "[integration]") {
-  const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4");
+  const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4", "k8v4", "k6v4");
   CAPTURE(encoding);
   const auto first = random_tokens(random, kTokens);
   auto second = first;
@@ -180,7 +183,7 @@ TEST_CASE_METHOD(CodedFixture, "a split and a consolidation copy coded rows", "[
 
 TEST_CASE_METHOD(CodedFixture, "a share of the bytes is filled, and never exceeded",
                  "[integration]") {
-  const std::string encoding = GENERATE(as<std::string>{}, "raw", "int8", "int4");
+  const std::string encoding = GENERATE(as<std::string>{}, "raw", "int8", "int4", "k8v4", "k6v4");
   CAPTURE(encoding);
   const auto path = random_tokens(random, 2000);
   const Kv kv = random_kv(random, model.spec, 0, 2000, 64);
@@ -220,9 +223,37 @@ TEST_CASE_METHOD(CodedFixture, "a limit that is a share of the bytes lowers one"
   REQUIRE(client->set_budget(change).ok());
   const auto path = random_tokens(random, 2000);
   const Kv kv = random_kv(random, model.spec, 0, 2000, 64);
-  CHECK(StoredFixture::put(path, kv, PutOptions{}).budget == share(0.05));
+  const auto stored = StoredFixture::put(path, kv, PutOptions{});
+  CHECK(stored.budget == share(0.05));
+  CHECK(stored.encoding == Encoding::kK6V4);
   model.adapter = "above";
   CHECK(put(path, kv, "int8", "ada_keydiff(", share(0.2)).budget == share(0.1));
+}
+
+TEST_CASE_METHOD(CodedFixture, "a default put at a share of the bytes stores fewer bits",
+                 "[integration]") {
+  const auto path = random_tokens(random, 2000);
+  const Kv kv = random_kv(random, model.spec, 0, 2000, 64);
+  PutOptions share;
+  share.keep = Budget::byte_share(0.3).value();
+  const auto fewer = StoredFixture::put(path, kv, share);
+  CHECK(fewer.encoding == Encoding::kK6V4);
+  const Kv coded = as_read(kv, Encoding::kK6V4);
+  CHECK(rows_are_of(read(path), {&coded}));
+  // A dry run counts in the same encoding.
+  msg::SetBudget change;
+  change.keep = share.keep;
+  change.dry_run = true;
+  CHECK(client->set_budget(change)->next_put->stored_bytes == fewer.stored_bytes);
+  // A recipe that somebody has set stays as it is.
+  change.recipe = "global_kvdiff(encoding=int8)";
+  change.dry_run = false;
+  REQUIRE(client->set_budget(change).ok());
+  model.adapter = "set";
+  const auto set = StoredFixture::put(path, kv, PutOptions{});
+  CHECK(set.encoding == Encoding::kInt8);
+  CHECK(set.budget == share.keep);
+  CHECK(set.entries < fewer.entries);
 }
 
 TEST_CASE_METHOD(CodedFixture, "a default put stores 8 bits, unless it keeps all entries",
@@ -257,7 +288,7 @@ TEST_CASE_METHOD(CodedFixture, "an encoding that the model's rows can't have is 
   CHECK(by_default.status().message().find("use encoding=int8") != std::string::npos);
   const auto unknown =
       client->begin_put(other, path, options("keydiff(encoding=int3)", Budget::ratio_ppm(500'000)));
-  CHECK(unknown.status().message().find("one of raw, int8, int4") != std::string::npos);
+  CHECK(unknown.status().message().find("one of raw, int8, int4, k8v4, k6v4") != std::string::npos);
 }
 
 }  // namespace

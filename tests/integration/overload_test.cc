@@ -202,7 +202,7 @@ TEST_CASE("a client that stops reading a get is shed when others wait for what i
   msg::Get get;
   get.links.push_back({segment.id, segment.end, segment.entries});
   get.budget = Budget::all();
-  const RowForm rows = RowForm::of(model.spec);
+  const EntryForm rows = EntryForm::of(model.spec);
   get.destination = peer.expose(served_capacity_bytes(
       {&segment.entries, 1}, {&rows, 1}, model.spec.num_layers, model.spec.num_kv_heads));
   // The peer was answered once, so that its next message is sent at once.

@@ -41,20 +41,26 @@ def test_seats_are_a_permutation_and_everything_kept_is_everything(recipe):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "bound", "row"), [("int8", 0.03, 2 + 16), ("int4", 1.5, 2 + 8)]
+    ("encoding", "bounds", "rows"),
+    [
+        ("int8", (0.03, 0.03), 2 * (2 + 16)),
+        ("int4", (1.5, 1.5), 2 * (2 + 8)),
+        ("k8v4", (0.03, 1.5), 2 + 16 + 2 + 8),
+        ("k6v4", (0.12, 1.5), 2 + 12 + 2 + 8),
+    ],
 )
-def test_coded_rows_take_fewer_bytes_and_come_back_within_half_a_step(encoding, bound, row):
+def test_coded_rows_take_fewer_bytes_and_come_back_within_half_a_step(encoding, bounds, rows):
     spec = toy_spec()
     layers = random_layers(spec, 120)
     raw = precis.compress(spec, layers, recipe="keydiff", keep=0.5)
     coded = precis.compress(spec, layers, recipe=f"keydiff(encoding={encoding})", keep=0.5)
     assert np.array_equal(coded.plan, raw.plan)
-    saved = 2 * int(raw.plan.sum()) * (raw.keys[0][0].itemsize * spec.head_dim - row)
+    saved = int(raw.plan.sum()) * (2 * raw.keys[0][0].itemsize * spec.head_dim - rows)
     assert abs(raw.bytes - coded.bytes - saved) < 128 * raw.plan.size  # padding
     for layer in range(spec.num_layers):
         for head in range(spec.num_kv_heads):
             assert np.array_equal(coded.positions[layer][head], raw.positions[layer][head])
-            for name in ("keys", "values"):
+            for name, bound in zip(("keys", "values"), bounds, strict=True):
                 kept, pushed = getattr(coded, name)[layer][head], getattr(raw, name)[layer][head]
                 assert kept.dtype == pushed.dtype
                 assert 0 < np.abs(kept - pushed).max() < bound

@@ -141,3 +141,33 @@ def test_an_old_precompiled_header_is_gone_before_the_new_one_is_compiled(
     launched = ["sh", ROOT / "cmake/compile_headers.sh", compiler, "-x", "c++", "-o", old]
     said = subprocess.run(launched, stdout=subprocess.PIPE, text=True, check=True)
     assert (said.stdout == "there\n") == is_there
+
+
+@pytest.mark.skipif(shutil.which("ccache") is None, reason="needs ccache")
+def test_headers_are_compiled_anew_if_only_a_comment_has_changed(tmp_path):
+    header, unit = tmp_path / "header.h", tmp_path / "unit.cc"
+    headers, source = tmp_path / "all.hxx", tmp_path / "all.hxx.cc"
+    headers.write_text('#pragma GCC system_header\n#include "header.h"\n')
+    source.write_text("")
+    env = {
+        **os.environ,
+        "CCACHE_DIR": str(tmp_path / "cache"),
+        "CCACHE_CONFIGPATH": os.devnull,
+        "CCACHE_SLOPPINESS": "pch_defines,time_macros",
+    }
+    compiler = ["ccache", "g++", "-fpch-preprocess"]
+    launch = ["sh", str(ROOT / "cmake/compile_headers.sh"), *compiler]
+    made = ["-x", "c++-header", "-include", headers, "-MD", "-MF", "all.d"]
+
+    # A source that is compiled with headers of another content declares everything twice.
+    def compile_all(number):
+        header.write_text(f"#pragma once\n// Comment {number}.\nenum class Kind {{ kNone }};\n")
+        unit.write_text(f'#include "header.h"\nint main() {{ return {number}; }}\n')
+        for command in (
+            [*launch, *made, "-o", "all.hxx.gch", "-c", source],
+            [*compiler, "-include", headers, "-o", "unit.o", "-c", unit],
+        ):
+            subprocess.run(command, cwd=tmp_path, env=env, check=True, timeout=60)
+
+    compile_all(1)
+    compile_all(2)

@@ -221,7 +221,7 @@ def test_a_cut_of_the_evaluation_is_what_a_compression_at_that_budget_keeps(reci
     assert np.array_equal(compressed.cut(keep).plan, fresh.plan)
 
 
-@pytest.mark.parametrize("encoding", ["raw", "int8", "int4"])
+@pytest.mark.parametrize("encoding", ["raw", "int8", "int4", "k8v4", "k6v4"])
 def test_a_share_of_the_bytes_holds_with_every_encoding(encoding):
     spec = toy_spec()
     layers = random_layers(spec, 1000)

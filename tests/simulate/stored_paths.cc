@@ -13,7 +13,8 @@ namespace {
 constexpr std::uint32_t kTokensMin = 20, kTokensMax = 90;
 constexpr std::array kRecipes = {"knorm(min_entries=4)", "global_kvdiff(min_entries=4)",
                                  "knorm(min_entries=4, encoding=int8)",
-                                 "global_kvdiff(min_entries=4, encoding=int4)"};
+                                 "global_kvdiff(min_entries=4, encoding=int4)",
+                                 "knorm(min_entries=4, encoding=k6v4)"};
 
 constexpr std::size_t kAlign = 4096, kSkew = 16;
 

@@ -72,8 +72,8 @@ def quality(share: float, cap: float = 1.0) -> Budget:
 def byte_share(share: float) -> Budget:
     """A share of the bytes that the full K and V take, in (0, 1].
 
-    The default recipe stores rows in 8 bits, so a share holds about twice as many entries; a recipe
-    of your own needs ``encoding=int8`` for that.
+    At such a share, the default recipe stores K in 6 bits and V in 4. For as many entries, a recipe
+    of your own needs ``encoding=k6v4``.
     """
     return from_pair(to_pair(Budget("byte_share", share)))
 

@@ -22,7 +22,7 @@ class Segment:
         id, parent: in hex; parent is None at the root.
         begin, end: the tokens it holds.
         recipe: canonical JSON of how it was compressed; preset is the name it was written with.
-        encoding: "raw", "int8" or "int4", the form in which its K and V are stored.
+        encoding: "raw", "int8", "int4", "k8v4" or "k6v4", the form in which K and V are stored.
         keep: the budget it was compressed to.
         trimmed: the budget that it was trimmed to since, or None.
         parent_read: the budget at which the parent was read while this KV was computed, or None.

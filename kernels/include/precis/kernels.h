@@ -167,11 +167,11 @@ class Backend {
 };
 
 // Bytes of a layer's records at these counts.
-std::size_t encoded_bytes(std::span<const std::uint32_t> counts, const RowForm& rows);
+std::size_t encoded_bytes(std::span<const std::uint32_t> counts, const EntryForm& form);
 
 // The most bytes that a layer's records with `entries` entries in total can take.
 std::size_t encoded_bytes_max(std::uint64_t entries, std::uint32_t num_kv_heads,
-                              const RowForm& rows);
+                              const EntryForm& form);
 
 // Drops the entries after the first counts[h] of each of a layer's records, in place; the records
 // are compacted towards the front. Returns their new size, encoded_bytes() of `counts`. Only for

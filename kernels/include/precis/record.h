@@ -25,9 +25,10 @@ struct RecordView {
   std::span<const std::uint32_t> positions;  // [count] in the original sequence
   std::span<const std::uint32_t> seats;      // [count] ascending, from 1
   std::span<const float> scores;             // [count]
-  Bytes keys, values;                        // [count, row_form().bytes()]
+  Bytes keys;                                // [count, entry_form().keys().bytes()]
+  Bytes values;                              // [count, entry_form().values().bytes()]
 
-  RowForm row_form() const { return {head_dim, dtype, encoding}; }
+  EntryForm entry_form() const { return {head_dim, dtype, encoding}; }
 };
 
 // Opens the record at the front of `bytes`, after checking its header (magic, version, checksum,
@@ -65,6 +66,6 @@ Status write_cut(const RecordView& record, std::uint32_t count, MutableBytes out
 // Writes header and checksums over sections and zero padding that are already in place; `record` is
 // as long as RecordLayout::of says.
 void seal_record(MutableBytes record, std::uint32_t layer, std::uint32_t head, std::uint32_t count,
-                 const RowForm& rows, const SegmentId& segment);
+                 const EntryForm& form, const SegmentId& segment);
 
 }  // namespace precis::kernels

@@ -4,16 +4,19 @@
 // A row x of d elements is rounded, for kInt4 after a rotation. The rotation is the Hadamard
 // transform, without a factor, of each block of x, where a block has b elements, the largest power
 // of two that divides d. It spreads an outlier over its block, so that the rounding costs all
-// elements alike (QuaRot, arXiv:2404.00456). With 8 bits it brings nothing (docs/notes/rows.md):
-// there, y is x, and b is 1. The coded row has:
+// elements alike (QuaRot, arXiv:2404.00456). With 8 bits it brings nothing, and with
+// 6 bits it costs much in keys with outliers (docs/notes/rows.md). y is the result, or x itself for
+// kInt8 and kInt6, where b is 1. The coded row has:
 //
-//   step, a bf16: the largest |y| / 127 (kInt8) or / 7 (kInt4), rounded up; 0 if that is below
-//     2^-126, and then the row decodes to zeros
+//   step, a bf16: the largest |y| / 127 (kInt8), / 31 (kInt6) or / 7 (kInt4), rounded up; 0 if that
+//     is below 2^-126, and then the row decodes to zeros
 //   codes: y times the reciprocal of the step in f32, rounded to the nearest, ties to even.
 //     kInt8: one byte each, two's complement
 //     kInt4: byte i has code i in its low half, and code d/2 + i in its high half
+//     kInt6: d/2 such bytes of the lower four bits of each code; then byte i has the upper two bits
+//       of codes i, d/4 + i, d/2 + i and 3d/4 + i, the first in its lowest bits
 //
-// Decoding multiplies by the step, transforms kInt4 again and divides by b.
+// Decoding transforms the codes of kInt4 again, multiplies by step / b, and rounds to the dtype.
 #pragma once
 
 #include <cstddef>

@@ -12,12 +12,9 @@
 namespace precis {
 
 // The latest version of the rows' format. Rows of a higher version are refused.
-inline constexpr std::uint32_t kRowVersion = 2;
-// The row of a segment with coded rows has version 2, so that older builds refuse the store
-// when they open it. All other rows have version 1.
-constexpr std::uint32_t row_version(Encoding encoding) {
-  return encoding == Encoding::kRaw ? 1 : 2;
-}
+inline constexpr std::uint32_t kRowVersion = encoding_version(kEncodings.back());
+// The row of a segment has the version of its encoding, so that builds that do not know the
+// encoding refuse the store when they open it. All other rows have version 1.
 
 // True if both rows are of one put, trimmed or not: entries that both store are equal bit for bit.
 bool same_put(const SegmentRow& row, const SegmentRow& other);

@@ -12,6 +12,11 @@ namespace precis {
 // stores raw rows, unless the limit is lower.
 Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
+// Returns the recipe with kK6V4 instead of kInt8, if `asked` is a share of the bytes: at equal
+// bytes, kK6V4 loses less, or as much within the error (docs/notes/rows.md). Returns `recipe` if
+// the share holds every entry of a long segment in kInt8, or if the model can't have rows of kK6V4.
+Recipe for_byte_share(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
+
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
                                  std::uint32_t num_tokens, std::uint32_t begin,

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "precis/row_form.h"
+#include "precis/entry_form.h"
 #include "precis/status.h"
 #include "precis/types.h"
 

@@ -14,16 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "precis/row_form.h"
+#include "precis/entry_form.h"
 
 namespace precis {
 
-inline constexpr std::uint32_t kRecordMagic = 0x48435250;  // "PRCH"
-// Records of raw rows stay readable for builds that know only version 1.
-constexpr std::uint16_t record_version(Encoding encoding) {
-  return encoding == Encoding::kRaw ? 1 : 2;
-}
-inline constexpr std::uint16_t kRecordVersion = 2;  // the latest
+inline constexpr std::uint32_t kRecordMagic = 0x48435250;                             // "PRCH"
+inline constexpr std::uint16_t kRecordVersion = encoding_version(kEncodings.back());  // the latest
 inline constexpr std::size_t kSectionAlign = 64;
 inline constexpr std::uint32_t kChecksumBlockEntries = 64;
 inline constexpr std::size_t kChecksumBytes = 16;
@@ -58,28 +54,29 @@ constexpr std::uint32_t checksum_blocks(std::uint32_t count) {
 }
 
 // Offsets of the sections of a record of `count` entries. They depend only on the count and the
-// form of rows, so readers compare the stored offsets with them.
+// form, so readers compare the stored offsets with them.
 struct RecordLayout {
   std::uint32_t count = 0;
-  std::size_t row_bytes = 0;
+  std::size_t key_bytes = 0, value_bytes = 0;  // of a row
   std::size_t checksums = 0, positions = 0, seats = 0, scores = 0, keys = 0, values = 0, size = 0;
 
-  static constexpr RecordLayout of(std::uint32_t count, const RowForm& rows) {
+  static constexpr RecordLayout of(std::uint32_t count, const EntryForm& form) {
     RecordLayout l;
     l.count = count;
-    l.row_bytes = rows.bytes();
+    l.key_bytes = form.keys().bytes();
+    l.value_bytes = form.values().bytes();
     l.checksums = sizeof(RecordHeader);
     l.positions = l.checksums + align_section(std::size_t{checksum_blocks(count)} * kChecksumBytes);
     l.seats = l.positions + align_section(std::size_t{count} * 4);
     l.scores = l.seats + align_section(std::size_t{count} * 4);
     l.keys = l.scores + align_section(std::size_t{count} * 4);
-    l.values = l.keys + align_section(count * l.row_bytes);
-    l.size = l.values + align_section(count * l.row_bytes);
+    l.values = l.keys + align_section(count * l.key_bytes);
+    l.size = l.values + align_section(count * l.value_bytes);
     return l;
   }
 };
 
 // Bytes of one more entry, without padding and checksums. Budgets in bytes are divided by this.
-constexpr std::size_t record_entry_bytes(const RowForm& rows) { return 12 + 2 * rows.bytes(); }
+constexpr std::size_t record_entry_bytes(const EntryForm& form) { return 12 + form.bytes(); }
 
 }  // namespace precis

@@ -23,14 +23,14 @@ inline constexpr std::size_t kServedSections = 6;
 
 // Bytes of one link's part of each section, for a cut of `count` entries.
 constexpr std::array<std::size_t, kServedSections> served_part_bytes(std::uint32_t count,
-                                                                     std::size_t row_bytes) {
+                                                                     const EntryForm& form) {
   const std::size_t n = count;
   return {n / kChecksumBlockEntries * kChecksumBytes,
           n * 4,
           n * 4,
           n * 4,
-          n * row_bytes,
-          n * row_bytes};
+          n * form.keys().bytes(),
+          n * form.values().bytes()};
 }
 
 struct ServedLayout {
@@ -41,16 +41,16 @@ struct ServedLayout {
   std::vector<Head> heads;
   std::size_t size_bytes = 0;
 
-  // counts: [num_links, num_heads] of the served heads. rows: [num_links].
+  // counts: [num_links, num_heads] of the served heads. forms: [num_links].
   static ServedLayout of(std::span<const std::uint32_t> counts, std::uint32_t num_heads,
-                         std::span<const RowForm> rows) {
+                         std::span<const EntryForm> forms) {
     ServedLayout layout;
     layout.heads.resize(num_heads);
     for (std::uint32_t h = 0; h < num_heads; ++h) {
       std::array<std::size_t, kServedSections> bytes{};
-      for (std::size_t link = 0; link < rows.size(); ++link) {
+      for (std::size_t link = 0; link < forms.size(); ++link) {
         const std::uint32_t count = counts[link * num_heads + h];
-        const auto part = served_part_bytes(count, rows[link].bytes());
+        const auto part = served_part_bytes(count, forms[link]);
         for (std::size_t s = 0; s < kServedSections; ++s) bytes[s] += part[s];
         layout.heads[h].count += count;
       }
@@ -65,11 +65,11 @@ struct ServedLayout {
 
 // Enough bytes for entries[link] entries in any distribution over `num_heads` heads of all layers.
 constexpr std::size_t served_capacity_bytes(std::span<const std::uint64_t> entries,
-                                            std::span<const RowForm> rows, std::uint32_t num_layers,
-                                            std::uint32_t num_heads) {
+                                            std::span<const EntryForm> forms,
+                                            std::uint32_t num_layers, std::uint32_t num_heads) {
   std::size_t bytes = std::size_t{num_layers} * num_heads * kServedSections * kSectionAlign;
-  for (std::size_t link = 0; link < rows.size(); ++link) {
-    bytes += entries[link] * record_entry_bytes(rows[link]) +
+  for (std::size_t link = 0; link < forms.size(); ++link) {
+    bytes += entries[link] * record_entry_bytes(forms[link]) +
              entries[link] / kChecksumBlockEntries * kChecksumBytes;
   }
   return bytes;
@@ -83,10 +83,10 @@ constexpr std::uint64_t entries_of_heads(std::uint64_t entries, std::uint32_t nu
 }
 
 // Exact bytes of `num_heads` heads of all layers. Each link has counts [num_layers, num_heads], and
-// rows[link].
+// forms[link].
 template <typename Links>
 std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
-                                std::uint32_t num_heads, std::span<const RowForm> rows) {
+                                std::uint32_t num_heads, std::span<const EntryForm> forms) {
   std::size_t bytes = 0;
   std::vector<std::uint32_t> of_layer;
   for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
@@ -96,7 +96,7 @@ std::size_t served_counts_bytes(const Links& links, std::uint32_t num_layers,
           link.counts.begin() + static_cast<std::ptrdiff_t>(std::size_t{layer} * num_heads);
       of_layer.insert(of_layer.end(), begin, begin + num_heads);
     }
-    bytes += ServedLayout::of(of_layer, num_heads, rows).size_bytes;
+    bytes += ServedLayout::of(of_layer, num_heads, forms).size_bytes;
   }
   return bytes;
 }

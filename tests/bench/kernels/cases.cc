@@ -91,7 +91,9 @@ class Cases {
     norm("l1_exact", ValueNorm::kL1Exact, {keys, 0, exact});
     for (const PresetFloor& p : preset_floors(layers_)) preset(p.name, p.score);
     attend();
-    for (const Encoding encoding : {Encoding::kInt8, Encoding::kInt4}) code_rows(encoding);
+    for (const RowCode code : {RowCode::kInt8, RowCode::kInt6, RowCode::kInt4}) {
+      code_rows(code);
+    }
     return std::move(rows_);
   }
 
@@ -135,13 +137,15 @@ class Cases {
   }
 
   // Coding the keys of one head, and decoding them again. The ceiling is a copy of the rows.
-  void code_rows(Encoding encoding) {
+  void code_rows(RowCode code) {
     const auto keys = layers_.input(0).keys;
-    const RowForm form{keys.head_dim, keys.dtype, encoding};
+    const RowForm form{keys.head_dim, keys.dtype, code};
     const std::size_t count = layers_.num_tokens();
     const auto bytes = static_cast<double>(count * keys.row_bytes());
     std::vector<std::byte> coded(count * form.bytes()), rows(count * keys.row_bytes());
-    const std::string name = encoding == Encoding::kInt8 ? "int8" : "int4";
+    const std::string name = code == RowCode::kInt8   ? "int8"
+                             : code == RowCode::kInt6 ? "int6"
+                                                      : "int4";
     add("code", name, "", {0, bytes, 0}, [&](std::size_t i) {
       kernels::encode_rows(form, count, layers_.input(i).keys.row(0, 0), coded.data());
     });

@@ -232,7 +232,7 @@ class Work {
     return stored;
   }
 
-  RowForm form() const { return {sizes_.keys.head_dim, sizes_.keys.dtype, recipe_.encoding}; }
+  EntryForm form() const { return {sizes_.keys.head_dim, sizes_.keys.dtype, recipe_.encoding}; }
 
   // The order of a head past its limit is undefined, and encode reads what the counts say.
   Status ranked_enough(const Layer& layer, std::span<const std::uint32_t> counts) {

@@ -57,7 +57,7 @@ Jobs coded(const Plan& plan, const std::string& transport) {
   Jobs jobs;
   for (const std::size_t bytes : plan.sizes) {
     if (bytes > kLargest) continue;
-    for (const char* encoding : {"int8", "int4"}) {
+    for (const char* encoding : {"int8", "k6v4", "int4"}) {
       jobs.push_back({{row_of(transport, bytes, encoding)}, [&plan, transport, bytes, encoding] {
                         return measure(plan, transport, bytes, encoding);
                       }});

@@ -19,7 +19,7 @@ LookupMatch two_links(std::mt19937& random, const ModelSpec& model) {
 
 std::size_t capacity_of(const ModelSpec& model, std::vector<std::uint64_t> entries,
                         std::uint32_t num_heads) {
-  const std::vector<RowForm> rows(entries.size(), RowForm::of(model));
+  const std::vector<EntryForm> rows(entries.size(), EntryForm::of(model));
   return served_capacity_bytes(entries, rows, model.num_layers, num_heads);
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("a get of a counted match asks for its counts and for exactly their me
   REQUIRE(plan.ok());
   CHECK(plan->links[0].served_max == 150);
   CHECK(plan->links[0].counts == match.links[0].counts);
-  const std::vector<RowForm> rows(2, RowForm::of(model));
+  const std::vector<EntryForm> rows(2, EntryForm::of(model));
   CHECK(plan->capacity_bytes ==
         served_counts_bytes(match.links, model.num_layers, model.num_kv_heads, rows));
   const msg::Get request = get_request(*plan, {});
@@ -155,12 +155,13 @@ TEST_CASE("a get of coded rows has memory for them as they are served and as the
                                 random_segment(random, model, 100, 160, 200, Encoding::kInt8)}),
                Budget::all());
   REQUIRE(plan.ok());
-  const std::vector<RowForm> forms = {RowForm::of(model), RowForm::of(model, Encoding::kInt8)};
+  const std::vector<EntryForm> forms = {EntryForm::of(model),
+                                        EntryForm::of(model, Encoding::kInt8)};
   CHECK(plan->forms == forms);
   const std::vector<std::uint64_t> entries = {300, 200};
   CHECK(plan->capacity_bytes ==
         served_capacity_bytes(entries, forms, model.num_layers, model.num_kv_heads));
-  CHECK(plan->decoded_bytes >= 500 * 2 * RowForm::of(model).bytes());
+  CHECK(plan->decoded_bytes >= 500 * EntryForm::of(model).bytes());
   CHECK(plan->memory_bytes() >= plan->capacity_bytes + plan->decoded_bytes);
   // A form that the model's rows can't have comes from a wrong service.
   ModelSpec odd = model;

@@ -44,10 +44,11 @@ void check_prefix(const Prefix& prefix, const Serving& serving, std::uint32_t ma
       std::vector<Entry> expected;
       for (std::size_t link = 0; link < serving.segments.size(); ++link) {
         const StoredSegment& segment = serving.segments[link];
+        const EntryForm& form = segment.form;
         for (const Entry& e : segment.entries[l][h]) {
           if (e.seat > serving.entries[link] || e.position >= matched_end) continue;
-          expected.push_back({e.position, e.seat, e.score, row_as_read(segment, e.key),
-                              row_as_read(segment, e.value)});
+          expected.push_back({e.position, e.seat, e.score, row_as_read(form.keys(), e.key),
+                              row_as_read(form.values(), e.value)});
         }
       }
       CAPTURE(l, h);

@@ -82,7 +82,7 @@ inline Serving one_segment(const ModelSpec& model, std::uint64_t entries, std::u
 inline Serving three_segments(const ModelSpec& model, bool is_coded = false) {
   std::mt19937 random(kServingSeed);
   const Encoding second = is_coded ? Encoding::kInt8 : Encoding::kRaw;
-  const Encoding third = is_coded ? Encoding::kInt4 : Encoding::kRaw;
+  const Encoding third = is_coded ? Encoding::kK6V4 : Encoding::kRaw;
   return {model,
           {random_segment(random, model, 0, 300, 900),
            random_segment(random, model, 300, 310, 7, second),

@@ -17,20 +17,21 @@ std::vector<std::byte> random_row(std::mt19937& random, std::size_t size) {
   return row;
 }
 
-std::vector<std::byte> seal(const RowForm& rows, const std::vector<Entry>& entries,
+std::vector<std::byte> seal(const EntryForm& form, const std::vector<Entry>& entries,
                             std::uint32_t layer, std::uint32_t head, const SegmentId& segment) {
   const auto count = static_cast<std::uint32_t>(entries.size());
-  const RecordLayout at = RecordLayout::of(count, rows);
+  const RecordLayout at = RecordLayout::of(count, form);
   std::vector<std::byte> record(at.size);
   for (std::uint32_t i = 0; i < count; ++i) {
     const Entry& e = entries[i];
     std::memcpy(record.data() + at.positions + 4 * i, &e.position, 4);
     std::memcpy(record.data() + at.seats + 4 * i, &e.seat, 4);
     std::memcpy(record.data() + at.scores + 4 * i, &e.score, 4);
-    kernels::encode_rows(rows, 1, e.key.data(), record.data() + at.keys + i * at.row_bytes);
-    kernels::encode_rows(rows, 1, e.value.data(), record.data() + at.values + i * at.row_bytes);
+    kernels::encode_rows(form.keys(), 1, e.key.data(), record.data() + at.keys + i * at.key_bytes);
+    kernels::encode_rows(form.values(), 1, e.value.data(),
+                         record.data() + at.values + i * at.value_bytes);
   }
-  kernels::seal_record(record, layer, head, count, rows, segment);
+  kernels::seal_record(record, layer, head, count, form, segment);
   return record;
 }
 
@@ -70,9 +71,9 @@ StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::
   recipe.encoding = encoding;
   segment.info.recipe = canonical_recipe(recipe);
   segment.info.encoding = encoding;
-  segment.rows = RowForm::of(model, encoding);
+  segment.form = EntryForm::of(model, encoding);
   segment.entries.assign(model.num_layers, std::vector<std::vector<Entry>>(model.num_kv_heads));
-  const std::size_t row_bytes = RowForm::of(model).bytes();
+  const std::size_t row_bytes = EntryForm::of(model).keys().bytes();
   for (std::uint32_t seat = 1; seat <= entries; ++seat) {
     const Place& at = places[seat - 1];
     segment.entries[at.layer][at.head].push_back(
@@ -88,16 +89,15 @@ void reseal(const ModelSpec& model, StoredSegment& segment) {
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
     auto& layer = segment.records.emplace_back();
     for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
-      layer.push_back(seal(segment.rows, segment.entries[l][h], l, h, segment.info.id));
+      layer.push_back(seal(segment.form, segment.entries[l][h], l, h, segment.info.id));
     }
   }
 }
 
-std::vector<std::byte> row_as_read(const StoredSegment& segment,
-                                   const std::vector<std::byte>& row) {
-  std::vector<std::byte> stored(segment.rows.bytes()), read(row.size());
-  kernels::encode_rows(segment.rows, 1, row.data(), stored.data());
-  kernels::decode_rows(segment.rows, 1, stored.data(), read.data());
+std::vector<std::byte> row_as_read(const RowForm& form, const std::vector<std::byte>& row) {
+  std::vector<std::byte> stored(form.bytes()), read(row.size());
+  kernels::encode_rows(form, 1, row.data(), stored.data());
+  kernels::decode_rows(form, 1, stored.data(), read.data());
   return read;
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "precis/client.h"
+#include "precis/entry_form.h"
 #include "precis/messages.h"
-#include "precis/row_form.h"
 
 namespace precis::testing {
 
@@ -20,7 +20,7 @@ struct Entry {
 
 struct StoredSegment {
   msg::SegmentInfo info;
-  RowForm rows;
+  EntryForm form;
   std::vector<std::vector<std::vector<Entry>>> entries;  // [layer][head], by seat
   // [layer][head]: sealed records.
   std::vector<std::vector<std::vector<std::byte>>> records;
@@ -38,8 +38,8 @@ StoredSegment random_segment(std::mt19937& random, const ModelSpec& model, std::
                              std::uint32_t end, std::uint64_t entries,
                              Encoding encoding = Encoding::kRaw);
 
-// The row of an entry, as a reader of the segment gets it.
-std::vector<std::byte> row_as_read(const StoredSegment& segment, const std::vector<std::byte>& row);
+// A row of an entry, as a reader of the segment gets it.
+std::vector<std::byte> row_as_read(const RowForm& form, const std::vector<std::byte>& row);
 
 // Rebuilds the records after the entries were changed.
 void reseal(const ModelSpec& model, StoredSegment& segment);

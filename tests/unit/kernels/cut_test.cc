@@ -44,7 +44,7 @@ void check_cut(const RecordView& stored, const RecordView& fresh, std::uint64_t 
     REQUIRE(bytes_text(cut[section]) == bytes_text(whole[section]));
   }
   // The cut, written as a record, equals the fresh record.
-  const auto layout = RecordLayout::of(count, stored.row_form());
+  const auto layout = RecordLayout::of(count, stored.entry_form());
   std::vector<std::byte> written(layout.size, std::byte{0xff});
   REQUIRE(write_cut(stored, count, written).ok());
   const auto* begin = reinterpret_cast<const std::byte*>(fresh.checksums.data()) - layout.checksums;

@@ -282,7 +282,8 @@ TEST_CASE("rows that change while they are encoded are hashed as they were store
 
 TEST_CASE("coded records have the entries of raw ones, and their rows coded", "[kernels][encode]") {
   Rng rng(test_seed());
-  const Encoding encoding = GENERATE(Encoding::kInt8, Encoding::kInt4);
+  const Encoding encoding =
+      GENERATE(Encoding::kInt8, Encoding::kInt4, Encoding::kK8V4, Encoding::kK6V4);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
   const bool sealed = GENERATE(true, false);
   CAPTURE(dtype_name(dtype), sealed);
@@ -312,12 +313,13 @@ TEST_CASE("coded records have the entries of raw ones, and their rows coded", "[
     CHECK(std::ranges::equal(found[h].positions, expected[h].positions));
     CHECK(std::ranges::equal(found[h].scores, expected[h].scores));
     CHECK(std::ranges::equal(found[h].seats, expected[h].seats));
-    const RowForm form = found[h].row_form();
-    std::vector<std::byte> rows(found[h].count * form.bytes());
-    encode_rows(form, found[h].count, expected[h].keys.data(), rows.data());
-    CHECK(std::ranges::equal(found[h].keys, rows));
-    encode_rows(form, found[h].count, expected[h].values.data(), rows.data());
-    CHECK(std::ranges::equal(found[h].values, rows));
+    const EntryForm form = found[h].entry_form();
+    std::vector<std::byte> keys(found[h].count * form.keys().bytes());
+    encode_rows(form.keys(), found[h].count, expected[h].keys.data(), keys.data());
+    CHECK(std::ranges::equal(found[h].keys, keys));
+    std::vector<std::byte> values(found[h].count * form.values().bytes());
+    encode_rows(form.values(), found[h].count, expected[h].values.data(), values.data());
+    CHECK(std::ranges::equal(found[h].values, values));
   }
 }
 
@@ -346,7 +348,8 @@ TEST_CASE("rows that would not be finite after they are decoded are refused", "[
     std::memcpy(at + size, &largest, size);
   }
   CHECK(encode(Encoding::kRaw).ok());
-  for (const Encoding encoding : {Encoding::kInt8, Encoding::kInt4}) {
+  for (const Encoding encoding :
+       {Encoding::kInt8, Encoding::kInt4, Encoding::kK8V4, Encoding::kK6V4}) {
     const Status refused = encode(encoding);
     CHECK(refused.code() == StatusCode::kInvalidArgument);
     CHECK(refused.message().find("use encoding=raw") != std::string::npos);

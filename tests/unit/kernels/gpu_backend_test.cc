@@ -24,7 +24,7 @@ std::unique_ptr<Joiner> joiner_of(const Case& c, std::uint64_t entries) {
       .value();
 }
 
-RowForm form_of(const Case& c, const LayerInput& input) {
+EntryForm form_of(const Case& c, const LayerInput& input) {
   return {input.keys.head_dim, input.keys.dtype, c.recipe.encoding};
 }
 
@@ -277,7 +277,8 @@ TEST_CASE("a compressor on the device refuses rows that are too large for their 
   const auto compressor = cuda->compressor().value();
   const std::vector<std::uint32_t> counts{5, 5};
   Recipe recipe = parse_recipe("knorm").value();
-  for (const Encoding encoding : {Encoding::kInt4, Encoding::kRaw}) {
+  for (const Encoding encoding :
+       {Encoding::kInt4, Encoding::kK8V4, Encoding::kK6V4, Encoding::kRaw}) {
     recipe.encoding = encoding;
     LayerTurns turns;
     REQUIRE(compressor->check(recipe, layer.input) == Status{});

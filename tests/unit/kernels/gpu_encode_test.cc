@@ -29,7 +29,7 @@ struct Encoded {
 
 Encoded encoded(Gpu& gpu, const LayerInput& input, const Compressed& c, Encoding encoding,
                 bool seated) {
-  const RowForm form{input.keys.head_dim, input.keys.dtype, encoding};
+  const EntryForm form{input.keys.head_dim, input.keys.dtype, encoding};
   const std::uint32_t heads = input.num_kv_heads(), n = input.num_tokens();
   std::vector<EncodeHead> records;
   std::uint64_t offset = 0;
@@ -120,7 +120,7 @@ TEST_CASE("records of long rows are the CPU's", "[gpu][encode]") {
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe;
   recipe.scorer = Scorer::kExternal;
-  recipe.encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
+  recipe.encoding = GENERATE(from_range(kEncodings));
   check_equal(gpu, layer.input, recipe, 2 * 130);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("the device tells of rows that are too large for their code", "[gpu][e
   shape.head_dim = 64;
   const OwnedLayer layer = make_layer(shape, rng);
   Recipe recipe = parse_recipe("knorm").value();
-  recipe.encoding = GENERATE(Encoding::kInt8, Encoding::kInt4);
+  recipe.encoding = GENERATE(Encoding::kInt8, Encoding::kInt4, Encoding::kK8V4, Encoding::kK6V4);
   const Compressed c = compress(CpuStages(1), recipe, layer.input, 10);
   // The row gets the largest number twice: the step is rounded up, and no f32 holds the sum.
   const std::size_t size = dtype_size_bytes(shape.dtype);

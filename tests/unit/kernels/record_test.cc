@@ -17,7 +17,7 @@ namespace {
 // One sealed record of random entries, seats 1, 3, 5, ...
 AlignedBytes make_record(std::uint32_t count, std::uint32_t head_dim, Dtype dtype, Rng& rng,
                          Encoding encoding = Encoding::kRaw) {
-  const RowForm form{head_dim, dtype, encoding};
+  const EntryForm form{head_dim, dtype, encoding};
   const auto layout = RecordLayout::of(count, form);
   AlignedBytes bytes(layout.size, std::byte{0});
   const MutableBytes record = bytes.mutable_bytes();
@@ -27,8 +27,8 @@ AlignedBytes make_record(std::uint32_t count, std::uint32_t head_dim, Dtype dtyp
   };
   fill(layout.positions, count * 4);
   fill(layout.scores, count * 4);
-  fill(layout.keys, count * layout.row_bytes);
-  fill(layout.values, count * layout.row_bytes);
+  fill(layout.keys, count * layout.key_bytes);
+  fill(layout.values, count * layout.value_bytes);
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::uint32_t seat = 1 + 2 * k;
     std::memcpy(&record[layout.seats + 4 * k], &seat, 4);
@@ -87,7 +87,7 @@ TEST_CASE("a record cut short anywhere is corruption", "[kernels][record]") {
 
 TEST_CASE("a flip of any single bit of a record is found", "[kernels][record]") {
   Rng rng(3);
-  const Encoding encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
+  const Encoding encoding = GENERATE(from_range(kEncodings));
   AlignedBytes record = make_record(70, 4, Dtype::kBf16, rng, encoding);
   const MutableBytes bytes = record.mutable_bytes();
   REQUIRE(sound(bytes));
@@ -141,7 +141,7 @@ TEST_CASE("a header sealed around impossible sizes is refused before anything is
 TEST_CASE("a header whose version, encoding and head_dim do not fit is refused",
           "[kernels][record]") {
   const auto refused = [](std::uint16_t version, std::uint8_t encoding, std::uint32_t head_dim) {
-    const RowForm form{head_dim, Dtype::kBf16, static_cast<Encoding>(encoding)};
+    const EntryForm form{head_dim, Dtype::kBf16, static_cast<Encoding>(encoding)};
     AlignedBytes record(RecordLayout::of(3, form).size, std::byte{0});
     seal_record(record.mutable_bytes(), 0, 0, 3, form, {});
     RecordHeader h = header_of(record);
@@ -154,11 +154,16 @@ TEST_CASE("a header whose version, encoding and head_dim do not fit is refused",
   CHECK(refused(2, 1, 5).ok());
   CHECK(refused(2, 2, 4).ok());
   CHECK(refused(0, 0, 4).code() == StatusCode::kVersionMismatch);
-  CHECK(refused(3, 1, 4).code() == StatusCode::kVersionMismatch);
+  CHECK(refused(3, 3, 6).ok());
+  CHECK(refused(3, 4, 8).ok());
+  CHECK(refused(4, 1, 4).code() == StatusCode::kVersionMismatch);
   CHECK_THAT(refused(2, 0, 4).message(), Contains("version is 2, expected 1"));
   CHECK_THAT(refused(1, 1, 4).message(), Contains("version is 1, expected 2"));
-  CHECK_THAT(refused(2, 3, 4).message(), Contains("encoding 3 is unknown"));
-  CHECK_THAT(refused(2, 2, 5).message(), Contains("even head_dim"));
+  CHECK_THAT(refused(2, 3, 4).message(), Contains("version is 2, expected 3"));
+  CHECK_THAT(refused(3, 5, 4).message(), Contains("encoding 5 is unknown"));
+  CHECK_THAT(refused(2, 2, 5).message(), Contains("multiple of 2, not 5"));
+  CHECK_THAT(refused(3, 3, 5).message(), Contains("multiple of 2, not 5"));
+  CHECK_THAT(refused(3, 4, 6).message(), Contains("multiple of 4, not 6"));
 }
 
 TEST_CASE("a record at an odd address is refused, not read", "[kernels][record]") {

@@ -20,7 +20,7 @@ std::vector<std::byte> make_records(const testing::Seats& seats, std::mt19937& r
   return testing::make_records({SegmentId{}, layer, kHeadDim, kDtype}, seats, random);
 }
 
-constexpr RowForm kRows{kHeadDim, kDtype};
+constexpr EntryForm kRows{kHeadDim, kDtype};
 constexpr LayerShape kShape{kLayer, 0, kHeads, kHeadDim, kDtype};
 
 // Cuts each link at its number of entries.
@@ -50,7 +50,6 @@ void check_as_reader(const LayerCut& cut, const std::vector<std::byte>& served,
       ServedLayout::of(cut.counts, kHeads, std::vector(links.size(), kRows));
   REQUIRE(layout.size_bytes == cut.size_bytes);
   REQUIRE(served.size() == cut.size_bytes);
-  const std::size_t row_bytes = kHeadDim * dtype_size_bytes(kDtype);
   for (std::uint32_t h = 0; h < kHeads; ++h) {
     auto at = layout.heads[h].section;
     for (std::size_t link = 0; link < links.size(); ++link) {
@@ -63,7 +62,7 @@ void check_as_reader(const LayerCut& cut, const std::vector<std::byte>& served,
       }
       const auto stored = kernels::open_record(rest, &size);
       REQUIRE(stored.ok());
-      const auto parts = served_part_bytes(count, row_bytes);
+      const auto parts = served_part_bytes(count, kRows);
       const auto expected = kernels::cut_ranges(*stored, count);
       for (std::size_t s = 0; s < kServedSections; ++s) {
         REQUIRE(expected[s].size() == parts[s]);
@@ -152,7 +151,7 @@ TEST_CASE("damage in a cut's last block is found, not hashed afresh", "[unit][pi
   std::mt19937 random(11);
   auto link = make_records({{1, 2, 3, 4, 5}, {6, 7}}, random);
   const RecordLayout at = RecordLayout::of(5, {kHeadDim, kDtype});
-  link[at.keys + 4 * at.row_bytes] ^= std::byte{1};  // in the entry after the cut
+  link[at.keys + 4 * at.key_bytes] ^= std::byte{1};  // in the entry after the cut
   const std::vector<std::byte> zeros(kSectionAlign);
   const std::vector<Bytes> records = {link};
   const std::vector<std::uint64_t> entries = {3};

@@ -87,7 +87,7 @@ TEST_CASE("a layer that rots in memory is read from the disk again", "[unit][pip
     // The damage is in the last entry of the first head, whose block a cut past 64 entries hashes
     // again, or in the header's magic or version.
     const std::size_t rots =
-        GENERATE_COPY(at.values + (kEntries - 1) * at.row_bytes, std::size_t{0}, std::size_t{8});
+        GENERATE_COPY(at.values + (kEntries - 1) * at.value_bytes, std::size_t{0}, std::size_t{8});
     const_cast<std::byte&>(records[rots]) ^= std::byte{4};
   }
   msg::Get request = f.request();
@@ -230,7 +230,7 @@ TEST_CASE("a get of counts brings exactly the first entries of each head", "[uni
   // A get of one head; one layer has no entries of that head.
   request.links[0].counts = {5, 0, 66, 70, 1, 2};
   request.head_begin = request.head_count = 1;
-  const RowForm rows = RowForm::of(f.f.model);
+  const EntryForm rows = EntryForm::of(f.f.model);
   request.destination.size_bytes = served_counts_bytes(request.links, kLayers, 1, {&rows, 1});
   const auto done = f.run(request);
   REQUIRE(done.ok());

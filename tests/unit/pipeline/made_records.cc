@@ -17,7 +17,8 @@ std::vector<std::byte> make_records(const LayerPlace& place, const Seats& seats,
       for (std::size_t i = 0; i < size; ++i) record[offset + i] = std::byte(random() & 0xff);
     };
     for (const std::size_t offset : {at.positions, at.scores}) fill(offset, std::size_t{count} * 4);
-    for (const std::size_t offset : {at.keys, at.values}) fill(offset, count * at.row_bytes);
+    fill(at.keys, count * at.key_bytes);
+    fill(at.values, count * at.value_bytes);
     std::memcpy(record.data() + at.seats, seats[h].data(), std::size_t{count} * 4);
     kernels::seal_record(record, place.layer, h, count, {place.head_dim, place.dtype},
                          place.segment);

@@ -68,6 +68,8 @@ TEST_CASE("a budget of bytes holds more coded entries", "[unit][schema]") {
   CHECK(entries("raw") == 100'000 / (12 + 2 * 128));
   CHECK(entries("int8") == 100'000 / (12 + 2 * 66));
   CHECK(entries("int4") == 100'000 / (12 + 2 * 34));
+  CHECK(entries("k8v4") == 100'000 / (12 + 66 + 34));
+  CHECK(entries("k6v4") == 100'000 / (12 + 50 + 34));
   ModelSpec odd = m;
   odd.head_dim = 63;
   const auto refused =
@@ -83,8 +85,8 @@ TEST_CASE("records within a share of the bytes take at most that, however the he
   ModelSpec m = model(1, 2);
   m.head_dim = GENERATE(8u, 64u, 128u);
   Recipe r = recipe_of("keydiff");
-  r.encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
-  const RowForm form = RowForm::of(m, r.encoding);
+  r.encoding = GENERATE(from_range(kEncodings));
+  const EntryForm form = EntryForm::of(m, r.encoding);
   for (int round = 0; round < 200; ++round) {
     const auto n = static_cast<std::uint32_t>(1 + random() % 5000);
     const auto ppm = 1 + random() % 1'000'000;
@@ -98,7 +100,7 @@ TEST_CASE("records within a share of the bytes take at most that, however the he
     const auto size = [&](std::uint64_t entries) {
       return RecordLayout::of(static_cast<std::uint32_t>(entries), form).size;
     };
-    const std::uint64_t most = std::uint64_t{n} * 4 * form.raw().bytes() * ppm / 1'000'000;
+    const std::uint64_t most = std::uint64_t{n} * 2 * form.raw().bytes() * ppm / 1'000'000;
     REQUIRE(size(first) + size(kept - first) <= most);
     // The size is near the budget: 64 more entries of each head would exceed it.
     if (kept < 2 * n) REQUIRE(size(kept / 2 + 64) * 2 > most);
@@ -120,6 +122,29 @@ TEST_CASE("a default recipe leaves rows as they are if all entries are kept", "[
   CHECK(default_for(recipe, Budget::entries(1), {}) == recipe);
 }
 
+TEST_CASE("a recipe of 8 bits takes fewer for a share of the bytes", "[unit][schema]") {
+  const auto used = [&](const char* encoding, const Budget& keep, std::uint32_t head_dim = 64) {
+    ModelSpec m = model(3, 2);
+    m.head_dim = head_dim;
+    const std::string text = "keydiff(encoding=" + std::string(encoding) + ")";
+    return for_byte_share(recipe_of(text.c_str()), m, keep).encoding;
+  };
+  const Budget tenth = Budget::byte_share(0.1).value();
+  CHECK(used("int8", tenth) == Encoding::kK6V4);
+  CHECK(used("int8", tenth, 62) == Encoding::kInt8);  // no rows of 6 bits
+  for (const char* encoding : {"raw", "int4", "k8v4"}) {
+    CHECK(encoding_name(used(encoding, tenth)) == encoding);
+  }
+  for (const Budget& other : {Budget::all(), Budget::ratio_ppm(100'000), Budget::entries(9),
+                              Budget::bytes(1'000'000), Budget::quality(0.5).value()}) {
+    CHECK(used("int8", other) == Encoding::kInt8);
+  }
+  // An entry takes 144 and 16/64 of 256 bytes in 8 bits, so 56.35% of the bytes hold all entries.
+  CHECK(used("int8", Budget::byte_share(0.563).value()) == Encoding::kK6V4);
+  CHECK(used("int8", Budget::byte_share(0.564).value()) == Encoding::kInt8);
+  CHECK(used("int8", Budget::byte_share(1).value()) == Encoding::kInt8);
+}
+
 TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[unit][schema]") {
   const Recipe r = recipe_of("keydiff(min_entries=128)");
   const ModelSpec m = model(3, 2);
@@ -138,9 +163,9 @@ TEST_CASE("min_entries never makes records larger than the KV, however the heads
   m.head_dim = GENERATE(8u, 64u, 80u, 128u);
   m.dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
   Recipe r = recipe_of("keydiff(min_entries=128)");
-  r.encoding = GENERATE(Encoding::kRaw, Encoding::kInt8, Encoding::kInt4);
-  const RowForm form = RowForm::of(m, r.encoding);
-  const std::uint64_t kv_entry = 2 * form.raw().bytes();
+  r.encoding = GENERATE(from_range(kEncodings));
+  const EntryForm form = EntryForm::of(m, r.encoding);
+  const std::uint64_t kv_entry = form.raw().bytes();
   for (std::uint32_t n = 1; n <= 128; ++n) {
     CAPTURE(m.head_dim, n);
     const auto kept = budget_entries(r, m, n, Budget::ratio_ppm(1)).value();

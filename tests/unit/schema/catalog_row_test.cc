@@ -71,15 +71,19 @@ TEST_CASE("a row of a newer format is a version mismatch that names both version
   const SegmentRow row = RandomMessages(5).segment_row();
   const Status status = decode_segment_row(encode(row, kRowVersion + 1)).status();
   REQUIRE(status.code() == StatusCode::kVersionMismatch);
-  REQUIRE_THAT(status.message(), Contains("format version is 3, this build reads up to 2"));
+  REQUIRE_THAT(status.message(), Contains("format version is 4, this build reads up to 3"));
 }
 
 TEST_CASE("the row of a segment with coded rows is of a version that older builds refuse",
           "[unit][schema]") {
   SegmentRow row = RandomMessages(5).segment_row();
-  for (const Encoding encoding : {Encoding::kRaw, Encoding::kInt8, Encoding::kInt4}) {
+  const std::pair<Encoding, std::uint32_t> versions[] = {{Encoding::kRaw, 1},
+                                                         {Encoding::kInt8, 2},
+                                                         {Encoding::kInt4, 2},
+                                                         {Encoding::kK8V4, 3},
+                                                         {Encoding::kK6V4, 3}};
+  for (const auto& [encoding, version] : versions) {
     row.encoding = encoding;
-    const std::uint32_t version = encoding == Encoding::kRaw ? 1 : 2;
     CHECK(encode(row) == encode(row, version));
     CHECK(decode_segment_row(encode(row))->encoding == encoding);
   }

@@ -13,13 +13,16 @@ TEST_CASE("the sections of a record are aligned, in order and large enough", "[u
   const std::uint32_t head_dim = GENERATE(1u, 64u, 128u);
   const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF32);
   CAPTURE(count, head_dim, dtype_name(dtype));
-  const RecordLayout l = RecordLayout::of(count, {head_dim, dtype});
-  CHECK(l.row_bytes == head_dim * dtype_size_bytes(dtype));
+  const Encoding encoding = GENERATE(from_range(kEncodings));
+  const EntryForm form{head_dim, dtype, encoding};
+  const RecordLayout l = RecordLayout::of(count, form);
+  CHECK(l.key_bytes == form.keys().bytes());
+  CHECK(l.value_bytes == form.values().bytes());
   const std::size_t begins[] = {l.checksums, l.positions, l.seats, l.scores,
                                 l.keys,      l.values,    l.size};
   const std::size_t needs[] = {
-      (count + 63) / 64 * 16ul, 4ul * count,        4ul * count, 4ul * count,
-      count * l.row_bytes,      count * l.row_bytes};
+      (count + 63) / 64 * 16ul, 4ul * count,          4ul * count, 4ul * count,
+      count * l.key_bytes,      count * l.value_bytes};
   CHECK(l.checksums == 128);
   for (std::size_t s = 0; s < 6; ++s) {
     CAPTURE(s);
@@ -38,11 +41,14 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
   const auto num_kv_heads = static_cast<std::uint32_t>(1 + random() % 5);
   const auto num_layers = static_cast<std::uint32_t>(1 + random() % 4);
   // The links of a chain may have rows of different encodings.
-  const RowForm kinds[] = {
-      {48, Dtype::kBf16}, {48, Dtype::kBf16, Encoding::kInt8}, {48, Dtype::kBf16, Encoding::kInt4}};
-  const std::size_t row_bytes[] = {96, 50, 26};
-  std::vector<RowForm> forms;
-  for (std::uint32_t link = 0; link < num_links; ++link) forms.push_back(kinds[link % 3]);
+  const EntryForm kinds[] = {{48, Dtype::kBf16},
+                             {48, Dtype::kBf16, Encoding::kInt8},
+                             {48, Dtype::kBf16, Encoding::kInt4},
+                             {48, Dtype::kBf16, Encoding::kK8V4},
+                             {48, Dtype::kBf16, Encoding::kK6V4}};
+  const std::size_t key_bytes[] = {96, 50, 26, 50, 38}, value_bytes[] = {96, 50, 26, 26, 26};
+  std::vector<EntryForm> forms;
+  for (std::uint32_t link = 0; link < num_links; ++link) forms.push_back(kinds[(seed + link) % 5]);
   std::vector<std::uint64_t> entries(num_links);
   std::size_t bytes = 0;
   for (std::uint32_t layer = 0; layer < num_layers; ++layer) {
@@ -59,8 +65,9 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
       for (std::uint32_t link = 0; link < num_links; ++link) {
         const std::uint32_t n = counts[link * num_kv_heads + h];
         count += n;
-        const std::size_t row = row_bytes[link % 3];
-        const std::size_t part[] = {n / 64 * 16, n * 4, n * 4, n * 4, n * row, n * row};
+        const std::size_t kind = (seed + link) % 5;
+        const std::size_t part[] = {n / 64 * 16,          n * 4, n * 4, n * 4, n * key_bytes[kind],
+                                    n * value_bytes[kind]};
         for (std::size_t s = 0; s < kServedSections; ++s) needs[s] += part[s];
       }
       CHECK(layout.heads[h].count == count);
@@ -74,6 +81,17 @@ TEST_CASE("a served layer's sections are aligned, in order and fit the capacity"
     bytes += layout.size_bytes;
   }
   CHECK(bytes <= served_capacity_bytes(entries, forms, num_layers, num_kv_heads));
+}
+
+TEST_CASE("forms that entries can't have are refused", "[unit][schema]") {
+  const auto status = [](const EntryForm& form) { return form.validate().code(); };
+  CHECK(status({0, Dtype::kF32, Encoding::kInt8}) == StatusCode::kInvalidArgument);
+  CHECK(status({1025, Dtype::kF32, Encoding::kInt8}) == StatusCode::kInvalidArgument);
+  CHECK(status({63, Dtype::kF32, Encoding::kInt4}) == StatusCode::kInvalidArgument);
+  CHECK(status({63, Dtype::kF32, Encoding::kK8V4}) == StatusCode::kInvalidArgument);
+  CHECK(status({62, Dtype::kF32, Encoding::kK6V4}) == StatusCode::kInvalidArgument);
+  CHECK(status({62, Dtype::kF32, Encoding::kK8V4}) == StatusCode::kOk);
+  CHECK(status({63, Dtype::kF32, Encoding::kInt8}) == StatusCode::kOk);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ def test_it_ends_where_an_approximation_begins() -> None:
         ("raw", precis.ratio(0.5), False),
         ("int8", None, False),
         ("int4", precis.ALL, False),
+        ("k6v4", precis.ALL, False),
     ],
 )
 def test_only_raw_rows_over_all_before_them_are_exact(
