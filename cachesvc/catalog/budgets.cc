@@ -13,6 +13,8 @@ namespace {
 constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kSessionRowsBytesMax = 256 << 10;
 constexpr std::size_t kComparedBytesMax = 1 << 20;
+// The scopes of the layers that no request sets.
+constexpr std::string_view kBuiltIn = "built-in", kConfig = "config", kProfile = "profile";
 
 Status check_recipe(const std::string& recipe) {
   if (recipe.size() > limits::kRecipeBytesMax) {
@@ -55,6 +57,14 @@ void settle(msg::Budgets& budgets) {
     effective.version = std::max(effective.version, layer.version);
     effective.set_unix_ms = std::max(effective.set_unix_ms, layer.set_unix_ms);
   }
+}
+
+bool recipe_is_set(const msg::Budgets& budgets) {
+  return std::ranges::any_of(budgets.layers, [](const msg::BudgetRow& layer) {
+    const bool by_request =
+        layer.scope != kBuiltIn && layer.scope != kConfig && layer.scope != kProfile;
+    return by_request && !layer.recipe.empty();
+  });
 }
 
 void BudgetTable::put(StoredBudget row) {
@@ -296,10 +306,13 @@ msg::Budgets BudgetTable::merged(std::string_view tenant, const msg::BudgetScope
     return told;
   };
   msg::Budgets budgets;
-  budgets.layers.push_back({"built-in", std::string(kBuiltInRecipe), kBuiltInKeep, 0, 0, {}, {}});
+  budgets.layers.push_back(
+      {std::string(kBuiltIn), std::string(kBuiltInRecipe), kBuiltInKeep, 0, 0, {}, {}});
   budgets.layers.push_back(configured);
-  budgets.layers.back().scope = "config";
-  if (!by_profile.empty()) budgets.layers.push_back({"profile", by_profile, {}, 0, 0, {}, {}});
+  budgets.layers.back().scope = kConfig;
+  if (!by_profile.empty()) {
+    budgets.layers.push_back({std::string(kProfile), by_profile, {}, 0, 0, {}, {}});
+  }
   budgets.layers.push_back(stored("global", {}));
   if (scope.model) {
     budgets.layers.push_back(stored("model " + std::string(model_name), {scope.model, {}}));

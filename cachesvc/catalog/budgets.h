@@ -26,6 +26,10 @@ inline constexpr Budget kBuiltInKeep{Budget::Kind::kRatio, 300'000};
 // Sets what is in force from the layers: of each value, the narrowest that is set.
 void settle(msg::Budgets& budgets);
 
+// Whether a request has set the recipe in force: otherwise the recipe is built in, the
+// configuration's, or that for the model's profile.
+bool recipe_is_set(const msg::Budgets& budgets);
+
 // The process's own defaults (config file). Every stored row overrides them.
 struct BudgetDefaults {
   msg::BudgetRow row;

@@ -16,8 +16,6 @@ TEST_CASE("the sections of a record are aligned, in order and large enough", "[u
   const Encoding encoding = GENERATE(from_range(kEncodings));
   const EntryForm form{head_dim, dtype, encoding};
   const RecordLayout l = RecordLayout::of(count, form);
-  CHECK(l.key_bytes == form.keys().bytes());
-  CHECK(l.value_bytes == form.values().bytes());
   const std::size_t begins[] = {l.checksums, l.positions, l.seats, l.scores,
                                 l.keys,      l.values,    l.size};
   const std::size_t needs[] = {
@@ -30,6 +28,26 @@ TEST_CASE("the sections of a record are aligned, in order and large enough", "[u
     CHECK(begins[s] + needs[s] <= begins[s + 1]);
     CHECK(begins[s + 1] - (begins[s] + needs[s]) < kSectionAlign);
   }
+}
+
+TEST_CASE("rows of K and V have the sizes that their encoding says", "[unit][schema]") {
+  struct Sizes {
+    Encoding encoding;
+    std::size_t keys, values;
+  };
+  const auto [encoding, keys, values] =
+      GENERATE(Sizes{Encoding::kRaw, 128, 128}, Sizes{Encoding::kInt8, 66, 66},
+               Sizes{Encoding::kInt4, 34, 34}, Sizes{Encoding::kK8V4, 66, 34},
+               Sizes{Encoding::kK6V4, 50, 34});
+  CAPTURE(encoding_name(encoding));
+  const EntryForm form{64, Dtype::kBf16, encoding};
+  CHECK(form.bytes() == keys + values);
+  CHECK(record_entry_bytes(form) == 12 + keys + values);
+  const RecordLayout l = RecordLayout::of(64, form);
+  CHECK(l.key_bytes == keys);
+  CHECK(l.value_bytes == values);
+  CHECK(l.values - l.keys == 64 * keys);
+  CHECK(l.size - l.values == 64 * values);
 }
 
 TEST_CASE("a served layer's sections are aligned, in order and fit the capacity",
