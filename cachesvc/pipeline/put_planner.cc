@@ -183,7 +183,8 @@ Status PutPlanner::no_room(const OpenPut& put, const std::string& bytes) const {
   return Status::out_of_space("the put needs " + bytes + " B of memory (one layer and " +
                               counted(put.entries, "entry", "entries") + "), memory_bytes is " +
                               std::to_string(parts_.arena_bytes) +
-                              "; keep fewer entries, or raise memory_bytes");
+                              "; put the path in several segments, keep fewer entries, or raise "
+                              "memory_bytes");
 }
 
 Task<Status> PutPlanner::make_joiner(OpenPut& put) {

@@ -81,7 +81,8 @@ Status PutRoom::check_tenant(const std::string& tenant, std::size_t bytes) const
                            std::to_string(taken) + " of its " + std::to_string(limit->second) +
                            " B (max_memory_bytes)";
   if (bytes > limit->second) {
-    return Status::out_of_space(text + "; keep fewer entries, or raise it");
+    return Status::out_of_space(
+        text + "; put the path in several segments, keep fewer entries, or raise it");
   }
   return Status::rejected(text + "; retry later", limits::kRetryAfterMemoryMs);
 }

@@ -50,8 +50,8 @@ def test_settings_are_those_given_then_those_of_the_environment(
         ({"zzz": "x"}, "config: unknown key 'zzz', there are address, tenant, token"),
         ({"address": 7}, "config: address is 7, must be a str"),
         ({"store": "yes"}, "config: store is 'yes', must be a bool"),
-        ({"min_tokens": "64"}, "config: min_tokens is '64', must be a number, 0 or more"),
-        ({"min_tokens": True}, "config: min_tokens is True, must be a number"),
+        ({"min_tokens": "64"}, "config: min_tokens is '64', must be a whole number, 0 or more"),
+        ({"min_tokens": True}, "config: min_tokens is True, must be a whole number"),
         ({"load_timeout": -1}, "config: load_timeout is -1, must be a number, 0 or more"),
         (
             {"load_timeout": float("nan")},

@@ -182,6 +182,33 @@ def test_a_put_may_begin_anywhere_but_inside_the_prefix_of_its_cache(
     assert (over(random_llama, restored, tokens[140:204]) - expected).abs().max() <= BOUND
 
 
+@pytest.mark.parametrize("held", [0, 40, 150])
+def test_a_long_text_is_stored_in_segments(cache, random_llama, tokens, request, held):
+    model = cache.register_model(hf.model_spec(random_llama, name=request.node.nodeid[-200:]))
+    how = {"recipe": "knorm", "keep": 1.0}
+    past = None
+    if held:
+        _, read = hf.store(cache, model, random_llama, tokens[:held], **how)
+        past = read.cache
+    last, read = hf.store(cache, model, random_llama, tokens, past=past, segment_tokens=64, **how)
+    ends = sorted({end for end in (64, 128, 192, len(tokens), held) if end >= held and end})
+    links = cache.lookup(model, tokens).links
+    assert [link.segment.end for link in links] == ends and links[-1].segment.id == last.id
+    assert all(link.segment.parent_read is None for link in links)
+    own, _ = full_cache(random_llama, tokens)
+    rest = tokens[:64]
+    expected = continuation(random_llama, own, rest, CHUNKS)
+    assert read.cache.get_seq_length() == len(tokens)
+    assert (over(random_llama, read.cache, rest) - expected).abs().max() <= BOUND
+    _, ragged = read_back(cache, model, random_llama, tokens)
+    assert (over(random_llama, ragged, rest) - expected).abs().max() <= BOUND
+
+
+def test_segments_have_at_least_a_token(random_llama, tokens):
+    with pytest.raises(ValueError, match="segment_tokens: is 0, must be positive"):
+        hf.store(None, None, random_llama, tokens, segment_tokens=0)
+
+
 # A recipe without queries, one with the last 16, one with the statistics of all, one that repeats.
 RECIPES = ["global_kvdiff", "snapkv(window=16)", "expected_attention", "kvzip"]
 

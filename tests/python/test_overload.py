@@ -44,6 +44,30 @@ def test_a_cache_goes_on_with_a_service_that_was_killed_and_started_again(tmp_pa
         put_all(cache, model, range(200, 300), layers, keep=0.5)
 
 
+def test_a_path_that_does_not_fit_into_memory_is_put_in_segments(tmp_path):
+    config = tmp_path / "precisd.toml"
+    config.write_text('memory_bytes = "64 MiB"\n')
+    spec = toy_spec(num_layers=2, num_q_heads=4, num_kv_heads=4, head_dim=64)
+    count, piece = 32 << 10, 4 << 10
+    layers = random_layers(spec, count)
+    with Precisd(find_precisd(), tmp_path / "data", "--config", str(config)) as service:
+        cache = precis.connect(service.address, timeout=60)
+        model = cache.register_model(spec)
+        with pytest.raises(precis.OutOfSpace, match="put the path in several segments"):
+            cache.begin_put(model, range(count), keep=0.3)
+        for end in range(piece, count + piece, piece):
+            with cache.begin_put(model, range(end), keep=0.3) as put:
+                assert (put.begin, put.end) == (end - piece, end)
+                for layer, rows in enumerate(layers):
+                    put.layer(layer, *(part[:, put.begin : put.end] for part in rows))
+                put.commit()
+        match = cache.lookup(model, range(count))
+        assert match.matched_tokens == count and len(match.links) == count // piece
+        kept = sum(link.segment.kept for link in match.links)
+        assert kept == pytest.approx(0.3 * count * 8, rel=0.01)
+        cache.get(match).wait()
+
+
 def test_what_is_rejected_says_when_to_come_back(tmp_path):
     config = tmp_path / "precisd.toml"
     config.write_text("max_puts = 1\n")

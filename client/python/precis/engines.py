@@ -111,8 +111,9 @@ def _check(name: str, needed: Any, value: Any) -> None:
         if quality and not name.lower().endswith("store_keep"):
             raise ValueError(f"{name}: a quality target is only for store_keep")
     elif needed in (int, float):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ValueError(f"{name} is {value!r}, must be a number, 0 or more")
+        kinds, what = (int, "whole number") if needed is int else ((int, float), "number")
+        if isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0:
+            raise ValueError(f"{name} is {value!r}, must be a {what}, 0 or more")
     elif not isinstance(value, needed):
         raise ValueError(f"{name} is {value!r}, must be a {getattr(needed, '__name__', needed)}")
 

@@ -41,6 +41,7 @@ class Save:
     parent_read: precis.Budget | None
     parent: bytes  # the match to begin at, if it ends inside a segment, else empty
     session: str
+    ends_turn: bool  # whether the session's turn is complete with it
     adapter: str
     hints: dict[str, Any]
     traceparent: str | None
@@ -87,6 +88,7 @@ class Tracked:
             lookups, doubled each time; no more lookups after `until`.
         session: that its lookups name; empty if it has none, or the service does not know it yet.
         stored: number of its tokens that the service already has.
+        pushed: number of its tokens up to the end of the last piece that was pushed.
         plan: the prefix that it may use; held: the prefix's blocks, once it has them.
         saving: a push from its blocks was started, and the workers will report its end.
         told: the connector's part of the request's answer.
@@ -101,6 +103,7 @@ class Tracked:
     until: float = 0.0
     session: str = ""
     stored: int = 0
+    pushed: int = 0
     plan: Plan | None = None
     held: Held | None = None
     failed: bool = False
@@ -290,9 +293,10 @@ class Scheduler:
         return new < max(plan.tokens, self.settings.min_tokens)
 
     def _stores(self, tracked: Tracked) -> bool:
-        if tracked.wish.store is not None:
-            return tracked.wish.store
-        return not tracked.wish.off and (self.settings.store or bool(tracked.wish.session))
+        wish = tracked.wish
+        if wish.off:
+            return False
+        return (self.settings.store or bool(wish.session)) if wish.store is None else wish.store
 
     def _is_turn(self, tracked: Tracked) -> bool:
         return bool(tracked.wish.session) and self._stores(tracked)
@@ -379,7 +383,10 @@ class Scheduler:
                 continue
             if tracked.held is not None:
                 self.next.rows[tracked.held.blocks[0]] = tracked.held.number
-            if computed[request_id] + count >= tracked.request.num_prompt_tokens:
+            prompt, before = tracked.request.num_prompt_tokens, computed[request_id]
+            # Tokens past the prompt may be drafts, so they count from the next step on.
+            self._save_pieces(tracked, max(before, min(before + count, prompt)))
+            if before + count >= prompt:
                 self._save_prompt(tracked)
         self.prefill.note(output.total_num_scheduled_tokens)
         step, self.next = self.next, Step()
@@ -395,26 +402,50 @@ class Scheduler:
         tracked.preemptions = tracked.request.num_preemptions
         self._leave(tracked)
         self.next.canceled.add(tracked.request.request_id)
-        tracked.saved = tracked.saving = False
+        tracked.saved, tracked.saving, tracked.pushed = False, False, 0
         tracked.plan, tracked.again = None, 0.0
         tracked.told.clear()
 
+    def _is_worth_storing(self, tracked: Tracked) -> bool:
+        """Whether its KV is stored: it is exact, or the request asks for approximations too."""
+        plan, wish = tracked.stands_on, tracked.wish
+        exact = plan is None or plan.exact or wish.store or bool(wish.session)
+        return bool(exact) and self._stores(tracked)
+
+    def _save_pieces(self, tracked: Tracked, computed: int) -> None:
+        """Stores a long prompt, and a session's long answer, piece by piece as it is computed."""
+        if tracked.saved or not self._is_worth_storing(tracked):
+            return
+        last = min(computed, tracked.request.num_tokens)
+        if not tracked.wish.session:  # the rest of the prompt must not be too short to be stored
+            last = min(last, tracked.request.num_prompt_tokens - self.settings.min_tokens)
+        while end := self._next_piece(tracked.pushed, last):
+            self._save(tracked, end)
+            tracked.pushed = end
+
+    def _next_piece(self, pushed: int, last: int) -> int:
+        """The end of the piece after `pushed` tokens if that is at most `last`, else 0."""
+        if self.settings.segment_tokens == 0:
+            return 0
+        step = math.lcm(self.size, self.service.block_tokens)
+        each = -(-self.settings.segment_tokens // step) * step
+        end = (pushed // each + 1) * each
+        return end if end <= last else 0
+
     def _save_prompt(self, tracked: Tracked) -> None:
-        """Stores the prompt, once. A session's prompt is stored later, with its answer."""
-        if tracked.saved or tracked.wish.off or tracked.wish.session:
+        """Stores the rest of the prompt. A session's is stored with its answer, as one turn."""
+        if tracked.saved or tracked.wish.session:
             return
         tracked.saved = True
-        plan = tracked.stands_on
-        if self._stores(tracked) and (plan is None or plan.exact or tracked.wish.store):
+        if self._is_worth_storing(tracked):
             self._save(tracked, tracked.request.num_prompt_tokens)
 
-    def _save(self, tracked: Tracked, tokens: int) -> None:
+    def _save(self, tracked: Tracked, tokens: int, ends_turn: bool = False) -> None:
+        """Stores its first `tokens` tokens, unless too few of them are new to the service."""
         plan, request, length = tracked.stands_on, tracked.request, self._whole(tokens)
         begin = plan.tokens if plan else 0
-        new = length - max(begin, tracked.stored)
-        if new < (1 if tracked.wish.session else self.settings.min_tokens):
-            return
-        if not self.service.up():
+        least = 1 if ends_turn else self.settings.min_tokens
+        if length - max(begin, tracked.stored) < least or not self.service.up():
             return
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
         self.next.saves.append(
@@ -424,8 +455,10 @@ class Scheduler:
                 blocks[: -(-length // self.size)],
                 begin,
                 None if plan is None else plan.keep,
-                b"" if plan is None or plan.whole else plan.match,
+                # A later piece begins where the piece before ends.
+                b"" if plan is None or plan.whole or tracked.saving else plan.match,
                 tracked.wish.session,
+                ends_turn,
                 adapter_of(request),
                 tracked.wish.hints,
                 traceparent_of(request),
@@ -443,7 +476,8 @@ class Scheduler:
         whole = request.num_computed_tokens >= request.num_prompt_tokens
         if whole and self._is_turn(tracked):
             # The last token was sampled and not computed. The next turn uses whole blocks.
-            self._save(tracked, min(request.num_computed_tokens, request.num_tokens))
+            end = min(request.num_computed_tokens, request.num_tokens)
+            self._save(tracked, end, ends_turn=True)
         self._leave(tracked)
         if not tracked.saving:
             del self.requests[request.request_id]

@@ -20,6 +20,8 @@ class Settings(engines.Settings):
         store: whether prompts are stored; prompts with fewer than `min_tokens` new tokens are not.
         store_keep, recipe: budget and recipe of stored prompts; by default those in force in the
             service.
+        segment_tokens: longer prompts are stored in segments of this length (rounded up to whole
+            blocks), each as soon as it is computed; 0 stores every prompt as one segment.
         min_gain: seconds of prefill that a stored prefix must save beyond its restore, to be
             preferred to vLLM's own cached blocks.
     """
@@ -27,6 +29,7 @@ class Settings(engines.Settings):
     store: bool = True
     store_keep: precis.Keep | None = None
     recipe: str = ""
+    segment_tokens: int = 8192
     min_gain: float = 0.0
 
     @classmethod

@@ -137,7 +137,7 @@ class Worker:
         self.calls: precis.Calls | None = None
         self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
         self.lost: set[str] = set()
-        self.pushes: dict[str, Push] = {}
+        self.pushes: dict[str, list[Push]] = {}  # by request; without those that were over early
         self.ended: set[str] = set()  # requests that have ended while their pushes continue
         self.queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
         threading.Thread(target=self._push_all, name="precis-push", daemon=True).start()
@@ -152,7 +152,8 @@ class Worker:
             self.layouts.pop(number, None)
         # Registered now: with speculation, vLLM asks for results before it calls save().
         for save in step.saves:
-            self.pushes[save.request] = Push(save)
+            before = self.pushes.get(save.request, [])
+            self.pushes[save.request] = [p for p in before if not p.over.is_set()] + [Push(save)]
 
     def prefixes(self) -> Prefixes | None:
         """The prefixes of the step's requests; None if there are none."""
@@ -167,7 +168,7 @@ class Worker:
     def cancel(self, step: Step) -> None:
         """Cancels the pushes of requests whose blocks other requests will write to."""
         for request in step.canceled:
-            if push := self.pushes.pop(request, None):
+            for push in self.pushes.pop(request, []):
                 push.canceled = True
 
     # ---- fetches --------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ class Worker:
                 )
         failed, self.lost = self.lost, set()
         self.ended = (self.ended | finished) & self.pushes.keys()
-        sent = {request for request in self.ended if self.pushes[request].over.is_set()}
+        sent = {r for r in self.ended if all(push.over.is_set() for push in self.pushes[r])}
         for request in sent:
             del self.pushes[request]
         self.ended -= sent
@@ -233,8 +234,8 @@ class Worker:
         """Starts the step's pushes, after its forward pass."""
         after = mark(self.pages.cache.device) if self.step.saves else None
         for save in self.step.saves:
-            push = self.pushes.get(save.request)
-            if push is None or push.save is not save:
+            push = next((p for p in self.pushes.get(save.request, []) if p.save is save), None)
+            if push is None:
                 continue
             if self.writes:
                 push.after = after
@@ -272,7 +273,7 @@ class Worker:
         )
         with put:
             count = put.end - put.begin
-            least = 1 if save.session else self.settings.min_tokens
+            least = 1 if save.ends_turn else self.settings.min_tokens
             if put.begin < save.exact_from or (count < least and not put.already_stored):
                 return
             if not put.already_stored:
@@ -291,7 +292,7 @@ class Worker:
                 return
             segment = put.commit()
         if self.heads.start == 0:
-            if save.session:
+            if save.ends_turn:
                 advance(cache, save.session, segment)
             self.counts.add(stores=1, store_tokens=count, store_bytes=segment.bytes)
 

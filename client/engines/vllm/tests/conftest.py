@@ -168,7 +168,7 @@ def engine(make_engine: Callable[..., Engine], plain: Engine) -> Iterator[Engine
 
     It starts after the plain engine, because a new engine ends the metrics of earlier ones.
     """
-    engine = make_engine({"store_keep": 1.0})
+    engine = make_engine({"store_keep": 1.0, "segment_tokens": 1024})
     yield engine
     engine.close()
 

@@ -64,6 +64,23 @@ def test_it_holds_the_blocks_of_the_entries_and_no_more(
         assert told["blocks"] <= math.ceil(1.1 * keep * told["tokens"] / SIZE)
 
 
+def test_a_long_prompt_is_stored_in_segments(
+    engine: Engine, reader: Reader, cache: precis.Cache, plain: Engine
+) -> None:
+    document = reader.document(101, 2300)
+    before = {segment.id for segment in cache.segments()}
+    engine.ask([document.tokens], tokens=1)
+    engine.clear_prefix_cache()
+    new = [segment for segment in cache.segments() if segment.id not in before]
+    (last,) = [segment for segment in new if segment.end == len(document.tokens)]
+    # The rest of the prompt is too short for a segment of its own.
+    assert last.begin == 1024 < 2048 < last.end < 2048 + 256
+    assert last.parent in {segment.id for segment in new if segment.end == 1024}
+    said, (told,) = engine.ask(document.prompts()[:1], {"keep": 1.0, "store": False})
+    assert told["tokens"] == len(document.tokens)
+    assert said == plain.ask(document.prompts()[:1])[0]
+
+
 def test_answers_survive_a_budget(
     engine: Engine,
     stored: list[Doc],

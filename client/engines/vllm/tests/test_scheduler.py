@@ -149,6 +149,83 @@ def test_lookups_fetches_and_pushes_are_part_of_the_request_s_trace(running: Pre
     assert made.next.saves[0].traceparent == headers["traceparent"]
 
 
+def computed(made: Scheduler, asked: Any, *counts: int) -> list[tuple[int, bool]]:
+    """Steps of so many tokens each; the pushes of each: its length, and whether it ends a turn."""
+    pushed = []
+    for count in counts:
+        before = asked.num_computed_tokens
+        asked.num_computed_tokens += count
+        asked.num_tokens = max(asked.num_tokens, asked.num_computed_tokens)
+        asked.all_token_ids += [7] * (asked.num_tokens - len(asked.all_token_ids))
+        grown = len(made.manager.req_to_blocks[asked.request_id]) * SIZE
+        made.manager.req_to_blocks[asked.request_id] += made.manager.block_pool.get_new_blocks(
+            max(0, -(-(asked.num_computed_tokens - grown) // SIZE))
+        )
+        step = made.step(
+            SimpleNamespace(
+                preempted_req_ids=(),
+                scheduled_new_reqs=[],
+                scheduled_cached_reqs=SimpleNamespace(
+                    req_ids=[asked.request_id], num_computed_tokens=[before]
+                ),
+                num_scheduled_tokens={asked.request_id: count},
+                total_num_scheduled_tokens=count,
+            )
+        )
+        assert all(len(s.blocks) * SIZE == len(s.tokens) for s in step.saves)
+        pushed.append([(len(s.tokens), s.ends_turn) for s in step.saves])
+    return pushed
+
+
+@pytest.mark.parametrize(
+    ("settings", "params", "pushed"),
+    [
+        ({"segment_tokens": 256}, {}, [[], [256], [512], [640]]),
+        # 64 tokens are a block of the store, and segments are whole blocks.
+        ({"segment_tokens": 193}, {}, [[], [256], [512], [640]]),
+        ({"segment_tokens": 128}, {}, [[128], [256, 384], [512], [640]]),
+        # The rest of a prompt is not left without a segment.
+        ({"segment_tokens": 256, "min_tokens": 150}, {}, [[], [256], [], [640]]),
+        ({"segment_tokens": 640}, {}, [[], [], [], [640]]),
+        ({"segment_tokens": 0}, {}, [[], [], [], [640]]),
+        ({"segment_tokens": 256, "store": False}, {}, [[], [], [], []]),
+        ({"segment_tokens": 256}, {"off": True, "store": True}, [[], [], [], []]),
+    ],
+)
+def test_a_long_prompt_is_stored_in_segments_while_it_is_computed(
+    running: Precisd, settings: dict, params: dict, pushed: list[list[int]]
+) -> None:
+    made = scheduler(running.address, **settings)
+    asked = request("long", **params)
+    assert ask(made, asked) == (0, False)
+    steps = computed(made, asked, 200, 200, 200, 41)
+    assert steps == [[(length, False) for length in step] for step in pushed]
+    assert computed(made, asked, 1, 300) == [[], []], "an answer belongs to a session"
+
+
+def test_a_long_answer_of_a_session_is_stored_while_it_is_computed(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=256)
+    asked = request("long", session="talk")
+    assert ask(made, asked) == (0, False)
+    assert computed(made, asked, 600, 41) == [[(256, False), (512, False)], []]
+    # A draft of the model's may be wrong, so a token of the answer counts in the step after.
+    assert computed(made, asked, 127, 1) == [[], [(768, False)]]
+    assert made.finished(asked, None)[0]
+    # The turn ends with the last segment, even if all of it is stored already.
+    assert [(len(s.tokens), s.ends_turn) for s in made.next.saves] == [(768, True)]
+
+
+def test_a_request_that_was_preempted_stores_its_segments_anew(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=256)
+    asked = request("long")
+    assert ask(made, asked) == (0, False)
+    assert computed(made, asked, 300) == [[(256, False)]]
+    made.manager.free("long")
+    asked.num_preemptions, asked.num_computed_tokens = 1, 0
+    assert made.matched(asked, 0)[0] in (None, 0) and made.next.canceled == {"long"}
+    assert computed(made, asked, 300, 341) == [[(256, False)], [(512, False), (640, False)]]
+
+
 def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running: Precisd) -> None:
     store(running)
     made = scheduler(running.address)

@@ -22,6 +22,8 @@ def test_settings_come_from_the_configuration_then_the_environment(
         ({"keep": 1.5}, "keep"),
         ({"store_keep": "lots"}, "store_keep"),
         ({"min_tokens": "many"}, "min_tokens is 'many'"),
+        ({"segment_tokens": 0.5}, "segment_tokens is 0.5, must be a whole number"),
+        ({"segment_tokens": -1}, "segment_tokens is -1"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(extra: dict, error: str) -> None:

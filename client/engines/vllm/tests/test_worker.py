@@ -111,13 +111,48 @@ def test_a_push_reads_once_its_step_is_done(
 ) -> None:
     begun: list[bool] = []
     monkeypatch.setattr(made, "_push", lambda push: begun.append(event.query()))
-    save = Save("request", np.ones(64, np.int32), [2, 3], 0, None, b"", "", "", {}, None)
-    made.bind(Step(saves=[save]))
+    made.bind(Step(saves=[piece(64)]))
     made.save()
-    push = made.pushes["request"]
+    (push,) = made.pushes["request"]
     assert not push.over.wait(0) and not begun
     event.reached.set()
     assert push.over.wait(30) and begun == [True]
+
+
+def piece(tokens: int) -> Save:
+    """A push of the first tokens of a request."""
+    blocks = list(range(tokens // 32))
+    return Save(
+        "request", np.ones(tokens, np.int32), blocks, 0, None, b"", "", False, "", {}, None
+    )  # fmt: skip
+
+
+def test_a_request_keeps_its_blocks_until_its_last_push_is_over(
+    monkeypatch: pytest.MonkeyPatch, event: Event, made: Worker
+) -> None:
+    made.calls = SimpleNamespace(poll=lambda: [])  # type: ignore[assignment]
+    done = {64: threading.Event(), 128: threading.Event()}
+    monkeypatch.setattr(made, "_push", lambda push: done[len(push.save.tokens)].wait(30))
+    event.reached.set()
+    for tokens in done:
+        made.bind(Step(saves=[piece(tokens)]))
+        made.save()
+    first, second = made.pushes["request"]
+    done[64].set()
+    assert first.over.wait(30)
+    assert made.results({"request"})[0] == set()
+    done[128].set()
+    assert second.over.wait(30)
+    assert made.results(set())[0] == {"request"} and not made.pushes
+
+
+def test_all_pushes_of_a_request_that_loses_its_blocks_are_canceled(
+    monkeypatch: pytest.MonkeyPatch, event: Event, made: Worker
+) -> None:
+    made.bind(Step(saves=[piece(64), piece(128)]))
+    pushes = made.pushes["request"]
+    made.cancel(Step(canceled={"request"}))
+    assert [push.canceled for push in pushes] == [True, True] and not made.pushes
 
 
 def test_work_of_the_cpu_is_done_at_once() -> None:

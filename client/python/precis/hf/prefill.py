@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -204,6 +204,7 @@ def store(
     expect_reuse_in_s: float | None = None,
     session: Session | str | None = None,
     prefill_s: float | None = None,
+    segment_tokens: int | None = None,
 ) -> tuple[Segment, Prefilled]:
     """Prefills `tokens` and stores their KV: begin_put, prefill and commit in one call.
 
@@ -218,24 +219,33 @@ def store(
         priority, ttl_s, expect_reuse_in_s, session: as in Cache.begin_put.
         prefill_s: as in Put.commit; by default it is measured, unless `past` holds tokens of the
             new segment: then it is unknown.
+        segment_tokens: longer texts are read and stored in segments of this length, one after
+            another, so that the service stages no more than one of them. By default the new tokens
+            are one segment.
+
+    Returns:
+        The segment and its prefill: those of the last segment, if there are several.
 
     Raises:
-        ValueError: `past` holds other tokens, or was cropped inside a block of the service.
+        ValueError: `past` holds other tokens, or was cropped inside a block of the service; or
+            segment_tokens is not positive.
     """
     tokens = token_list(tokens)
+    how: dict[str, Any] = {
+        "recipe": recipe, "keep": keep, "session": session, "priority": priority, "ttl_s": ttl_s,
+        "expect_reuse_in_s": expect_reuse_in_s,
+    }  # fmt: skip
+    if segment_tokens is not None:
+        if segment_tokens <= 0:
+            raise ValueError(f"segment_tokens: is {segment_tokens}, must be positive")
+        held = 0 if past is None else past.get_seq_length()
+        first = (held // segment_tokens + 1) * segment_tokens
+        for end in range(first, len(tokens), segment_tokens):
+            path = tokens[:end]
+            further = {"past": past, "durability": durability, "repeat": repeat} | how
+            past = store(cache, model, hf_model, path, **further)[1].cache
     parent, parent_read = (None, None) if past is None else _stands_on(past, tokens, model)
-    with cache.begin_put(
-        model,
-        tokens,
-        recipe=recipe,
-        keep=keep,
-        parent=parent,
-        parent_read=parent_read,
-        priority=priority,
-        ttl_s=ttl_s,
-        expect_reuse_in_s=expect_reuse_in_s,
-        session=session,
-    ) as put:
+    with cache.begin_put(model, tokens, parent=parent, parent_read=parent_read, **how) as put:
         prefilled = prefill(hf_model, tokens, put, past, repeat=repeat)
         if prefill_s is None:
             prefill_s = prefilled.seconds_of(put.end - put.begin)
