@@ -71,6 +71,18 @@ def test_at_keep_1_nothing_changes(tiny_model, text_file, tmp_path):
     assert max(whole.perturbation) < 1e-4 < min(less.perturbation)
 
 
+def test_a_question_that_is_known_is_compressed_with_its_context(tiny_model, text_file, tmp_path):
+    arguments = ["--model", str(tiny_model), "--text", str(text_file), "--recipes", "snapkv"]
+    arguments += ["--keep", "1,0.3", "--contexts", "2", "--tokens", "300", "--aware"]
+    assert main([*arguments, "--json", str(tmp_path / "r.json")]) == 0
+    results = Results.load(tmp_path / "r.json")
+    whole, less = results.rows
+    assert whole.nll == pytest.approx(results.full.nll, abs=1e-4) and len(whole.nll) == 8
+    assert results.settings["aware"] and results.settings["questions_per_context"] == 4
+    assert less.nll != pytest.approx(results.full.nll, abs=1e-3)
+    assert "Each question ended the context when it was compressed." in results.notes
+
+
 def test_kvpress_beside_us_answers_as_our_presets_of_the_same_set(
     tiny_llama, text_file, tmp_path, monkeypatch
 ):
@@ -323,6 +335,35 @@ def test_the_error_of_a_difference_is_over_contexts_not_questions():
     row = Row("r", 0.5, right=[True] * 4, nll=[0.2, 0.3, 0.6, 0.7])  # +0.1 twice, +0.3 twice
     delta, error = results_of(row).delta(row)
     assert delta == pytest.approx(0.2) and error == pytest.approx(0.1)
+
+
+def test_the_smallest_budget_for_a_loss_is_judged_by_other_contexts():
+    def rows(name, *losses):  # one for each budget: of the contexts that choose, of the others
+        for keep, (chosen, judged) in zip((0.5, 0.3, 0.2, 0.1), losses, strict=True):
+            nll = [1 + chosen, 1 + judged, 1 + chosen, 1 + judged + 0.02]
+            yield Row(name, keep, right=[True] * 4, nll=nll)
+
+    found = [
+        *rows("good", (0.0, 0.0), (0.01, 0.03), (0.02, 0.05), (0.3, 0.3)),
+        *rows("lucky", (0.0, 0.0), (0.5, 0.5), (0.01, 0.01), (0.02, 0.02)),
+        *rows("bad", (0.1, 0.0), (0.2, 0.0), (0.3, 0.0), (0.4, 0.0)),
+        Row("broken", 0.5, failed="no"),
+    ]
+    results = results_of(*found)
+    results.full.nll = [1.0] * 4
+    results.settings |= {"questions_per_context": 1, "contexts": 4, "of_bytes": True}
+    assert "The smallest budget" not in str([heading for heading, _, _ in sections(results)])
+    results.settings["loss"] = 0.021
+    heading, _, (_, table) = next(sections(results))
+    assert heading == "The smallest budget that costs at most 0.021"
+    assert table == [
+        ["good", "20% of the bytes", "+0.02", "+0.06 ±0.01", "+0.07"],
+        ["lucky", "50% of the bytes", "+0.00", "+0.01 ±0.01", "+0.02"],
+        ["bad", "none of these", "-", "-", "-"],
+    ]
+    results.settings["contexts"] = 3
+    with pytest.raises(ValueError, match="at least 4 contexts"):
+        list(sections(results))
 
 
 def test_presets_stand_beside_their_press_and_selectors_beside_their_base():

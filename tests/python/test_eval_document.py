@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from precis.eval.gguf_tokenizer import merges_of
 from precis.eval.needles import CHATML, Dialogue, make_document
 from precis.eval.tasks import (
     CODES,
+    CONTINUATION,
     FACTS,
     FUNCTIONS,
     KEYS,
+    TICKETS,
     VALUES,
     VARIABLES,
     split_blocks,
@@ -24,6 +28,7 @@ from precis.eval.texts import (
     machine_texts,
     own_texts,
     program_texts,
+    transcripts,
 )
 
 TEXT = " ".join(f"Sentence number {i} says nothing of interest." for i in range(400))
@@ -72,7 +77,14 @@ CODE = "\n\n".join(f"def step_{i}(x):\n    y = x * {i}\n    return y" for i in r
 
 @pytest.mark.parametrize(
     ("task", "text"),
-    [(FACTS, TEXT), (KEYS, TEXT), (VALUES, TEXT), (VARIABLES, TEXT), (FUNCTIONS, CODE)],
+    [
+        (FACTS, TEXT),
+        (KEYS, TEXT),
+        (VALUES, TEXT),
+        (VARIABLES, TEXT),
+        (FUNCTIONS, CODE),
+        (TICKETS, TEXT.replace(". ", ".\n")),
+    ],
 )
 def test_facts_of_every_task_are_hidden_whole_and_end_with_their_answer(task, text):
     for seed in range(8):
@@ -88,6 +100,37 @@ def test_facts_of_every_task_are_hidden_whole_and_end_with_their_answer(task, te
             assert all(part in needle.sentence for part in needle.code.split(" and "))
             assert needle.code not in needle.question()
             assert needle.word in needle.ask.lower() and needle.answer.startswith(" ")
+
+
+def test_a_continuation_is_what_follows_the_document():
+    document = make_document(TEXT, CONTINUATION, 300, 7, words)
+    (needle,) = document.needles
+    assert needle.told == () and needle.question() == needle.begin
+    known = {token: word for word, token in words.__dict__["known"].items()}
+    shown = [known[token] for token in document.tokens[1:]]  # the first opens the user's turn
+    whole = " ".join(shown) + needle.begin + needle.answer
+    assert len(shown) > 280 and whole in TEXT
+    assert (len(needle.begin.split()), len(needle.answer.split())) == (8, 64)
+    with pytest.raises(ValueError, match="words after the document"):
+        make_document(TEXT[:1500], CONTINUATION, 220, 7, words)
+
+
+def test_a_question_that_is_known_ends_its_document():
+    document = make_document(TEXT, CODES, 300, 7, words)
+    asked = list(document.asked(words))
+    assert [one.needles[0].word for one in asked] == [n.word for n in document.needles]
+    for one, needle in zip(asked, document.needles, strict=True):
+        (alone,) = one.needles
+        fed = one.tokens + words(alone.question())
+        assert fed == document.tokens + words(needle.question())
+        assert alone.question() == needle.begin and alone.answer == needle.answer
+
+
+def test_a_transcript_has_a_call_in_each_line():
+    for text in transcripts():
+        calls = [json.loads(line) for line in text.text.splitlines()]
+        assert len(calls) > 300 and {call["call"] for call in calls} == {"grep"}
+        assert all(call["word"] in line for call in calls[:50] for line in call["result"])
 
 
 def test_what_is_asked_is_anywhere_among_what_is_hidden():

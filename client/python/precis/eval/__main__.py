@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
@@ -27,6 +28,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _KEEPS = (0.5, 0.3, 0.2, 0.1)
 _QUICK_KEEPS = (0.5, 0.2)
+_LOSS_KEEPS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05)
 _QUICK_RECIPES = (
     "streaming_llm", "snapkv", "lagkv", "keydiff", "ada_keydiff", "global_kvdiff", "kvzip",
 )  # fmt: skip
@@ -102,17 +104,39 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     )
     add("--keep", metavar="A,B,...", help="shares of the entries, in (0, 1] [0.5,0.3,0.2,0.1]")
     add(
+        "--loss",
+        type=float,
+        metavar="X",
+        help="also finds the smallest of the budgets that costs at most this NLL, and what it "
+        "costs on other contexts",
+    )
+    add(
         "--bytes",
         action="store_true",
         help="--keep are shares of the bytes of K and V in bf16",
     )
     add(
         "--task",
-        choices=("codes", "keys", "values", "variables", "facts", "functions"),
+        choices=(
+            "codes",
+            "keys",
+            "values",
+            "variables",
+            "facts",
+            "functions",
+            "tickets",
+            "continuation",
+        ),
         default="codes",
         help="the hidden facts: codes for words in licences (keys: among many more; values: two "
-        "for each word; variables: names of names), facts about people in quotations, or functions "
-        "in program text",
+        "for each word; variables: names of names), facts about people in quotations, functions in "
+        "program text, or tickets in the transcript of an agent's calls; continuation hides "
+        "nothing, and asks for the words that follow",
+    )
+    add(
+        "--aware",
+        action="store_true",
+        help="the question is known: it is compressed with the context, at its end",
     )
     add(
         "--contexts", type=int, metavar="N", help=f"how many [{_CONTEXTS}, quick {_QUICK_CONTEXTS}]"
@@ -148,9 +172,11 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _keeps(parser: argparse.ArgumentParser, text: str | None, quick: bool) -> tuple[float, ...]:
+def _keeps(
+    parser: argparse.ArgumentParser, text: str | None, default: tuple[float, ...]
+) -> tuple[float, ...]:
     if text is None:
-        return _QUICK_KEEPS if quick else _KEEPS
+        return default
     try:
         keeps = [float(part) for part in text.split(",")]
     except ValueError:
@@ -206,6 +232,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
     if options.tokens < _TOKENS_MIN:
         parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
+    if options.loss is not None and not 0 <= options.loss < math.inf:
+        parser.error(f"--loss {options.loss}: must be a number, 0 or more")
+    if options.loss is not None and options.contexts is not None and options.contexts < 4:
+        parser.error(f"--contexts {options.contexts}: --loss needs at least 4, of which half judge")
     if options.seed < 0:
         parser.error(f"--seed {options.seed}: must not be below 0")
     for path in (options.json, options.html, options.markdown):
@@ -219,7 +249,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Results:
     profiles = _profiles(parser, options.profile or [])
     recipes = _recipes(parser, options.recipes, options.quick, profiles)
-    keeps = _keeps(parser, options.keep, options.quick)
+    default = _KEEPS if options.loss is None else _LOSS_KEEPS
+    keeps = _keeps(parser, options.keep, _QUICK_KEEPS if options.quick else default)
     # The rest needs torch, which takes seconds to load, so all checks come before it.
     from . import models, texts
     from .run import Settings, evaluate
@@ -236,6 +267,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Result
         texts=tuple(texts.own_texts(options.text) if options.text else of_task()),
         task=(options.task, task),
         of_bytes=options.bytes,
+        aware=options.aware,
         seed=options.seed,
         kvpress=options.kvpress,
         profiles=profiles,
@@ -291,6 +323,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.eval") -> i
         if options.html is not None or options.png is not None:
             plots.require()
         results = _load(options.load) if options.load else _run(parser, options)
+        if options.loss is not None:
+            results.settings["loss"] = options.loss
         _write(results, options)
     except (OSError, ValueError, ModuleNotFoundError, RuntimeError, precis.Error) as error:
         print(f"{prog}: {hint(error)}", file=sys.stderr)

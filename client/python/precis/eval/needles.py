@@ -7,8 +7,9 @@ question is known.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Encode = Callable[[str], list[int]]
+
+_LEAD_WORDS, _CONTINUED_WORDS = 8, 64
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ class Needle:
     Attributes:
         word: what it is about.
         told: what is hidden, in pieces that stand apart, in this order.
-        ask: the question. begin: the beginning of its answer. answer: the rest of it.
+        ask: the question; empty if the answer continues the document without one.
+        begin: the beginning of the answer. answer: the rest of it.
     """
 
     word: str
@@ -65,7 +69,7 @@ class Needle:
 
     def question(self, dialogue: Dialogue = CHATML) -> str:
         """The question, to follow the document, and the beginning of its answer."""
-        return f"\n{self.ask}{dialogue.change}{self.begin}"
+        return f"\n{self.ask}{dialogue.change}{self.begin}" if self.ask else self.begin
 
     @property
     def sentence(self) -> str:
@@ -83,7 +87,8 @@ class Task:
     """A kind of facts, and how they are hidden.
 
     Attributes:
-        draw: so many different facts, and what is hidden beside them.
+        draw: so many different facts, and what is hidden beside them. Without facts, the document's
+            continuation is asked for.
         split: the pieces of a text, between which facts may be. joint: what is between pieces.
     """
 
@@ -105,6 +110,13 @@ class Document:
     tokens: list[int]
     needles: list[Needle]
     rest: str
+
+    def asked(self, encode: Encode, dialogue: Dialogue = CHATML) -> Iterator[Document]:
+        """For each needle a document that ends with its question."""
+        for needle in self.needles:
+            question = encode(needle.question(dialogue).removesuffix(needle.begin))
+            alone = dataclasses.replace(needle, ask="")
+            yield Document(self.tokens + question, [alone], self.rest)
 
 
 def make_document(
@@ -152,7 +164,17 @@ def make_document(
     while len(tokens) > num_tokens:
         low -= 1
         tokens = render(low, [min(place, low) for place in places])
-    return Document(tokens, needles, task.joint.join(pieces[low:]))
+    rest = task.joint.join(pieces[low:])
+    return Document(tokens, needles or [_continuation(rest)], rest)
+
+
+def _continuation(rest: str) -> Needle:
+    """Asks for the words that follow the document. The first words only begin the sentence."""
+    words = rest.split(" ")[: _LEAD_WORDS + _CONTINUED_WORDS]
+    if len(words) < _LEAD_WORDS + _CONTINUED_WORDS:
+        raise ValueError(f"the text ends {len(words)} words after the document")
+    begin, answer = (" " + " ".join(part) for part in (words[:_LEAD_WORDS], words[_LEAD_WORDS:]))
+    return Needle("continuation", (), "", begin, answer)
 
 
 def _shuffled(draw: random.Random, lists: list[list[str]]) -> list[str]:

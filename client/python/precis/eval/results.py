@@ -87,6 +87,20 @@ class Results:
     original_bytes: int
     notes: list[str] = field(default_factory=list)
 
+    def losses(self, row: Row, other: Row | None = None) -> list[float]:
+        """How much higher the row's mean NLL is than another's in each context.
+
+        Args:
+            other: by default the full cache.
+        """
+        per_context = self.settings["questions_per_context"]
+        base = self.full if other is None else other
+        differences = [a - b for a, b in zip(row.nll, base.nll, strict=True)]
+        return [
+            statistics.fmean(differences[i : i + per_context])
+            for i in range(0, len(differences), per_context)
+        ]
+
     def delta(self, row: Row, other: Row | None = None) -> tuple[float, float]:
         """How much higher the row's mean NLL is than another's, and the standard error.
 
@@ -95,13 +109,7 @@ class Results:
         Args:
             other: by default the full cache.
         """
-        per_context = self.settings["questions_per_context"]
-        base = self.full if other is None else other
-        differences = [a - b for a, b in zip(row.nll, base.nll, strict=True)]
-        means = [
-            statistics.fmean(differences[i : i + per_context])
-            for i in range(0, len(differences), per_context)
-        ]
+        means = self.losses(row, other)
         if not means:
             return math.nan, math.nan
         error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.nan
@@ -109,7 +117,9 @@ class Results:
 
     def _setting(self, name: str) -> Any:
         """A setting; older files lack those below and have these values."""
-        return self.settings.get(name, {"task": "codes", "of_bytes": False}.get(name))
+        return self.settings.get(
+            name, {"task": "codes", "of_bytes": False, "aware": False}.get(name)
+        )
 
     @property
     def unit(self) -> str:
@@ -152,11 +162,11 @@ class Results:
         Raises:
             ValueError: the contexts or the model differ.
         """
-        same = ("name", "revision"), ("seed", "tokens", "documents", "task", "of_bytes")
-        for name in same[0]:
+        of_contexts = ("seed", "tokens", "documents", "task", "of_bytes", "aware")
+        for name in ("name", "revision"):
             if self.model[name] != other.model[name]:
                 raise ValueError(f"{name}: {other.model[name]!r} is not {self.model[name]!r}")
-        for name in same[1]:
+        for name in of_contexts:
             if self._setting(name) != other._setting(name):
                 raise ValueError(f"{name}: the two evaluations are not of the same contexts")
         keys = {(row.name, row.keep, row.source) for row in other.rows}

@@ -32,6 +32,7 @@ class Settings:
         contexts: how many documents, of at most `tokens` tokens.
         task: its name and facts. texts: the sources of the documents.
         of_bytes: whether `keeps` are shares of the bytes of K and V in bf16.
+        aware: whether the question is known: each is compressed with the context, at its end.
         seed: for all documents; the same seed makes the same documents.
         kvpress: whether to run the presses of kvpress, too.
         profiles: JSON of profiles by name, for recipes that take one.
@@ -44,6 +45,7 @@ class Settings:
     texts: tuple[Text, ...]
     task: tuple[str, Task]
     of_bytes: bool = False
+    aware: bool = False
     seed: int = 0
     kvpress: bool = False
     profiles: Mapping[str, str] = field(default_factory=dict)
@@ -114,12 +116,21 @@ class _Run:
         self._original_bytes = 0
         # Drawn before any computation, so that a text that is too short is reported at once.
         self._documents = [self._draw(number) for number in range(settings.contexts)]
-        per_context = 1 + len(settings.keeps) * (len(self._recipes) + len(self._presses))
-        self._done, self._steps = 0, settings.contexts * per_context
+        if settings.aware:
+            self.notes.append("Each question ended the context when it was compressed.")
+            self._compressed = [
+                list(document.asked(loaded.encode, loaded.dialogue))
+                for _, document in self._documents
+            ]
+        else:
+            self._compressed = [[document] for _, document in self._documents]
+        per_document = 1 + len(settings.keeps) * (len(self._recipes) + len(self._presses))
+        self._done, self._steps = 0, sum(map(len, self._compressed)) * per_document
 
     def run(self) -> Results:
-        for number, (_, document) in enumerate(self._documents):
-            self._context(number, document)
+        for number, documents in enumerate(self._compressed):
+            for document in documents:
+                self._context(number, document)
         judge, settings = self._judge, self._settings
         rows = [row for gathered in self._gathered.values() for row in gathered.finish()]
         return Results(
@@ -139,6 +150,7 @@ class _Run:
                 "tokens": settings.tokens,
                 "task": settings.task[0],
                 "of_bytes": settings.of_bytes,
+                "aware": settings.aware,
                 "keeps": list(settings.keeps),
                 "questions_per_context": len(self._full.nll) // settings.contexts,
                 "recipes": {recipe.text: recipe.fields for recipe in self._recipes},
@@ -181,11 +193,11 @@ class _Run:
         _take(self._full, subject.answers(subject.cache))
         self._tell(f"{label}: full cache")
         for recipe in self._recipes:
-            self._recipe(subject, recipe, label, first=number == 0)
+            self._recipe(subject, recipe, label)
         if self._presses:
             self._kvpress(document, label)
 
-    def _recipe(self, subject: Subject, recipe: Recipe, label: str, first: bool) -> None:
+    def _recipe(self, subject: Subject, recipe: Recipe, label: str) -> None:
         gathered = self._gathered[recipe.text]
         keeps = self._settings.keeps
         if gathered.failed:
@@ -203,7 +215,7 @@ class _Run:
                 cache = subject.restore(cut)
                 gathered.measured.setdefault(keep, []).append(subject.probe.measure(cache))
                 _take(row, subject.answers(cache))
-                if first:
+                if row.plan is None:  # of the first context
                     row.bytes = compressed.stored_bytes(keep)
                     row.plan = np.asarray(cut.plan, dtype=int).tolist()
                 self._tell(f"{label}: {recipe.text} at {keep:g}")

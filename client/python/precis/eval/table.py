@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from . import claims
 from .results import Results, Row
+from .smallest import Smallest, smallest_budgets
 
 Cells = list[str]
 
@@ -104,9 +105,37 @@ def _difference(results: Results, pair: tuple[Row, Row] | None) -> str:
     return f"{number(delta, signed=True)} ±{number(error)}"
 
 
+def budgets_for_loss(results: Results) -> tuple[Cells, list[Cells]]:
+    """Header and rows: the smallest budget of each recipe for the loss that was asked for."""
+    header = ["recipe", "budget", "loss where chosen", "loss on other contexts", "worst of these"]
+    most = results.settings.get("loss")
+    if most is None:
+        return header, []
+    return header, [_smallest_row(results, found) for found in smallest_budgets(results, most)]
+
+
+def _smallest_row(results: Results, found: Smallest | str) -> Cells:
+    if isinstance(found, str):
+        return [found, "none of these", "-", "-", "-"]
+    return [
+        found.name,
+        f"{percent(found.keep)}{results.unit or ' of the entries'}",
+        number(found.chosen, signed=True),
+        f"{number(found.loss, signed=True)} ±{number(found.error)}",
+        number(found.worst, signed=True),
+    ]
+
+
 def sections(results: Results) -> Iterator[tuple[str, str, tuple[Cells, list[Cells]]]]:
     """Further tables that have rows: heading, explanation, header and rows."""
     for heading, what, table in (
+        (
+            f"The smallest budget that costs at most {results.settings.get('loss') or 0:g}",
+            "Every second context chose the budget, among those evaluated, and the others judged "
+            "it. The loss is the NLL minus that of the full cache, as a mean over contexts, ± its "
+            "standard error.",
+            budgets_for_loss(results),
+        ),
         (
             "Compared with kvpress",
             "NLL of our preset minus that of the press on the same contexts, ± its standard error "

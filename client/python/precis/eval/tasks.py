@@ -3,11 +3,14 @@
 "codes", "keys", "values" and "variables" are families of RULER (Hsieh et al., 2024, section 3):
 a number for each word; the same among twelve more that nobody asks for; two numbers for each word,
 in separate sentences; and names of names of numbers. "facts" are about people by their trade, of
-four kinds. "functions" are Python functions that return a number, in program text.
+four kinds. "functions" are Python functions that return a number, in program text. "tickets" are
+results of an agent's calls of a tool, in the transcript of many calls. "continuation" hides
+nothing, and asks for the words that follow.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import re
 
@@ -113,9 +116,28 @@ def _functions(draw: random.Random, count: int) -> _Drawn:
     return made, []
 
 
+def _tickets(draw: random.Random, count: int) -> _Drawn:
+    made = []
+    for word in draw.sample(WORDS, count):
+        title, number = f"{word} {draw.choice(_NOUNS)}", _number(draw)
+        result = {"ticket": int(number)}
+        told = (json.dumps({"call": "open_ticket", "title": title, "result": result}),)
+        ask = f'Which ticket did open_ticket return for "{title}"?'
+        made.append(
+            Needle(word, told, ask, f'For "{title}", it returned the ticket', f" {number}.")
+        )
+    return made, []
+
+
+def _nothing(draw: random.Random, count: int) -> _Drawn:
+    return [], []
+
+
 CODES = Task(_codes, split_sentences, " ")
 KEYS = Task(_keys, split_sentences, " ")
 VALUES = Task(_values, split_sentences, " ")
 VARIABLES = Task(_variables, split_sentences, " ")
 FACTS = Task(_facts, split_sentences, " ")
 FUNCTIONS = Task(_functions, split_blocks, "\n\n")
+TICKETS = Task(_tickets, str.splitlines, "\n")
+CONTINUATION = Task(_nothing, split_sentences, " ")

@@ -6,15 +6,18 @@ machine is used either for evaluation or for fitting.
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from precis import files
 
+from . import tasks
 from .needles import Dialogue, Document, Encode, Task, make_document
-from .tasks import CODES, FACTS, FUNCTIONS, KEYS, VALUES, VARIABLES, split_sentences
+from .tasks import split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
 _FORTUNES = Path("/usr/share/games/fortunes")
@@ -94,14 +97,32 @@ def program_texts() -> list[Text]:
     return [Text(name, _read(folder / name)) for name in names if (folder / name).is_file()]
 
 
+def transcripts() -> list[Text]:
+    """What an agent got that searched modules of Python's standard library, a call in each line."""
+    made = []
+    for module in program_texts():
+        found: dict[str, list[str]] = {}
+        for number, line in enumerate(module.text.splitlines(), 1):
+            for name in re.findall(r"[a-z]{5,}", line)[:2]:
+                found.setdefault(name, []).append(f"{number}: {line.strip()}")
+        calls = (
+            {"call": "grep", "file": module.name, "word": name, "result": lines[:3]}
+            for name, lines in found.items()
+        )
+        made.append(Text(f"calls on {module.name}", "\n".join(map(json.dumps, calls))))
+    return made
+
+
 # A task's facts, and the texts of this machine that they are hidden in.
 TASKS: dict[str, tuple[Task, Callable[[], list[Text]]]] = {
-    "codes": (CODES, machine_texts),
-    "keys": (KEYS, machine_texts),
-    "values": (VALUES, machine_texts),
-    "variables": (VARIABLES, machine_texts),
-    "facts": (FACTS, quotations),
-    "functions": (FUNCTIONS, program_texts),
+    "codes": (tasks.CODES, machine_texts),
+    "keys": (tasks.KEYS, machine_texts),
+    "values": (tasks.VALUES, machine_texts),
+    "variables": (tasks.VARIABLES, machine_texts),
+    "facts": (tasks.FACTS, quotations),
+    "functions": (tasks.FUNCTIONS, program_texts),
+    "tickets": (tasks.TICKETS, transcripts),
+    "continuation": (tasks.CONTINUATION, lambda: machine_texts() + quotations()),
 }
 
 

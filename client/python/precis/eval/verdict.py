@@ -15,6 +15,11 @@ def verdict(results: Results) -> str:
     if not rows:
         return f"No recipe has figures at a budget of {percent(keep)}{results.unit}."
     best, asked = rows[0], len(results.full.right)
+    if not any(results.full.right):
+        return (
+            f"At a budget of {percent(keep)}{results.unit}, {best.name} loses "
+            f"{delta_text(results, best)}. The model answers nothing right with the full cache."
+        )
     at = f"At a budget of {percent(keep)}{results.unit}, {best.name}"
     whole = f"where the full cache gives {sum(results.full.right)}"
     if len(rows) == 1:
