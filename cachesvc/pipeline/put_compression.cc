@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/compute_time.h"
 #include "cachesvc/pipeline/put_records.h"
 #include "precis/rope.h"
+#include "precis/score_mass.h"
 
 namespace precis {
 namespace {
@@ -107,7 +108,8 @@ Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedL
   PutLayer& layer = put.layers[index];
   if (put.row.budget.kind == Budget::Kind::kQuality) {
     PRECIS_ASSIGN(const kernels::LayerScores* scores, ordered.scores());
-    kernels::LayerMass measured = kernels::measure_mass(scores->scores, put.model.num_kv_heads);
+    kernels::LayerMass measured =
+        kernels::measure_mass(put.recipe, scores->scores, put.model.num_kv_heads);
     put.floors[index] = std::move(measured.floors);
     put.mass[index] = measured.mass;
   }

@@ -8,9 +8,9 @@ namespace {
 
 Status cut_at_quality(OpenPut& put, std::vector<MutableBytes>& layers) {
   const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
-  PRECIS_ASSIGN(
-      const std::uint64_t entries,
-      kernels::quality_entries(layers, put.floors, mass, put.row.budget.quality_share_ppm()));
+  PRECIS_ASSIGN(const std::uint64_t entries,
+                kernels::quality_entries(put.recipe, layers, put.floors, mass,
+                                         put.row.budget.quality_share_ppm()));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     PutLayer& layer = put.layers[l];
     PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));

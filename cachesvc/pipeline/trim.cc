@@ -12,12 +12,14 @@
 #include "precis/kernels.h"
 #include "precis/recipe.h"
 #include "precis/record.h"
+#include "precis/score_mass.h"
 
 namespace precis {
 
 // The trimmed records, layer after layer in one piece of memory.
 struct TrimPath::Cut {
   SegmentRow row;
+  Recipe recipe;
   std::uint64_t entries = 0;              // those with the first seats are left
   std::span<const std::uint32_t> counts;  // if not empty: the first of each head are left instead
   std::unique_ptr<Arena::Buffer> memory;
@@ -30,21 +32,20 @@ namespace {
 constexpr std::size_t kScoresMax = 1 << 16;  // of a segment's, that are looked at
 
 // The share of a layer's score mass that the first counts[h] entries of each record have.
-float kept_mass(std::span<const kernels::RecordView> records,
+float kept_mass(const Recipe& recipe, std::span<const kernels::RecordView> records,
                 std::span<const std::uint32_t> counts) {
-  double lowest = std::numeric_limits<double>::infinity();
+  float lowest = std::numeric_limits<float>::infinity();
   for (const kernels::RecordView& record : records) {
     for (const float score : record.scores) {
-      if (std::isfinite(score)) lowest = std::min<double>(lowest, score);
+      if (std::isfinite(score)) lowest = std::min(lowest, score);
     }
   }
   double kept = 0, all = 0;
   for (std::size_t h = 0; h < records.size(); ++h) {
     for (std::size_t i = 0; i < records[h].scores.size(); ++i) {
-      const float score = records[h].scores[i];
-      if (!std::isfinite(score)) continue;
-      all += score - lowest;
-      if (i < counts[h]) kept += score - lowest;
+      const double mass = kernels::entry_mass(recipe, records[h].scores[i], lowest);
+      all += mass;
+      if (i < counts[h]) kept += mass;
     }
   }
   return all > 0 ? static_cast<float>(kept / all) : 1;
@@ -131,14 +132,14 @@ Task<Result<std::optional<msg::Trimmed>>> TrimPath::attempt(const Owner& owner,
 
   Cut cut;
   cut.row = *row;
+  PRECIS_CO_ASSIGN(cut.recipe, parse_recipe(row->recipe));
   cut.entries = entries;
   cut.counts = counts;
   cut.row.trimmed = request.budget;
   // The share of the whole that a part stores stays the same.
   if (row->whole_entries != 0 && cut.counts.empty()) {
-    PRECIS_CO_ASSIGN(const Recipe recipe, parse_recipe(row->recipe));
     PRECIS_CO_ASSIGN(cut.row.whole_entries,
-                     budget_entries(recipe, model, row->whole_end - row->whole_begin,
+                     budget_entries(cut.recipe, model, row->whole_end - row->whole_begin,
                                     request.budget, row->whole_begin));
   }
   const std::size_t room = kernels::encoded_bytes_max(
@@ -223,7 +224,8 @@ Status TrimPath::add_layer(Bytes records, Cut& cut) {
   }
   cut.layers.push_back({cut.memory->bytes().subspan(begin, end - begin)});
   cut.row.layer_bytes.push_back(end - begin);
-  cut.kept_mass.push_back(kept_mass(views, std::span(cut.row.plan.counts).last(views.size())));
+  const auto counts = std::span(cut.row.plan.counts).last(views.size());
+  cut.kept_mass.push_back(kept_mass(cut.recipe, views, counts));
   cut.row.stored_bytes = end;
   return {};
 }

@@ -1,8 +1,6 @@
 #include "kernels/allocate/allocate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "kernels/allocate/layer_turns.h"
 #include "kernels/common/segment_shape.h"
@@ -57,23 +55,6 @@ Status allocate_cpu(const CpuContext& context, const Recipe& recipe, const Layer
   }
   make_turns(recipe, slots, std::move(ranks), turns);
   return {};
-}
-
-LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads) {
-  const std::size_t n = scores.size() / num_kv_heads;
-  LayerMass measured;
-  for (std::size_t h = 0; h < num_kv_heads; ++h) {
-    const auto head = scores.subspan(h * n, n);
-    float lowest = std::numeric_limits<float>::infinity();
-    for (const float s : head) {
-      if (std::isfinite(s)) lowest = std::min(lowest, s);
-    }
-    measured.floors.push_back(std::isfinite(lowest) ? lowest : 0.0f);
-    for (const float s : head) {
-      if (std::isfinite(s)) measured.mass += static_cast<double>(s) - measured.floors.back();
-    }
-  }
-  return measured;
 }
 
 }  // namespace precis::kernels

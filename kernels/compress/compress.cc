@@ -5,6 +5,7 @@
 
 #include "precis/joiner.h"
 #include "precis/row_code.h"
+#include "precis/score_mass.h"
 #include "precis/stages.h"
 
 namespace precis::kernels {
@@ -66,7 +67,7 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
     PRECIS_ASSIGN(OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
     if (budget.kind == Budget::Kind::kQuality) {
       PRECIS_ASSIGN(const LayerScores* scores, layer.scores());
-      LayerMass measured = measure_mass(scores->scores, input.num_kv_heads());
+      LayerMass measured = measure_mass(recipe, scores->scores, input.num_kv_heads());
       floors.push_back(std::move(measured.floors));
       mass += measured.mass;
     }
@@ -90,7 +91,7 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
     return layers;
   }
   PRECIS_ASSIGN(const std::uint64_t kept,
-                quality_entries(bytes, floors, mass, budget.quality_share_ppm()));
+                quality_entries(recipe, bytes, floors, mass, budget.quality_share_ppm()));
   for (std::size_t l = 0; l < layers.size(); ++l) {
     std::vector<std::uint32_t> counts;
     PRECIS_ASSIGN(layers[l].size_bytes, cut_records(bytes[l], kept, &counts));

@@ -9,6 +9,7 @@
 #include "kernels/encode/record_writer.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
+#include "precis/score_mass.h"
 
 namespace precis::kernels {
 namespace {
@@ -130,7 +131,7 @@ Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers)
   return {};
 }
 
-Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
+Result<std::uint64_t> quality_entries(const Recipe& recipe, std::span<const MutableBytes> layers,
                                       const std::vector<std::vector<float>>& floors, double mass,
                                       std::uint32_t share_ppm) {
   struct Next {
@@ -159,8 +160,7 @@ Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
     const Next next = queue.top();
     queue.pop();
     const RecordView& record = records[next.record];
-    const float score = record.scores[next.index];
-    if (std::isfinite(score)) held += static_cast<double>(score) - floor_of[next.record];
+    held += entry_mass(recipe, record.scores[next.index], floor_of[next.record]);
     ++entries;
     if (next.index + 1 < record.count) {
       queue.push({record.seats[next.index + 1], next.record, next.index + 1});

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from kv import random_layers, toy_profile, toy_projections, toy_spec
+from kv import random_layers, toy_probe, toy_profile, toy_projections, toy_spec
 
 import precis
 
@@ -221,6 +221,28 @@ def test_a_quality_target_keeps_as_little_as_holds_its_share():
     assert capped.plan.sum() <= 0.1 * 200 * 6
     with pytest.raises(precis.InvalidArgument, match="quality"):
         precis.compress(spec, layers, keep=precis.quality(1.5))
+
+
+def test_a_quality_target_of_a_probe_counts_no_prediction_above_all_attention():
+    spec = toy_spec()
+    layers = random_layers(spec, 200)
+    probe = toy_probe(spec)
+    how = {"recipe": "global_kvprobe", "profile": json.dumps(probe)}
+    full = precis.compress(spec, layers, keep=1.0, **how)
+
+    def mass(kept: precis.Kept) -> float:
+        total = 0.0
+        for layer, head in np.ndindex(3, 2):
+            scores = np.minimum(kept.scores[layer][head].astype(np.float64), 1)
+            total += (scores - full.scores[layer][head].min()).sum()
+        return total
+
+    assert max(scores.max() for layer in full.scores for scores in layer) > 10
+    for share in (0.5, 0.9):
+        kept = precis.compress(spec, layers, keep=precis.quality(share), **how)
+        assert mass(kept) >= share * mass(full) * (1 - 1e-9)
+        fewer = precis.compress(spec, layers, keep=(kept.plan.sum() - 6) / full.plan.sum(), **how)
+        assert mass(fewer) < share * mass(full)
 
 
 def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_scorer():

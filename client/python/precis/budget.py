@@ -63,8 +63,9 @@ def bytes_(total: int) -> Budget:
 def quality(share: float, cap: float = 1.0) -> Budget:
     """The smallest budget whose entries hold `share` of a prompt's score mass, for puts.
 
-    The mass of an entry is its score minus the lowest score of its head. At most the share `cap` of
-    all entries is kept. Both are in (0, 1].
+    The mass of an entry is its score minus the lowest score of its head; scores of a probe count as
+    at most 1. At most the share `cap` of all entries is kept. Both are in (0, 1]. The mass does not
+    bound what answers lose: ``precis eval --loss`` finds a budget for that.
     """
     return from_pair(to_pair(Budget("quality", share, cap)))
 

@@ -97,15 +97,6 @@ struct LayerTurns {
   float weight = 0;  // LayerScores::weight
 };
 
-// The score mass that quality targets are measured against.
-struct LayerMass {
-  std::vector<float> floors;  // [num_kv_heads], the lowest finite score of each head
-  double mass = 0;            // the sum over all tokens of (finite score - its head's floor)
-};
-// scores: [num_kv_heads, n]. Sums in f64, head and token ascending, so that the result is the same
-// everywhere.
-LayerMass measure_mass(std::span<const float> scores, std::uint32_t num_kv_heads);
-
 // Takes one layer at a time through the stages: each stage once, in this order. The results of a
 // stage stay where the backend computes (on a device, so do the rows), in memory that is reused
 // from layer to layer. Not thread-safe; several compressors of one backend may run at the same
@@ -195,9 +186,9 @@ Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
                                 std::vector<std::uint32_t>* counts);
 
 // The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
-// LayerMass::mass. Adds up the scores, minus floors[layer][head], of the records in `layers` in the
-// order of their seats. At most the number of the records' entries, at least one per record.
-Result<std::uint64_t> quality_entries(std::span<const MutableBytes> layers,
+// LayerMass::mass. Adds up entry_mass() of the records in `layers`, with floors[layer][head], in
+// the order of their seats. At most the number of the records' entries, at least one per record.
+Result<std::uint64_t> quality_entries(const Recipe& recipe, std::span<const MutableBytes> layers,
                                       const std::vector<std::vector<float>>& floors, double mass,
                                       std::uint32_t share_ppm);
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels/allocate/turns.h"
+#include "precis/score_mass.h"
 #include "tests/unit/kernels/layer_fixture.h"
 
 using namespace precis;
@@ -293,6 +294,22 @@ TEST_CASE("at a percentage of its table, heads keep what their curves say", "[ke
   CHECK(Joiner::make(recipe, dims, 2000, &profile).status().code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("a probe's prediction above all attention counts as all of it in the mass",
+          "[kernels][joiner]") {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const Recipe keydiff = scorer_defaults(Scorer::kKeydiff);
+  const Recipe probe = scorer_defaults(Scorer::kKvprobe);
+  CHECK(entry_mass(keydiff, 0.75f, 0.25f) == 0.5);
+  CHECK(entry_mass(keydiff, 9.25f, 0.25f) == 9);
+  CHECK(entry_mass(probe, 0.75f, 0.25f) == 0.5);
+  CHECK(entry_mass(probe, 9.25f, 0.25f) == 0.75);
+  CHECK(entry_mass(probe, 9.25f, 8.0f) == 0);  // where all predictions of a head are above 1
+  for (const Recipe& recipe : {keydiff, probe}) CHECK(entry_mass(recipe, infinity, 0.25f) == 0);
+  const LayerMass mass = measure_mass(probe, std::vector<float>{0.25f, 9.25f, 0.5f, infinity}, 2);
+  CHECK(mass.floors == std::vector<float>{0.25f, 0.5f});
+  CHECK(mass.mass == 0.75);
+}
+
 TEST_CASE("a quality target is the smallest budget that holds its share of the mass",
           "[kernels][joiner]") {
   const std::uint64_t seed = test_seed();
@@ -311,13 +328,13 @@ TEST_CASE("a quality target is the smallest budget that holds its share of the m
     std::vector<std::vector<float>> floors;
     double mass = 0;
     for (std::size_t l = 0; l < layers.size(); ++l) {
-      LayerMass measured = measure_mass(whole[l].scores.scores, shape.num_kv_heads);
+      LayerMass measured = measure_mass(recipe, whole[l].scores.scores, shape.num_kv_heads);
       records.push_back(whole[l].records.mutable_bytes());
       floors.push_back(std::move(measured.floors));
       mass += measured.mass;
     }
     const std::uint32_t share = pick(rng, 1, 1'000'000);
-    const std::uint64_t entries = quality_entries(records, floors, mass, share).value();
+    const std::uint64_t entries = quality_entries(recipe, records, floors, mass, share).value();
     // The mass that a budget holds, summed in no particular order.
     const auto held = [&](std::uint64_t budget) {
       double sum_of = 0;
