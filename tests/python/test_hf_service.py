@@ -191,7 +191,7 @@ def test_a_long_text_is_stored_in_segments(cache, random_llama, tokens, request,
         _, read = hf.store(cache, model, random_llama, tokens[:held], **how)
         past = read.cache
     last, read = hf.store(cache, model, random_llama, tokens, past=past, segment_tokens=64, **how)
-    ends = sorted({end for end in (64, 128, 192, len(tokens), held) if end >= held and end})
+    ends = sorted({end for end in (64, 128, len(tokens), held) if end >= held and end})
     links = cache.lookup(model, tokens).links
     assert [link.segment.end for link in links] == ends and links[-1].segment.id == last.id
     assert all(link.segment.parent_read is None for link in links)
@@ -204,9 +204,11 @@ def test_a_long_text_is_stored_in_segments(cache, random_llama, tokens, request,
     assert (over(random_llama, ragged, rest) - expected).abs().max() <= BOUND
 
 
-def test_segments_have_at_least_a_token(random_llama, tokens):
+def test_segments_that_cannot_be_are_refused(random_llama, tokens):
     with pytest.raises(ValueError, match="segment_tokens: is 0, must be positive"):
         hf.store(None, None, random_llama, tokens, segment_tokens=0)
+    with pytest.raises(ValueError, match="prefill_s: it is measured for each segment"):
+        hf.store(None, None, random_llama, tokens, segment_tokens=64, prefill_s=1.0)
 
 
 # A recipe without queries, one with the last 16, one with the statistics of all, one that repeats.

@@ -37,7 +37,9 @@ class Save:
     request: str
     tokens: np.ndarray
     blocks: list[int]
-    exact_from: int  # the blocks have the KV of tokens from here on only; before, kept entries
+    # The put may not begin before this token: the blocks have kept entries there, or a segment that
+    # should end here was not stored, and the put would be larger than a segment.
+    begin: int
     parent_read: precis.Budget | None
     parent: bytes  # the match to begin at, if it ends inside a segment, else empty
     session: str
@@ -88,7 +90,11 @@ class Tracked:
             lookups, doubled each time; no more lookups after `until`.
         session: that its lookups name; empty if it has none, or the service does not know it yet.
         stored: number of its tokens that the service already has.
-        pushed: number of its tokens up to the end of the last piece that was pushed.
+        passed: number of its tokens up to which segments were pushed, where that was of use.
+        pushed: number of its tokens up to the end of the last push.
+        lost: a push could not be started, so nothing that follows is pushed.
+        known: number of its tokens that lookups may find: after a preemption in its prefill, those
+            before its own segments, which are compressed.
         plan: the prefix that it may use; held: the prefix's blocks, once it has them.
         saving: a push from its blocks was started, and the workers will report its end.
         told: the connector's part of the request's answer.
@@ -103,7 +109,10 @@ class Tracked:
     until: float = 0.0
     session: str = ""
     stored: int = 0
+    passed: int = 0
     pushed: int = 0
+    lost: bool = False
+    known: float = math.inf
     plan: Plan | None = None
     held: Held | None = None
     failed: bool = False
@@ -156,11 +165,11 @@ class Scheduler:
     def _look_up(self, tracked: Tracked) -> None:
         request, tracked.again = tracked.request, math.inf
         if not (tracked.wish.off or tracked.failed or request.skip_reading_prefix_cache):
-            self._ask(tracked, self._length(request))
+            self._ask(tracked, self._length(tracked))
 
-    def _length(self, request: Any) -> int:
-        """The length in whole pages, without the last token, which must be computed."""
-        return (request.num_tokens - 1) // self.size * self.size
+    def _length(self, tracked: Tracked) -> int:
+        """The length to look up in whole pages, without the last token, which must be computed."""
+        return int(min(tracked.request.num_tokens - 1, tracked.known)) // self.size * self.size
 
     def _ask(self, tracked: Tracked, length: int) -> None:
         if length < self.settings.min_tokens:
@@ -196,7 +205,7 @@ class Scheduler:
                 tracked.ticket = None
                 if isinstance(result, precis.NotFound) and tracked.session:
                     tracked.session = ""  # its first turn is stored later
-                    self._ask(tracked, self._length(tracked.request))
+                    self._ask(tracked, self._length(tracked))
                 elif isinstance(result, Exception):
                     self._fall_back(tracked, result)
                 else:
@@ -205,7 +214,7 @@ class Scheduler:
     def _take(self, tracked: Tracked, match: precis.Match) -> None:
         now, matched = time.monotonic(), match.matched_tokens
         tracked.stored = max(tracked.stored, exact_tokens(match))
-        if matched < self._whole(self._length(tracked.request)) and now < tracked.until:
+        if matched < self._whole(self._length(tracked)) and now < tracked.until:
             tracked.pause = min(1.0, 2 * tracked.pause)
             tracked.again = now + tracked.pause
         elif matched % self.size:
@@ -290,7 +299,11 @@ class Scheduler:
         if plan.exact or tracked.wish.session or not self._stores(tracked):
             return True
         new = self._whole(tracked.request.num_prompt_tokens) - plan.tokens
-        return new < max(plan.tokens, self.settings.min_tokens)
+        if new < self.settings.min_tokens:
+            return True
+        # A prefix that ends like a segment of a longer prompt is of one that was aborted.
+        is_part = bool(self._segment()) and plan.whole and plan.tokens % self._segment() == 0
+        return not is_part and new < plan.tokens
 
     def _stores(self, tracked: Tracked) -> bool:
         wish = tracked.wish
@@ -385,7 +398,7 @@ class Scheduler:
                 self.next.rows[tracked.held.blocks[0]] = tracked.held.number
             prompt, before = tracked.request.num_prompt_tokens, computed[request_id]
             # Tokens past the prompt may be drafts, so they count from the next step on.
-            self._save_pieces(tracked, max(before, min(before + count, prompt)))
+            self._save_segments(tracked, max(before, min(before + count, prompt)))
             if before + count >= prompt:
                 self._save_prompt(tracked)
         self.prefill.note(output.total_num_scheduled_tokens)
@@ -400,9 +413,12 @@ class Scheduler:
         if tracked.preemptions == tracked.request.num_preemptions:
             return
         tracked.preemptions = tracked.request.num_preemptions
+        if tracked.pushed and not tracked.saved:
+            tracked.known = tracked.stands_on.tokens if tracked.stands_on else 0
         self._leave(tracked)
         self.next.canceled.add(tracked.request.request_id)
-        tracked.saved, tracked.saving, tracked.pushed = False, False, 0
+        tracked.saved = tracked.saving = tracked.lost = False
+        tracked.passed = tracked.pushed = 0
         tracked.plan, tracked.again = None, 0.0
         tracked.told.clear()
 
@@ -412,25 +428,24 @@ class Scheduler:
         exact = plan is None or plan.exact or wish.store or bool(wish.session)
         return bool(exact) and self._stores(tracked)
 
-    def _save_pieces(self, tracked: Tracked, computed: int) -> None:
-        """Stores a long prompt, and a session's long answer, piece by piece as it is computed."""
-        if tracked.saved or not self._is_worth_storing(tracked):
+    def _save_segments(self, tracked: Tracked, computed: int) -> None:
+        """Stores a long prompt, and a session's long answer, in segments as they are computed."""
+        each, request = self._segment(), tracked.request
+        if each == 0 or tracked.saved or not self._is_worth_storing(tracked):
             return
-        last = min(computed, tracked.request.num_tokens)
+        last = min(computed, request.num_tokens)
         if not tracked.wish.session:  # the rest of the prompt must not be too short to be stored
-            last = min(last, tracked.request.num_prompt_tokens - self.settings.min_tokens)
-        while end := self._next_piece(tracked.pushed, last):
+            last = min(last, self._whole(request.num_prompt_tokens) - self.settings.min_tokens)
+        while (end := (tracked.passed // each + 1) * each) <= last:
             self._save(tracked, end)
-            tracked.pushed = end
+            tracked.passed = end
 
-    def _next_piece(self, pushed: int, last: int) -> int:
-        """The end of the piece after `pushed` tokens if that is at most `last`, else 0."""
+    def _segment(self) -> int:
+        """The length of a segment of a long prompt, in whole blocks; 0 if there are none."""
         if self.settings.segment_tokens == 0:
             return 0
         step = math.lcm(self.size, self.service.block_tokens)
-        each = -(-self.settings.segment_tokens // step) * step
-        end = (pushed // each + 1) * each
-        return end if end <= last else 0
+        return -(-max(self.settings.segment_tokens, self.settings.min_tokens) // step) * step
 
     def _save_prompt(self, tracked: Tracked) -> None:
         """Stores the rest of the prompt. A session's is stored with its answer, as one turn."""
@@ -443,9 +458,14 @@ class Scheduler:
     def _save(self, tracked: Tracked, tokens: int, ends_turn: bool = False) -> None:
         """Stores its first `tokens` tokens, unless too few of them are new to the service."""
         plan, request, length = tracked.stands_on, tracked.request, self._whole(tokens)
-        begin = plan.tokens if plan else 0
+        begin = max(plan.tokens if plan else 0, tracked.pushed)
         least = 1 if ends_turn else self.settings.min_tokens
-        if length - max(begin, tracked.stored) < least or not self.service.up():
+        # A turn ends also if all of it was pushed before.
+        worth = length - max(begin, tracked.stored) >= least or (ends_turn and tracked.pushed)
+        if not worth:
+            return
+        tracked.lost |= not self.service.up()
+        if tracked.lost:
             return
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
         self.next.saves.append(
@@ -455,7 +475,7 @@ class Scheduler:
                 blocks[: -(-length // self.size)],
                 begin,
                 None if plan is None else plan.keep,
-                # A later piece begins where the piece before ends.
+                # A later segment begins where the one before ends.
                 b"" if plan is None or plan.whole or tracked.saving else plan.match,
                 tracked.wish.session,
                 ends_turn,
@@ -464,7 +484,7 @@ class Scheduler:
                 traceparent_of(request),
             )
         )
-        tracked.saving = True
+        tracked.saving, tracked.pushed = True, length
 
     def finished(self, request: Any, blocks: Any) -> tuple[bool, dict[str, Any] | None]:
         """The request has ended: whether its blocks are still read, and the data for its answer."""

@@ -137,7 +137,8 @@ class Worker:
         self.calls: precis.Calls | None = None
         self.fetching: dict[int, tuple[str, float]] = {}  # by ticket
         self.lost: set[str] = set()
-        self.pushes: dict[str, list[Push]] = {}  # by request; without those that were over early
+        # By request; pushes that have ended are removed when the next one is added.
+        self.pushes: dict[str, list[Push]] = {}
         self.ended: set[str] = set()  # requests that have ended while their pushes continue
         self.queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
         threading.Thread(target=self._push_all, name="precis-push", daemon=True).start()
@@ -257,6 +258,8 @@ class Worker:
                 push.over.set()
 
     def _push(self, push: Push) -> None:
+        if push.canceled:
+            return
         save, pages = push.save, self.pages
         cache = self.service.cache
         put = cache.begin_put(
@@ -274,11 +277,13 @@ class Worker:
         with put:
             count = put.end - put.begin
             least = 1 if save.ends_turn else self.settings.min_tokens
-            if put.begin < save.exact_from or (count < least and not put.already_stored):
-                return
             if not put.already_stored:
+                if put.begin < save.begin or count < least:
+                    return
                 blocks = np.asarray(save.blocks)[put.begin // pages.size :]
                 for layer in range(len(pages.layers)):
+                    if push.canceled:
+                        return
                     put.layer_from_pages(
                         layer,
                         pages.store,

@@ -44,12 +44,12 @@ def request(name: str, tokens: np.ndarray = TOKENS, **params: Any) -> Any:
     )
 
 
-def store(service: Precisd, tokens: np.ndarray = TOKENS, begin: int = 0) -> None:
-    """Stores random KV of [begin, ..) completely."""
+def store(service: Precisd, tokens: np.ndarray = TOKENS, begin: int = 0, keep: float = 1.0) -> None:
+    """Stores random KV of [begin, ..), by default completely."""
     draw = np.random.default_rng(begin)
     with precis.connect(service.address) as cache:
         model = cache.register_model(SPEC)
-        with cache.begin_put(model, tokens, keep=1.0) as put:
+        with cache.begin_put(model, tokens, keep=keep) as put:
             assert put.begin == begin
             for layer in range(LAYERS):
                 shape = (HEADS, len(tokens) - begin, DIM)
@@ -71,6 +71,11 @@ def scheduler(address: str, **settings: Any) -> Scheduler:
 def ask(made: Scheduler, asked: Any) -> tuple[int, bool]:
     """Calls as vLLM's scheduler does, until there is an answer."""
     made.on_new_request(asked)
+    return ask_again(made, asked)
+
+
+def ask_again(made: Scheduler, asked: Any) -> tuple[int, bool]:
+    """As ask(), for a request that is known."""
     for _ in range(1000):
         tokens, fetched = made.matched(asked, 0)
         if tokens is not None:
@@ -149,8 +154,8 @@ def test_lookups_fetches_and_pushes_are_part_of_the_request_s_trace(running: Pre
     assert made.next.saves[0].traceparent == headers["traceparent"]
 
 
-def computed(made: Scheduler, asked: Any, *counts: int) -> list[tuple[int, bool]]:
-    """Steps of so many tokens each; the pushes of each: its length, and whether it ends a turn."""
+def computed(made: Scheduler, asked: Any, *counts: int) -> list[list[tuple[int, bool]]]:
+    """Runs a step of each count of tokens. Returns each step's pushes, as (length, ends_turn)."""
     pushed = []
     for count in counts:
         before = asked.num_computed_tokens
@@ -173,6 +178,7 @@ def computed(made: Scheduler, asked: Any, *counts: int) -> list[tuple[int, bool]
             )
         )
         assert all(len(s.blocks) * SIZE == len(s.tokens) for s in step.saves)
+        made.begins = [s.begin for s in step.saves]  # type: ignore[attr-defined]
         pushed.append([(len(s.tokens), s.ends_turn) for s in step.saves])
     return pushed
 
@@ -185,7 +191,9 @@ def computed(made: Scheduler, asked: Any, *counts: int) -> list[tuple[int, bool]
         ({"segment_tokens": 193}, {}, [[], [256], [512], [640]]),
         ({"segment_tokens": 128}, {}, [[128], [256, 384], [512], [640]]),
         # The rest of a prompt is not left without a segment.
-        ({"segment_tokens": 256, "min_tokens": 150}, {}, [[], [256], [], [640]]),
+        ({"segment_tokens": 256, "min_tokens": 129}, {}, [[], [256], [], [640]]),
+        # No segment is too short to be stored.
+        ({"segment_tokens": 64, "min_tokens": 200}, {}, [[], [256], [], [640]]),
         ({"segment_tokens": 640}, {}, [[], [], [], [640]]),
         ({"segment_tokens": 0}, {}, [[], [], [], [640]]),
         ({"segment_tokens": 256, "store": False}, {}, [[], [], [], []]),
@@ -208,7 +216,7 @@ def test_a_long_answer_of_a_session_is_stored_while_it_is_computed(running: Prec
     asked = request("long", session="talk")
     assert ask(made, asked) == (0, False)
     assert computed(made, asked, 600, 41) == [[(256, False), (512, False)], []]
-    # A draft of the model's may be wrong, so a token of the answer counts in the step after.
+    # A draft token may be rejected, so tokens of the answer count only from the next step on.
     assert computed(made, asked, 127, 1) == [[], [(768, False)]]
     assert made.finished(asked, None)[0]
     # The turn ends with the last segment, even if all of it is stored already.
@@ -220,10 +228,45 @@ def test_a_request_that_was_preempted_stores_its_segments_anew(running: Precisd)
     asked = request("long")
     assert ask(made, asked) == (0, False)
     assert computed(made, asked, 300) == [[(256, False)]]
+    store(running, TOKENS[:256], keep=0.3)  # as a worker does
     made.manager.free("long")
     asked.num_preemptions, asked.num_computed_tokens = 1, 0
-    assert made.matched(asked, 0)[0] in (None, 0) and made.next.canceled == {"long"}
+    # Its own segment is compressed, so the prompt is not computed over it.
+    assert ask_again(made, asked) == (0, False) and made.next.canceled == {"long"}
     assert computed(made, asked, 300, 341) == [[(256, False)], [(512, False), (640, False)]]
+
+
+def test_a_prompt_whose_first_segments_alone_are_stored_is_stored_whole(running: Precisd) -> None:
+    store(running, TOKENS[:384], keep=0.3)  # by a request that was aborted
+    for settings, covered in (
+        ({"segment_tokens": 128}, 0),
+        ({"segment_tokens": 256}, 384),  # a prompt that shares 384 tokens with another
+        ({"segment_tokens": 0}, 384),
+        ({"segment_tokens": 128, "store": False}, 384),
+    ):
+        assert ask(scheduler(running.address, **settings), request("again"))[0] == covered
+    made = scheduler(running.address, segment_tokens=128)
+    assert ask(made, asked := request("again")) == (0, False)
+    made.requests["again"].stored = 384
+    assert computed(made, asked, 641) == [[(512, False), (640, False)]]
+
+
+def test_after_a_push_that_was_not_started_none_is_larger_than_a_segment(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=128)
+    assert ask(made, asked := request("long")) == (0, False)
+    assert computed(made, asked, 200) == [[(128, False)]]
+    up, made.service.up = made.service.up, lambda: False
+    assert computed(made, asked, 100) == [[]]
+    made.service.up = up
+    assert computed(made, asked, 341) == [[]]
+
+
+def test_a_push_begins_where_the_one_before_ended_or_later(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=128)
+    assert ask(made, asked := request("long")) == (0, False)
+    made.requests["long"].stored = 120
+    assert computed(made, asked, 641) == [[(256, False), (384, False), (512, False), (640, False)]]
+    assert made.begins == [0, 256, 384, 512]
 
 
 def test_of_two_that_need_the_same_pages_one_fetches_and_the_other_waits(running: Precisd) -> None:

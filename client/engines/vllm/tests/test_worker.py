@@ -155,5 +155,60 @@ def test_all_pushes_of_a_request_that_loses_its_blocks_are_canceled(
     assert [push.canceled for push in pushes] == [True, True] and not made.pushes
 
 
+class Put:
+    """A put of 128 tokens from `begin` on, in 3 layers."""
+
+    already_stored = False
+
+    def __init__(self, begin: int) -> None:
+        self.begin, self.end = begin, 128
+        self.layers: list[int] = []
+        self.committed = False
+        self.then = lambda: None
+
+    def __enter__(self) -> Put:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def layer_from_pages(self, layer: int, *rows: Any, **more: Any) -> None:
+        self.layers.append(layer)
+        self.then()
+
+    def commit(self) -> Any:
+        self.committed = True
+        return SimpleNamespace(bytes=1)
+
+
+def pushed(made: Worker, put: Put, push: worker.Push) -> Put:
+    """What is left of a put after the push."""
+    cache = SimpleNamespace(begin_put=lambda *path, **how: put)
+    made.service = SimpleNamespace(cache=cache, model=lambda adapter: None)  # type: ignore
+    made.settings = SimpleNamespace(recipe="", store_keep=None, min_tokens=32)  # type: ignore
+    made._push(push)
+    return put
+
+
+def test_a_push_that_is_canceled_is_not_committed(made: Worker) -> None:
+    put = pushed(made, Put(0), worker.Push(piece(128)))
+    assert put.committed and put.layers == list(range(batches.LAYERS))
+    put, push = Put(0), worker.Push(piece(128))
+    put.then = lambda: setattr(push, "canceled", True)
+    assert pushed(made, put, push).layers == [0] and not put.committed
+    assert pushed(made, again := Put(0), push).layers == [] and not again.committed
+
+
+def test_a_push_that_would_begin_before_its_segment_stores_nothing(made: Worker) -> None:
+    save = piece(128)
+    save.begin = 64  # the segment that ends here was not stored
+    for begin, committed in ((64, True), (96, True), (0, False)):
+        put = pushed(made, Put(begin), worker.Push(save))
+        assert put.committed == committed and bool(put.layers) == committed
+    put = Put(0)
+    put.already_stored = True
+    assert pushed(made, put, worker.Push(save)).committed and not put.layers
+
+
 def test_work_of_the_cpu_is_done_at_once() -> None:
     assert worker.mark(torch.device("cpu")) is None

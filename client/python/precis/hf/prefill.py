@@ -220,15 +220,15 @@ def store(
         prefill_s: as in Put.commit; by default it is measured, unless `past` holds tokens of the
             new segment: then it is unknown.
         segment_tokens: longer texts are read and stored in segments of this length, one after
-            another, so that the service stages no more than one of them. By default the new tokens
-            are one segment.
+            another, so that the service stages no more than one of them. The last has up to half as
+            many tokens more or less. By default the new tokens are one segment.
 
     Returns:
         The segment and its prefill: those of the last segment, if there are several.
 
     Raises:
         ValueError: `past` holds other tokens, or was cropped inside a block of the service; or
-            segment_tokens is not positive.
+            segment_tokens is not positive, or there is also a `prefill_s`.
     """
     tokens = token_list(tokens)
     how: dict[str, Any] = {
@@ -238,9 +238,11 @@ def store(
     if segment_tokens is not None:
         if segment_tokens <= 0:
             raise ValueError(f"segment_tokens: is {segment_tokens}, must be positive")
+        if prefill_s is not None:
+            raise ValueError("prefill_s: it is measured for each segment; leave it out")
         held = 0 if past is None else past.get_seq_length()
         first = (held // segment_tokens + 1) * segment_tokens
-        for end in range(first, len(tokens), segment_tokens):
+        for end in range(first, len(tokens) - segment_tokens // 2, segment_tokens):
             path = tokens[:end]
             further = {"past": past, "durability": durability, "repeat": repeat} | how
             past = store(cache, model, hf_model, path, **further)[1].cache
