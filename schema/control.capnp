@@ -1111,9 +1111,9 @@ struct BudgetApplication {
   refusedSegments @13 :UInt64;
   refused @14 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
   # Why the first of them was refused.
-  quality @15 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
-  # The names of models, and sessions, that are left because their new budget is a quality target;
-  # one a line.
+  loss @15 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
+  # The names of models, and sessions, that are left because their new budget is a loss; one a
+  # line.
   apart @16 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;
   # Those that are left because a narrower scope sets another keep or limit; one a line.
   error @17 :Text $Is.atMost("kTextBytesMax") $Is.forPeople;

@@ -51,14 +51,15 @@ struct Budget $Is.byHand("types.h") {
     ratio @1;
     entries @2;
     bytes @3;
-    quality @4;
+    scoreMass @4;
     byteShare @5;
+    loss @6;
   }
   kind @0 :Kind;
   value @1 :UInt64;
   # ratio: parts per million; entries: entries per head on average; bytes: bytes of the segment;
-  # quality: share of the score mass + 2^32 x cap, both in parts per million; byteShare: parts per
-  # million of the bytes of the full K and V.
+  # scoreMass: of earlier builds, a share of the score mass + 2^32 x cap, in parts per million;
+  # byteShare: parts per million of the bytes of the full K and V; loss: in millionths.
 }
 
 struct Plan $Is.byHand("types.h") $Is.checked {

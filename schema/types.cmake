@@ -12,7 +12,8 @@ precis_library(precis_types
     ${CMAKE_CURRENT_LIST_DIR}/src/status.cc ${CMAKE_CURRENT_LIST_DIR}/src/types.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/budget.cc ${CMAKE_CURRENT_LIST_DIR}/src/device_choice.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/highest_averages.cc
-    ${CMAKE_CURRENT_LIST_DIR}/src/keep.cc ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/keep.cc ${CMAKE_CURRENT_LIST_DIR}/src/loss_budget.cc
+    ${CMAKE_CURRENT_LIST_DIR}/src/presets.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/profile_table.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_fields.cc ${CMAKE_CURRENT_LIST_DIR}/src/recipe_rules.cc
     ${CMAKE_CURRENT_LIST_DIR}/src/recipe_text.cc ${CMAKE_CURRENT_LIST_DIR}/src/role.cc

@@ -128,10 +128,10 @@ Status read(std::string_view name, Budget& into, const Json& value) {
     into = Budget::entries(amount.get<std::uint64_t>());
   } else if (kind == "\"bytes\"" && amount.is_number_unsigned()) {
     into = Budget::bytes(amount.get<std::uint64_t>());
-  } else if (kind == "\"quality\"" && amount.is_number()) {
-    const Json cap = value.value("cap", Json(1.0));
-    PRECIS_ASSIGN(into,
-                  Budget::quality(amount.get<double>(), cap.is_number() ? cap.get<double>() : 0));
+  } else if (kind == "\"byte_share\"" && amount.is_number()) {
+    PRECIS_ASSIGN(into, Budget::byte_share(amount.get<double>()));
+  } else if (kind == "\"loss\"" && amount.is_number()) {
+    PRECIS_ASSIGN(into, Budget::loss(amount.get<double>()));
   } else {
     return wrong("a ratio, a text such as \"128 entries\", or an object with kind and value");
   }

@@ -184,12 +184,9 @@ void check_recipes(Checks& checks) {
 void check_budgets(Checks& checks) {
   const Budget &keep = checks.config.default_keep, &limit = checks.config.default_limit;
   const Status of_keep = check_keep(keep, "default_keep");
-  const Status of_limit = check_keep(limit, "default_limit");
+  const Status of_limit = check_reader_keep(limit, "default_limit");
   checks.require(of_keep.ok(), "default_keep", of_keep.message());
   checks.require(of_limit.ok(), "default_limit", of_limit.message());
-  checks.require(
-      limit.kind != Budget::Kind::kQuality, "default_limit",
-      "default_limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
   checks.require(keep.kind != limit.kind || keep.value <= limit.value, "default_limit",
                  "default_limit is " + limit.to_string() + ", less than default_keep, which is " +
                      keep.to_string() + ": raise the limit, or lower default_keep");

@@ -10,7 +10,6 @@
 namespace precis {
 namespace {
 
-constexpr std::uint64_t kPartsPerMillion = 1'000'000;
 constexpr std::size_t kSessionRowsBytesMax = 256 << 10;
 constexpr std::size_t kComparedBytesMax = 1 << 20;
 // The scopes of the layers that no request sets.
@@ -29,13 +28,8 @@ void take(const std::optional<Budget>& wanted, std::optional<Budget>& value) {
   if (wanted) value = wanted->kind == Budget::Kind::kAll ? std::nullopt : wanted;
 }
 
-// Only what can be compared without a segment. A quality target that names no cap has the limit as
-// its cap.
+// Only what can be compared without a segment.
 bool is_above(const Budget& keep, const Budget& limit) {
-  if (keep.kind == Budget::Kind::kQuality && limit.kind == Budget::Kind::kRatio) {
-    const std::uint64_t cap = keep.quality_cap_ppm();
-    return cap != kPartsPerMillion && cap > limit.value;
-  }
   return keep.kind == limit.kind && keep.value > limit.value;
 }
 
@@ -204,13 +198,7 @@ Result<BudgetTable::Planned> BudgetTable::changed(std::string_view tenant,
   PRECIS_TRY(check_newest(tenant, request.if_revision));
   if (request.recipe) PRECIS_TRY(check_recipe(*request.recipe));
   if (request.keep) PRECIS_TRY(check_keep(*request.keep));
-  if (request.limit) {
-    PRECIS_TRY(check_keep(*request.limit, "limit"));
-    if (request.limit->kind == Budget::Kind::kQuality) {
-      return Status::invalid(
-          "a limit can't be a quality target; give a ratio, entries, bytes or a share of bytes");
-    }
-  }
+  if (request.limit) PRECIS_TRY(check_reader_keep(*request.limit, "limit"));
   PRECIS_TRY(check_room(tenant, request.scope));
   msg::BudgetChange change{request.scope, values(tenant, request.scope), {}};
   change.after = change.before;

@@ -62,8 +62,7 @@ class BudgetTable {
   // segment can have, a keep above the limit of the same request, or a request that names nothing
   // to change; kConflict for a keep above the stored limit of the same scope, or if another
   // revision than the one that the request names is the newest; kOutOfSpace past
-  // limits::kSessionBudgetsMax. A quality target is above a limit if its cap is; without a cap it
-  // is above none.
+  // limits::kSessionBudgetsMax. Budgets of different kinds are not compared.
   Result<Planned> changed(std::string_view tenant, const msg::SetBudget& request,
                           std::uint64_t now_ms) const;
   // Plans a revision that sets every scope to what it was after an earlier one, except for sessions

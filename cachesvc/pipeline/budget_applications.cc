@@ -215,7 +215,7 @@ Task<Status> BudgetApplications::apply(const Owner& owner, const BudgetsToApply&
   if (!result->ok()) co_return result->status();
   const ConcernedSegments chosen = std::move(**result);
   msg::BudgetApplication& state = application.state;
-  state.quality = lines_of(chosen.quality);
+  state.loss = lines_of(chosen.loss);
   state.apart = lines_of(chosen.apart);
   state.segments += chosen.segments.size();
   for (const auto& segment : chosen.segments) state.bytes += segment.stored_bytes;

@@ -178,8 +178,8 @@ class Chooser {
       if (request_.to_limit) after.keep = after.limit;
     }
     if (!after.keep) return std::nullopt;
-    if (after.keep->kind != Budget::Kind::kQuality) return decided;
-    concerned_.quality.push_back(puts.name);
+    if (after.keep->kind != Budget::Kind::kLoss) return decided;
+    concerned_.loss.push_back(puts.name);
     return std::nullopt;
   }
 
@@ -206,7 +206,7 @@ class Chooser {
     if (entries >= row.plan.total()) return {};
     const InForce& before = decided->before;
     // A budget that can't be compared counts as larger.
-    if (request_.smaller_only && before.keep && before.keep->kind != Budget::Kind::kQuality) {
+    if (request_.smaller_only && before.keep && before.keep->kind != Budget::Kind::kLoss) {
       PRECIS_ASSIGN(const Budget was, keep_of(row, recipe_, *decided, before));
       PRECIS_ASSIGN(const auto entries_before, cut_entries_at_most(row, decided->model, was));
       if (entries >= entries_before) return {};

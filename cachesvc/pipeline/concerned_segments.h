@@ -34,8 +34,8 @@ struct ConcernedSegments {
   };
   std::vector<Segment> segments;  // parents before children
   // The names of models, and sessions, whose segments stay as they are: their new budget is a
-  // quality target, which no trim can have; or they set a keep (or limit) of their own.
-  std::vector<std::string> quality, apart;
+  // loss, which no trim can have; or they set a keep (or limit) of their own.
+  std::vector<std::string> loss, apart;
 };
 
 // Returns a piece of work that looks at some rows whenever it is called, and returns false once it

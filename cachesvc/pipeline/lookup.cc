@@ -52,15 +52,6 @@ msg::Match empty_match(const ModelSpec& model) {
   return match;
 }
 
-// Refuses a budget that is invalid for every segment.
-Status check_readable(const Budget& keep) {
-  if (keep.kind == Budget::Kind::kQuality) {
-    return Status::invalid(
-        "a quality target is for puts; look up at a ratio, entries, bytes or a share of bytes");
-  }
-  return check_keep(keep);
-}
-
 Status check_count_of(const ModelSpec& model, std::size_t num_links) {
   const std::uint64_t counts = std::uint64_t{num_links} * model.num_layers * model.num_kv_heads;
   if (counts <= limits::kMatchCountsMax) return {};
@@ -117,7 +108,7 @@ Task<Result<msg::Match>> Lookup::find(const Tenant& tenant, msg::Lookup request,
   PRECIS_CO_ASSIGN(const ModelSpec model, parts_.layers.catalog.model(tenant.name, request.model));
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), model.block_tokens));
   if (request.keep) {
-    PRECIS_CO_TRY(check_readable(*request.keep));
+    PRECIS_CO_TRY(check_reader_keep(*request.keep));
   }
   const Digest root = tenant.root(request.model, request.adapter, shard);
   Owner owner = tenant.owner(from);

@@ -47,7 +47,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   ModelSpec model;
   Recipe recipe;
   SegmentRow row;               // for the commit, which sets plan and sizes
-  std::uint64_t entries = 0;    // the entries to keep, or the cap of a quality target
+  std::uint64_t entries = 0;    // the entries to keep
   Budget asked;                 // by the request, or the default; row.budget is within the limit
   std::optional<Budget> limit;  // in force
   bool already_stored = false;
@@ -65,12 +65,9 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
 
   // ---- its layers
   std::vector<PutLayer> layers;
-  // Guards what compute threads share: the joiner, the records and counts of encoded layers, and
-  // the measures of a quality target.
+  // Guards what compute threads share: the joiner, and the records and counts of encoded layers.
   std::mutex joining;
   std::unique_ptr<kernels::Joiner> joiner;
-  std::vector<std::vector<float>> floors;  // [num_layers], only for a quality target
-  std::vector<double> mass;                // [num_layers], only for a quality target
   std::atomic<std::uint64_t> compress_ns{0};
   std::shared_ptr<PutTimes> times;  // null unless its first writer is traced
 
@@ -105,9 +102,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   EntryForm entry_form() const { return EntryForm::of(model, recipe.encoding); }
   // Returns whether a layer's records are final once they are encoded, because no other layer
   // changes them.
-  bool final_when_encoded() const {
-    return !recipe.joins_layers() && !recipe.is_cut() && row.budget.kind != Budget::Kind::kQuality;
-  }
+  bool final_when_encoded() const { return !recipe.joins_layers() && !recipe.is_cut(); }
   // Returns whether compression reads each row only a few times, so that it takes about as long as
   // a copy.
   bool is_quick() const {

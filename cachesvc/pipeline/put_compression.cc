@@ -7,7 +7,6 @@
 #include "cachesvc/pipeline/compute_time.h"
 #include "cachesvc/pipeline/put_records.h"
 #include "precis/rope.h"
-#include "precis/score_mass.h"
 
 namespace precis {
 namespace {
@@ -106,13 +105,6 @@ Status PutCompression::join(OpenPut& put, std::uint32_t index, kernels::OrderedL
   std::unique_lock lock(put.joining);
   std::optional<ComputeTime> timed(std::in_place, parts_.clock, put.compress_ns);
   PutLayer& layer = put.layers[index];
-  if (put.row.budget.kind == Budget::Kind::kQuality) {
-    PRECIS_ASSIGN(const kernels::LayerScores* scores, ordered.scores());
-    kernels::LayerMass measured =
-        kernels::measure_mass(put.recipe, scores->scores, put.model.num_kv_heads);
-    put.floors[index] = std::move(measured.floors);
-    put.mass[index] = measured.mass;
-  }
   put.joiner->add(index, ordered.take_turns());
   std::vector<std::uint32_t> counts = put.joiner->counts(index);
   layer.records->shrink(kernels::encoded_bytes(counts, put.entry_form()));

@@ -22,7 +22,6 @@ constexpr std::uint32_t kWorthASplit = 8;
 Status note_parents(const std::vector<Catalog::Row>& parents, const std::optional<Budget>& read,
                     const ModelSpec& model, SegmentRow& row) {
   row.parent_read = read;
-  if (read && read->kind == Budget::Kind::kQuality) return {};  // it has no entry count
   for (const Catalog::Row& parent : parents) {
     PRECIS_ASSIGN(const std::uint64_t entries,
                   cut_entries_at_most(*parent, model, read.value_or(Budget::all())));

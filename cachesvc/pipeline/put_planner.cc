@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/default_recipe.h"
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "precis/loss_budget.h"
 #include "precis/reader_budget.h"
 #include "precis/recipe.h"
 #include "precis/record_format.h"
@@ -109,8 +110,9 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   return EntryForm::of(put.model, put.recipe.encoding).validate();
 }
 
-// Completes the recipe. If the request names it, this node already has what the recipe needs
-// (know_settings.h). A default recipe may need settings that another node has only just got.
+// Completes the recipe, and makes a loss a ratio. If the request names it, this node already has
+// what the recipe needs (know_settings.h). A default recipe may need settings that another node has
+// only just got.
 Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
   Status found = find_equipment(tenant, request.model, put);
   const bool may_be_new = found.code() == StatusCode::kNotFound && request.recipe.empty();
@@ -119,6 +121,10 @@ Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& reques
     if (caught_up.ok()) found = find_equipment(tenant, request.model, put);
   }
   PRECIS_CO_TRY(found);
+  const auto context_tokens = static_cast<std::uint32_t>(request.tokens.size());
+  PRECIS_CO_ASSIGN(put.asked,
+                   budget_for_loss(put.asked, put.recipe, put.profile.get(), context_tokens));
+  if (request.recipe.empty()) put.recipe = default_for(put.recipe, put.asked, put.limit);
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.encoding = put.recipe.encoding;
@@ -163,8 +169,6 @@ Status PutPlanner::begin(OpenPut& put) {
     return {};
   }
   put.layers.resize(model.num_layers);
-  put.floors.resize(model.num_layers);
-  put.mass.resize(model.num_layers);
   return {};
 }
 

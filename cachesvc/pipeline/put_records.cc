@@ -1,26 +1,8 @@
 #include "cachesvc/pipeline/put_records.h"
 
-#include <numeric>
 #include <vector>
 
 namespace precis {
-namespace {
-
-Status cut_at_quality(OpenPut& put, std::vector<MutableBytes>& layers) {
-  const double mass = std::accumulate(put.mass.begin(), put.mass.end(), 0.0);
-  PRECIS_ASSIGN(const std::uint64_t entries,
-                kernels::quality_entries(put.recipe, layers, put.floors, mass,
-                                         put.row.budget.quality_share_ppm()));
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    PutLayer& layer = put.layers[l];
-    PRECIS_ASSIGN(const std::size_t size, kernels::cut_records(layers[l], entries, &layer.counts));
-    layer.records->shrink(size);
-    layers[l] = layer.records->bytes();
-  }
-  return {};
-}
-
-}  // namespace
 
 Status trim_earlier(OpenPut& put, std::uint32_t newest) {
   if (!put.recipe.joins_layers()) return {};
@@ -45,7 +27,6 @@ Status place_seats(OpenPut& put, kernels::Backend& backend) {
       PRECIS_TRY(kernels::place_seats(layers[l], put.joiner->seats(l)));
     }
   }
-  if (put.row.budget.kind == Budget::Kind::kQuality) PRECIS_TRY(cut_at_quality(put, layers));
   return put.final_when_encoded() ? Status() : backend.seal(layers);
 }
 

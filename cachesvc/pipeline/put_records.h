@@ -10,8 +10,8 @@ namespace precis {
 // cascade). The caller holds put.joining.
 Status trim_earlier(OpenPut& put, std::uint32_t newest);
 
-// Once all layers are encoded: places the seats that depend on all of them, cuts at a quality
-// target, and seals the records.
+// Once all layers are encoded: places the seats that depend on all of them, and seals the
+// records.
 Status place_seats(OpenPut& put, kernels::Backend& backend);
 
 }  // namespace precis

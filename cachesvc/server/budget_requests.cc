@@ -2,9 +2,12 @@
 
 #include <utility>
 
+#include "cachesvc/catalog/budgets.h"
+#include "cachesvc/pipeline/default_recipe.h"
 #include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/server/change_text.h"
 #include "cachesvc/server/next_put.h"
+#include "precis/loss_budget.h"
 
 namespace precis {
 namespace {
@@ -13,7 +16,7 @@ constexpr double kTableBytesPerMs = 32 << 10;  // that parsing takes, about
 
 bool can_trim_to(const msg::SetBudget& request) {
   const std::optional<Budget>& wanted = request.keep ? request.keep : request.limit;
-  return wanted && wanted->kind != Budget::Kind::kAll && wanted->kind != Budget::Kind::kQuality;
+  return wanted && wanted->kind != Budget::Kind::kAll && wanted->kind != Budget::Kind::kLoss;
 }
 
 }  // namespace
@@ -30,6 +33,24 @@ Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
         "bytes: set one, or change the budget without apply_to_stored");
   }
   return caller_.parts.applications.check_free(tenant_);
+}
+
+Status BudgetRequests::check_loss(const msg::SetBudget& request) const {
+  if (!request.keep || request.keep->kind != Budget::Kind::kLoss || !request.scope.model) return {};
+  const Digest& model = *request.scope.model;
+  PRECIS_ASSIGN(const ModelSpec spec, catalog_.model(tenant_, model));
+  msg::Budgets budgets = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
+  if (request.recipe && !request.recipe->empty()) {
+    budgets.layers.back().recipe = *request.recipe;
+    settle(budgets);
+  }
+  PRECIS_ASSIGN(Recipe recipe, parse_recipe(budgets.effective.recipe));
+  recipe = default_recipe(recipe, budgets, spec, *request.keep);
+  ModelCatalog::FoundProfile found;
+  if (recipe.needs_profile()) {
+    PRECIS_ASSIGN(found, catalog_.find_profile(tenant_, model, recipe));
+  }
+  return budget_for_loss(*request.keep, recipe, found.profile.get(), 1).status();
 }
 
 Task<Result<std::uint64_t>> BudgetRequests::apply(std::string_view request,
@@ -130,6 +151,7 @@ Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
 
 Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   PRECIS_CO_TRY(check(request.scope));
+  PRECIS_CO_TRY(check_loss(request));
   std::optional<HeadTable> table;
   if (!request.table.empty()) {
     const double cost = 1 + static_cast<double>(request.table.size()) / kTableBytesPerMs;

@@ -5,6 +5,7 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/default_recipe.h"
+#include "precis/loss_budget.h"
 #include "precis/reader_budget.h"
 
 namespace precis {
@@ -116,16 +117,18 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
   const msg::Budgets budgets = in_force(caller, tried, like.model);
   const msg::BudgetRow& wanted = budgets.effective;
   Budget keep = wanted.keep.value_or(Budget::all());
-  if (keep.kind == Budget::Kind::kQuality) {
-    co_return only_a_put(
-        "only a put can tell what a quality target keeps: the scores of the prompt decide");
-  }
   PRECIS_CO_ASSIGN(const ModelSpec model,
                    caller.parts.catalog.model(caller.tenant.name, like.model));
   PRECIS_CO_ASSIGN(Recipe recipe,
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
   recipe = tried.table ? default_for(recipe, keep, wanted.limit)
                        : default_recipe(recipe, budgets, model, keep);
+  if (keep.kind == Budget::Kind::kLoss && recipe.needs_profile() && !tried.table) {
+    PRECIS_CO_ASSIGN(const auto found,
+                     caller.parts.catalog.find_profile(caller.tenant.name, like.model, recipe));
+    PRECIS_CO_ASSIGN(keep, budget_for_loss(keep, recipe, found.profile.get(), like.end));
+    recipe = default_for(recipe, keep, wanted.limit);
+  }
   if (like.encoding != recipe.encoding) {
     co_return only_a_put("only a put can tell: what is stored has rows of another encoding");
   }

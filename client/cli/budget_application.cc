@@ -68,7 +68,7 @@ std::string left_text(const std::string& names, std::string_view why) {
 }
 
 std::string to_text(const msg::BudgetApplication& state) {
-  std::string text = left_text(state.quality, "whose budget is a quality target") +
+  std::string text = left_text(state.loss, "whose budget is a loss") +
                      left_text(state.apart, "where another budget is set");
   if (state.refused_segments > 0) {
     text += fmt::format("not trimmed: {}, the first: {}\n",

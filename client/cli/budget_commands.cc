@@ -117,8 +117,8 @@ namespace {
 // "none": the wider scope applies.
 Result<Budget> parse_limit(const std::string& text) {
   if (text == "none") return Budget::all();
-  const auto limit = parse_keep(text);  // whose error offers a quality target, too
-  if (limit.ok() && limit->kind != Budget::Kind::kQuality) return limit;
+  const auto limit = parse_keep(text);  // whose error offers a loss, too
+  if (limit.ok() && limit->kind != Budget::Kind::kLoss) return limit;
   return Status::invalid(
       "--limit '" + text +
       "': give a ratio in (0, 1] such as 0.3 or 30%, entries per head such as "

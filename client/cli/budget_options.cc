@@ -30,7 +30,7 @@ void add_set(CLI::App& group, Arguments& a) {
   CLI::Option* keep = set->add_option("--keep", change.keep,
                                       "A ratio such as 0.3, '128 entries' per "
                                       "head, '64 MiB' per segment, '10% bytes' of the full KV, or "
-                                      "'quality 0.95 up to 0.5'");
+                                      "'loss 0.05' of answers");
   CLI::Option* limit = set->add_option("--limit", change.limit,
                                        "The largest budget that a put gets, whatever it names: a "
                                        "ratio, entries, bytes or a share of bytes, as --keep; none "

@@ -130,8 +130,7 @@ namespace {
 Result<Budget> parse_total(const std::string& text) {
   if (text == "none") return Budget::all();
   const auto total = parse_keep(text);  // whose error offers forms that only a put takes
-  if (total.ok() && total->kind != Budget::Kind::kEntries &&
-      total->kind != Budget::Kind::kQuality) {
+  if (total.ok() && total->kind != Budget::Kind::kEntries && total->kind != Budget::Kind::kLoss) {
     return total;
   }
   return Status::invalid("--total '" + text +

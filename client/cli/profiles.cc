@@ -62,6 +62,19 @@ std::string table_text(const std::string& json, std::size_t columns) {
          table.text(columns);
 }
 
+// The losses of answers at each measured share of the entries. Empty if nothing was measured.
+std::string losses_text(const std::string& json, std::size_t columns) {
+  const auto profile = parse_profile(json);
+  if (!profile.ok() || profile->losses.empty()) return {};
+  Table table({{"TOKENS", true}, {"KEEP", true}, {"LOSS", true}, {"ERROR", true}});
+  for (const Profile::Loss& loss : profile->losses) {
+    table.add({std::to_string(loss.tokens), fmt::format("{:.0f}%", loss.keep_ppm / 1e4),
+               fmt::format("{:+.3f}", loss.mean), fmt::format("{:.3f}", loss.error)});
+  }
+  return fmt::format("\nmeasured loss of answers with {}\n", printable(profile->losses_recipe)) +
+         table.text(columns);
+}
+
 }  // namespace
 
 Status add_profile(Context context, const std::string& file, const std::string& model) {
@@ -116,7 +129,8 @@ Status show_profile(Context context, const std::string& model, const std::string
     return {};
   }
   PRECIS_ASSIGN(const auto models, context.client.models());
-  context.out += profile_text(row, models) + table_text(row.json, context.columns());
+  context.out += profile_text(row, models) + table_text(row.json, context.columns()) +
+                 losses_text(row.json, context.columns());
   return {};
 }
 

@@ -290,9 +290,6 @@ std::string session_text(const msg::SessionRow& row, const std::string& takes) {
 
 bool is_above(const Budget& keep, const Budget& limit) {
   if (keep.kind == Budget::Kind::kAll) return limit.kind != Budget::Kind::kAll;
-  if (keep.kind == Budget::Kind::kQuality) {
-    return limit.kind == Budget::Kind::kRatio && keep.quality_cap_ppm() > limit.value;
-  }
   return keep.kind == limit.kind && keep.value > limit.value;
 }
 

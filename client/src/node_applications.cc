@@ -49,7 +49,7 @@ void add(msg::BudgetApplication& sum, const NodeApplication& node) {
   add_mass(sum.kept_mass, state);
   sum.refused_segments += state.refused_segments;
   if (sum.refused.empty()) sum.refused = state.refused;
-  add_names(sum.quality, state.quality);
+  add_names(sum.loss, state.loss);
   add_names(sum.apart, state.apart);
   if (sum.code.empty() && !state.code.empty()) {
     sum.code = state.code;

@@ -12,6 +12,7 @@
 #include "client/src/get_plan.h"
 #include "client/src/prefix.h"
 #include "client/src/put.h"
+#include "precis/keep.h"
 #include "precis/limits.h"
 
 namespace precis {
@@ -29,10 +30,7 @@ Status check_lookup(const LookupOptions& options) {
     return Status::invalid("align is " + std::to_string(options.align) + ", must be in [1, " +
                            std::to_string(limits::kAlignMax) + "]");
   }
-  if (options.keep && options.keep->kind == Budget::Kind::kQuality) {
-    return Status::invalid(
-        "a quality target is for puts; look up at a ratio, entries, bytes or a share of bytes");
-  }
+  if (options.keep) PRECIS_TRY(check_reader_keep(*options.keep));
   if (options.lease.count() < 0) {
     return Status::invalid("lease is " + std::to_string(options.lease.count()) +
                            " ms, must be 0 or more");

@@ -16,7 +16,7 @@ _FIRST += [
     "entries",
     "bytes_",
     "byte_share",
-    "quality",
+    "loss",
     "Session",
 ]
 # Functions of the extension module, which has a page of its own, and the module of errors, whose

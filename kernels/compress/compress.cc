@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "precis/joiner.h"
+#include "precis/loss_budget.h"
 #include "precis/row_code.h"
-#include "precis/score_mass.h"
 #include "precis/stages.h"
 
 namespace precis::kernels {
@@ -49,28 +49,20 @@ Status check_shape(const ModelSpec& model, const LayerInput& input, std::uint32_
 // Compresses all layers as a put does; returns their records.
 Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
                                                      std::vector<LayerInput>& inputs,
-                                                     std::uint64_t entries, const Budget& budget,
-                                                     const Profile* profile, unsigned threads) {
+                                                     std::uint64_t entries, const Profile* profile,
+                                                     unsigned threads) {
   const auto backend = make_cpu_backend(threads);
   const LayerInput& first = inputs.front();
   const SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin};
   PRECIS_ASSIGN(const auto joiner, Joiner::make(recipe, dims, entries, profile));
   std::vector<std::unique_ptr<LayerCompressor>> compressors;
   std::vector<OrderedLayer> ordered;  // [num_layers], each by its compressor
-  std::vector<std::vector<float>> floors;
-  double mass = 0;
   for (std::uint32_t l = 0; l < inputs.size(); ++l) {
     LayerInput& input = inputs[l];
     input.entries = entries;
     PRECIS_ASSIGN(auto compressor, backend->compressor());
     PRECIS_ASSIGN(ScoredLayer scored, score(*compressor, recipe, input));
     PRECIS_ASSIGN(OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
-    if (budget.kind == Budget::Kind::kQuality) {
-      PRECIS_ASSIGN(const LayerScores* scores, layer.scores());
-      LayerMass measured = measure_mass(recipe, scores->scores, input.num_kv_heads());
-      floors.push_back(std::move(measured.floors));
-      mass += measured.mass;
-    }
     joiner->add(l, layer.take_turns());
     compressors.push_back(std::move(compressor));
     ordered.push_back(std::move(layer));
@@ -85,19 +77,10 @@ Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
     bytes.push_back(layers.back().bytes());
     PRECIS_TRY(std::move(ordered[l]).encode(counts, joiner->seats(l), SegmentId{}, bytes.back()));
   }
-  if (recipe.is_cut()) PRECIS_TRY(place_cut_seats(bytes));
-  if (budget.kind != Budget::Kind::kQuality) {
-    if (recipe.is_cut()) PRECIS_TRY(backend->seal(bytes));
-    return layers;
+  if (recipe.is_cut()) {
+    PRECIS_TRY(place_cut_seats(bytes));
+    PRECIS_TRY(backend->seal(bytes));
   }
-  PRECIS_ASSIGN(const std::uint64_t kept,
-                quality_entries(recipe, bytes, floors, mass, budget.quality_share_ppm()));
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    std::vector<std::uint32_t> counts;
-    PRECIS_ASSIGN(layers[l].size_bytes, cut_records(bytes[l], kept, &counts));
-    bytes[l] = layers[l].bytes();
-  }
-  PRECIS_TRY(backend->seal(bytes));
   return layers;
 }
 
@@ -179,9 +162,10 @@ Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
       input.probe = probes.emplace_back(probe_of_layer(*profile, input.layer));
     }
   }
+  PRECIS_ASSIGN(const Budget budget, budget_for_loss(keep, recipe, profile, begin + num_tokens));
   PRECIS_ASSIGN(const std::uint64_t entries,
-                budget_entries(recipe, model, num_tokens, keep, begin));
-  PRECIS_ASSIGN(auto kept, compress_layers(recipe, inputs, entries, keep, profile, threads));
+                budget_entries(recipe, model, num_tokens, budget, begin));
+  PRECIS_ASSIGN(auto kept, compress_layers(recipe, inputs, entries, profile, threads));
   PRECIS_TRY(open_records(kept, model.num_kv_heads));
   return kept;
 }

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <queue>
 
 #include "kernels/encode/encode.h"
 #include "kernels/encode/record_writer.h"
 #include "precis/kernels.h"
 #include "precis/record.h"
-#include "precis/score_mass.h"
 
 namespace precis::kernels {
 namespace {
@@ -91,14 +89,6 @@ Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32
   return {};
 }
 
-Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
-                                std::vector<std::uint32_t>* counts) {
-  PRECIS_ASSIGN(const std::vector<RecordView> records, open_layer(layer));
-  counts->clear();
-  for (const RecordView& record : records) counts->push_back(count_at(record, entries));
-  return trim_records(layer, *counts);
-}
-
 Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers) {
   struct Source {
     MutableBytes bytes;
@@ -129,44 +119,6 @@ Status seal_cpu(const CpuContext& context, std::span<const MutableBytes> layers)
     }
   });
   return {};
-}
-
-Result<std::uint64_t> quality_entries(const Recipe& recipe, std::span<const MutableBytes> layers,
-                                      const std::vector<std::vector<float>>& floors, double mass,
-                                      std::uint32_t share_ppm) {
-  struct Next {
-    std::uint32_t seat;
-    std::size_t record;
-    std::uint32_t index;
-    bool operator<(const Next& o) const { return seat > o.seat; }
-  };
-  std::vector<RecordView> records;
-  std::vector<float> floor_of;
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    PRECIS_ASSIGN(const std::vector<RecordView> of_layer, open_layer(layers[l]));
-    PRECIS_CHECK(of_layer.size() == floors[l].size());
-    records.insert(records.end(), of_layer.begin(), of_layer.end());
-    floor_of.insert(floor_of.end(), floors[l].begin(), floors[l].end());
-  }
-  std::priority_queue<Next> queue;
-  for (std::size_t r = 0; r < records.size(); ++r) {
-    if (records[r].count > 0) queue.push({records[r].seats[0], r, 0});
-  }
-  // `held` is the mass held so far; sums in f64 in the order of seats.
-  const double wanted = mass * share_ppm / 1e6;
-  double held = 0;
-  std::uint64_t entries = 0;
-  while (!queue.empty() && (held < wanted || entries < records.size())) {
-    const Next next = queue.top();
-    queue.pop();
-    const RecordView& record = records[next.record];
-    held += entry_mass(recipe, record.scores[next.index], floor_of[next.record]);
-    ++entries;
-    if (next.index + 1 < record.count) {
-      queue.push({record.seats[next.index + 1], next.record, next.index + 1});
-    }
-  }
-  return entries;
 }
 
 }  // namespace precis::kernels

@@ -68,10 +68,9 @@ Json to_json(const std::optional<Budget>& budget) {
       return {{"kind", "ratio"}, {"value", static_cast<double>(budget->value) / 1e6}};
     case Budget::Kind::kEntries: return {{"kind", "entries"}, {"value", budget->value}};
     case Budget::Kind::kBytes: return {{"kind", "bytes"}, {"value", budget->value}};
-    case Budget::Kind::kQuality:
-      return {{"kind", "quality"},
-              {"value", budget->quality_share_ppm() / 1e6},
-              {"cap", budget->quality_cap_ppm() / 1e6}};
+    case Budget::Kind::kScoreMass: return to_json(std::optional(budget->without_score_mass()));
+    case Budget::Kind::kLoss:
+      return {{"kind", "loss"}, {"value", static_cast<double>(budget->value) / 1e6}};
     case Budget::Kind::kByteShare:
       return {{"kind", "byte_share"}, {"value", static_cast<double>(budget->value) / 1e6}};
   }

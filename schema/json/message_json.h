@@ -25,8 +25,8 @@ std::string json_line(const Json& json);  // in one line, without its end
 // Precis: printing deep JSON needs a deep stack.
 Json parse_json(const std::string& text);
 
-// {"kind": "ratio" | "entries" | "bytes" | "all" | "quality" | "byte_share", "value": number or
-// null}, for "quality" also "cap"; null if there is no budget.
+// {"kind": "ratio" | "entries" | "bytes" | "all" | "byte_share" | "loss", "value": number or
+// null}; null if there is no budget.
 Json to_json(const std::optional<Budget>& budget);
 Json to_json(const ModelSpec& model);
 

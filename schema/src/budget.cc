@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "precis/keep.h"
 #include "precis/reader_budget.h"
 #include "precis/recipe.h"
 #include "precis/record_format.h"
@@ -71,17 +72,9 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
       return heads * per_head;
     }
     case Budget::Kind::kEntries: return heads * std::min<std::uint64_t>(num_tokens, budget.value);
-    case Budget::Kind::kQuality: {
-      const std::uint32_t share = budget.quality_share_ppm();
-      if (share == 0 || share > kMillion) {
-        return Status::invalid("quality of " + std::to_string(share) +
-                               " parts per million is outside (0, 1000000]");
-      }
-      PRECIS_ASSIGN(
-          const std::uint64_t per_head,
-          ratio_entries_per_head(recipe.count_rule, num_tokens, budget.quality_cap_ppm()));
-      return heads * per_head;
-    }
+    case Budget::Kind::kScoreMass:
+      return asked_entries(recipe, model, num_tokens, budget.without_score_mass());
+    case Budget::Kind::kLoss: return check_reader_keep(budget, "the budget");
     case Budget::Kind::kBytes:
       return budget.value / record_entry_bytes(EntryForm::of(model, recipe.encoding));
     case Budget::Kind::kByteShare:
@@ -149,12 +142,16 @@ Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optiona
   return used;
 }
 
-Recipe for_byte_share(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
-  if (recipe.encoding != Encoding::kInt8 || asked.kind != Budget::Kind::kByteShare) return recipe;
-  const EntryForm form = EntryForm::of(model, Encoding::kInt8);
-  const double share = static_cast<double>(asked.value) / kMillion;
-  const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
-  if (share * static_cast<double>(form.raw().bytes()) >= entry) return recipe;
+Recipe for_few_bytes(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
+  if (recipe.encoding != Encoding::kInt8) return recipe;
+  if (asked.kind == Budget::Kind::kByteShare) {
+    const EntryForm form = EntryForm::of(model, Encoding::kInt8);
+    const double share = static_cast<double>(asked.value) / kMillion;
+    const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
+    if (share * static_cast<double>(form.raw().bytes()) >= entry) return recipe;
+  } else if (asked.kind != Budget::Kind::kLoss) {
+    return recipe;
+  }
   if (!EntryForm::of(model, Encoding::kK6V4).validate().ok()) return recipe;
   Recipe used = recipe;
   used.encoding = Encoding::kK6V4;
@@ -166,11 +163,7 @@ Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::u
   PRECIS_ASSIGN(const std::uint64_t wanted,
                 budget_entries(recipe, model, num_tokens, asked, begin));
   PRECIS_ASSIGN(const std::uint64_t most, budget_entries(recipe, model, num_tokens, limit, begin));
-  if (wanted <= most) return asked;
-  if (asked.kind != Budget::Kind::kQuality || limit.kind != Budget::Kind::kRatio) return limit;
-  Budget capped = asked;
-  capped.value = asked.quality_share_ppm() | limit.value << 32;
-  return capped;
+  return wanted <= most ? asked : limit;
 }
 
 }  // namespace precis

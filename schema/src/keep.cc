@@ -17,28 +17,27 @@ std::optional<double> parse_decimal(std::string_view text) {
   return whole ? std::optional(number) : std::nullopt;
 }
 
-// "0.95", or "0.95 up to 0.5".
-Result<Budget> parse_quality(const std::string& text, const std::string& field) {
-  constexpr std::string_view kUpTo = " up to ";
-  const std::size_t at = text.find(kUpTo);
-  const auto share = parse_decimal(std::string_view(text).substr(0, at));
-  const auto cap =
-      at == text.npos ? 1.0 : parse_decimal(std::string_view(text).substr(at + kUpTo.size()));
-  if (share && cap) return Budget::quality(*share, *cap);
-  return Status::invalid(field + " 'quality " + text +
-                         "': give a share of the score mass such as 'quality 0.95', or with a cap "
-                         "'quality 0.95 up to 0.5'");
+// "0.05".
+Result<Budget> parse_loss(const std::string& text, const std::string& field) {
+  if (const auto most = parse_decimal(text)) return Budget::loss(*most);
+  return Status::invalid(field + " 'loss " + text +
+                         "': give a number in (0, 100] such as 'loss 0.05'");
 }
 
 }  // namespace
 
 Result<Budget> parse_keep(const std::string& text, const std::string& field) {
-  if (text.starts_with("quality ")) return parse_quality(text.substr(8), field);
+  if (text.starts_with("loss ")) return parse_loss(text.substr(5), field);
+  if (text.starts_with("quality ")) {
+    return Status::invalid(field + " '" + text +
+                           "': a share of the score mass does not bound what answers lose; give a "
+                           "loss such as 'loss 0.05', or a ratio");
+  }
   const Status wrong = Status::invalid(
       field + " '" + text +
       "' is not understood: give a ratio in (0, 1] such as 0.3 or '30%', entries per "
       "head such as '128 entries', bytes of a segment such as '64 MiB', a share of the bytes of K "
-      "and V such as '10% bytes', or 'quality 0.95 up to 0.5'");
+      "and V such as '10% bytes', or 'loss 0.05'");
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number > 0)) return wrong;
@@ -72,17 +71,23 @@ Status check_keep(const Budget& keep, const std::string& field) {
   switch (keep.kind) {
     case Budget::Kind::kAll: fits = true; break;
     case Budget::Kind::kRatio:
-    case Budget::Kind::kByteShare: fits = is_share(keep.value); break;
-    case Budget::Kind::kQuality:
-      fits = is_share(keep.quality_share_ppm()) && is_share(keep.quality_cap_ppm());
-      break;
+    case Budget::Kind::kScoreMass:
+    case Budget::Kind::kByteShare: fits = is_share(keep.without_score_mass().value); break;
+    case Budget::Kind::kLoss: fits = keep.value > 0; break;
     case Budget::Kind::kEntries:
     case Budget::Kind::kBytes: fits = keep.value > 0; break;
   }
   return fits ? Status()
               : Status::invalid(field + " is " + keep.to_string() +
-                                ", must be a ratio, a quality or a share of bytes in (0, 1], or at "
-                                "least one entry or byte");
+                                ", must be a ratio or a share of bytes in (0, 1], a loss above 0, "
+                                "or at least one entry or byte");
+}
+
+Status check_reader_keep(const Budget& keep, const std::string& field) {
+  if (keep.kind != Budget::Kind::kLoss) return check_keep(keep, field);
+  return Status::invalid(field + " is " + keep.to_string() +
+                         ", and a loss is for puts: give a ratio, entries, bytes or a share of "
+                         "bytes");
 }
 
 }  // namespace precis

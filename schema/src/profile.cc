@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "profile_text.h"
 #include "recipe_fields.h"
 #include "recipe_words.h"
 
@@ -21,84 +21,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::uint32_t kProfileVersion = 1;
 
-// The most fields that a profile may have besides its table. Unknown fields are ignored.
-constexpr std::size_t kFieldsMax = 64;
 constexpr std::size_t kNumbersAtATime = 4096;
-// The most numbers in a table. profile_json() writes at least four bytes for each, such as "0.0,".
-constexpr std::size_t kNumbersMax = limits::kProfileBytesMax / 4;
-
-// Reads a profile's JSON: one object of plain values with one list of numbers. A parse tree of
-// arbitrary JSON could take a hundred times the memory of its text.
-class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  nlohmann::json fields = nlohmann::json::object();
-  std::optional<std::vector<double>> table;
-  Status problem;  // set if the text is JSON but not a profile
-
-  bool null() override { return value(nullptr); }
-  bool boolean(bool v) override { return value(v); }
-  bool number_integer(number_integer_t v) override { return value(v); }
-  bool number_unsigned(number_unsigned_t v) override { return value(v); }
-  bool number_float(number_float_t v, const string_t&) override { return value(v); }
-  bool string(string_t& v) override { return value(std::move(v)); }
-  bool binary(binary_t&) override { return false; }
-  bool key(string_t& v) override {
-    key_ = std::move(v);
-    return true;
-  }
-  bool start_object(std::size_t) override {
-    if (!std::exchange(inside_, true)) return true;
-    return refuse("is an object");
-  }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override {
-    if (!inside_) return false;
-    if (in_table_ || key_ != "table") return refuse("is a list");
-    in_table_ = true;
-    table.emplace();
-    return true;
-  }
-  bool end_array() override {
-    in_table_ = false;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  bool refuse(const char* why) {
-    problem = Status::invalid("profile: " + in_quotes(key_) + " " + why +
-                              "; only table may be a list, of numbers");
-    return false;
-  }
-  template <typename V>
-  bool value(V v) {
-    if (!inside_) return false;
-    if (in_table_) {
-      if (table->size() == kNumbersMax) {
-        problem = Status::invalid("profile: table has more than " + std::to_string(kNumbersMax) +
-                                  " numbers");
-        return false;
-      }
-      if constexpr (std::is_arithmetic_v<V> && !std::is_same_v<V, bool>) {
-        table->push_back(static_cast<double>(v));
-      } else {
-        table->push_back(std::nan(""));  // not a number either: read_table() refuses it
-      }
-      return true;
-    }
-    if (fields.size() == kFieldsMax && !fields.contains(key_)) {
-      problem = Status::invalid("profile: more than " + std::to_string(kFieldsMax) + " fields");
-      return false;
-    }
-    fields[key_] = std::move(v);
-    return true;
-  }
-
-  bool inside_ = false, in_table_ = false;
-  std::string key_;
-};
+constexpr double kLossMax = 1e3;
 
 // Reads one field; the error message names it.
 template <typename T>
@@ -157,11 +81,11 @@ Result<std::size_t> rows_of_table(const Profile& profile, std::size_t numbers) {
                          " numbers, [" + std::to_string(rows) + ", num_layers, num_kv_heads]");
 }
 
-Status read_table(const std::optional<std::vector<double>>& table, Profile& profile) {
-  PRECIS_TRY(rows_of_table(profile, table ? table->size() : 0).status());
+Status read_table(const std::vector<double>& table, Profile& profile) {
+  PRECIS_TRY(rows_of_table(profile, table.size()).status());
   const Range range = range_of(profile.kind);
-  profile.table.reserve(table->size());
-  for (const double x : *table) {
+  profile.table.reserve(table.size());
+  for (const double x : table) {
     if (!(x >= range.least && x <= range.most)) {
       return Status::invalid("profile: table[" + std::to_string(profile.table.size()) +
                              "] must be a number in " + std::string(range.text));
@@ -181,20 +105,60 @@ Status read_table(const std::optional<std::vector<double>>& table, Profile& prof
   return {};
 }
 
+// `numbers`: [n, ProfileText::kLossNumbers].
+Status read_losses(const std::vector<double>& numbers, const nlohmann::json& object,
+                   Profile& profile) {
+  if (numbers.empty()) return {};
+  PRECIS_TRY(read_field(object, "losses_recipe", profile.losses_recipe));
+  PRECIS_TRY(parse_recipe(profile.losses_recipe).status().with_context("profile: losses_recipe"));
+  for (std::size_t i = 0; i < numbers.size(); i += ProfileText::kLossNumbers) {
+    const bool fits = numbers.size() - i >= ProfileText::kLossNumbers && numbers[i] >= 1 &&
+                      numbers[i] <= limits::kPathTokensMax && numbers[i + 1] >= 1e-6 &&
+                      numbers[i + 1] <= 1 && std::abs(numbers[i + 2]) <= kLossMax &&
+                      numbers[i + 3] >= 0 && numbers[i + 3] <= kLossMax;
+    if (!fits) {
+      return Status::invalid("profile: losses[" + std::to_string(i) +
+                             "] must begin a row of four numbers: tokens, share of the entries, "
+                             "mean loss, and its error");
+    }
+    const Profile::Loss loss{static_cast<std::uint32_t>(numbers[i]),
+                             static_cast<std::uint32_t>(std::llround(numbers[i + 1] * 1e6)),
+                             static_cast<float>(numbers[i + 2]),
+                             static_cast<float>(numbers[i + 3])};
+    const auto place = [](const Profile::Loss& l) { return std::pair(l.tokens, l.keep_ppm); };
+    if (!profile.losses.empty() && place(profile.losses.back()) >= place(loss)) {
+      return Status::invalid(
+          "profile: losses[" + std::to_string(i) +
+          "] begins a row that is not above the one before, by tokens and share");
+    }
+    profile.losses.push_back(loss);
+  }
+  return {};
+}
+
 // Writes the table's numbers in parts: a JSON tree of all of them takes several times their text.
-std::string text_of(const Profile& profile, const std::string& name) {
-  const Json head = {{"version", kProfileVersion},
-                     {"name", name},
-                     {"kind", table_kind_name(profile.kind)},
-                     {"model", profile.model.hex()},
-                     {"scorer", profile.scorer},
-                     {"sinks", profile.sinks},
-                     {"recent", profile.recent},
-                     {"num_layers", profile.num_layers},
-                     {"num_kv_heads", profile.num_kv_heads},
-                     {"num_tokens", profile.num_tokens},
-                     {"text_digest", profile.text_digest},
-                     {"table", Json::array()}};
+std::string text_of(const Profile& profile, const std::string& name, bool with_losses) {
+  Json head = {{"version", kProfileVersion},
+               {"name", name},
+               {"kind", table_kind_name(profile.kind)},
+               {"model", profile.model.hex()},
+               {"scorer", profile.scorer},
+               {"sinks", profile.sinks},
+               {"recent", profile.recent},
+               {"num_layers", profile.num_layers},
+               {"num_kv_heads", profile.num_kv_heads},
+               {"num_tokens", profile.num_tokens},
+               {"text_digest", profile.text_digest}};
+  if (with_losses && !profile.losses.empty()) {
+    head["losses_recipe"] = profile.losses_recipe;
+    for (const Profile::Loss& loss : profile.losses) {
+      for (const double x :
+           {1.0 * loss.tokens, loss.keep_ppm / 1e6, double{loss.mean}, double{loss.error}}) {
+        head["losses"].push_back(x);
+      }
+    }
+  }
+  head["table"] = Json::array();
   constexpr std::string_view kEnd = "]}";
   std::string text = head.dump();
   text.resize(text.size() - kEnd.size());
@@ -278,13 +242,16 @@ Result<Profile> parse_profile(std::string_view text) {
                            std::to_string(limits::kKvHeadsMax) + "]");
   }
   PRECIS_TRY(read_table(read.table, profile));
+  PRECIS_TRY(read_losses(read.losses, object, profile));
   return profile;
 }
 
-std::string profile_json(const Profile& profile) { return text_of(profile, profile.name); }
+std::string profile_json(const Profile& profile) {
+  return text_of(profile, profile.name, /*with_losses=*/true);
+}
 
 Digest profile_digest(const Profile& profile) {
-  const std::string json = text_of(profile, {});
+  const std::string json = text_of(profile, {}, /*with_losses=*/false);
   return sha256(std::as_bytes(std::span(json)));
 }
 

@@ -155,10 +155,12 @@ Result<Budget> Budget::ratio(double keep) {
   return Budget{Kind::kRatio, ppm};
 }
 
-Result<Budget> Budget::quality(double share, double cap) {
-  PRECIS_ASSIGN(const std::uint64_t share_of_mass, share_ppm("quality", share));
-  PRECIS_ASSIGN(const std::uint64_t at_most, share_ppm("the cap of quality", cap));
-  return Budget{Kind::kQuality, share_of_mass | at_most << 32};
+Result<Budget> Budget::loss(double most) {
+  constexpr double kMillion = 1e6, kLossMax = 100;
+  if (most >= 1 / kMillion && most <= kLossMax) {
+    return Budget{Kind::kLoss, static_cast<std::uint64_t>(std::llround(most * kMillion))};
+  }
+  return Status::invalid("the loss is " + std::to_string(most) + ", must be in (0, 100]");
 }
 
 Result<Budget> Budget::byte_share(double share) {
@@ -172,10 +174,9 @@ std::string Budget::to_string() const {
     case Kind::kRatio: return share_text(value);
     case Kind::kEntries: return std::to_string(value) + " entries";
     case Kind::kBytes: return std::to_string(value) + " B";
-    case Kind::kQuality:
-      return "quality " + share_text(quality_share_ppm()) + " up to " +
-             share_text(quality_cap_ppm());
+    case Kind::kScoreMass: return without_score_mass().to_string();
     case Kind::kByteShare: return percent_text(value) + " bytes";
+    case Kind::kLoss: return "loss " + share_text(value);
   }
   return "unknown";
 }

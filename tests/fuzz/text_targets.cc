@@ -189,8 +189,8 @@ bool run_keep(Bytes input) {
 
 Inputs keep_seeds(std::uint64_t) {
   Inputs inputs;
-  for (const char* text : {"0.3", "1", "128 entries", "64 MiB", "1.5KiB", "4096 B", "2 GiB",
-                           "quality 0.95", "quality 0.95 up to 0.5"}) {
+  for (const char* text :
+       {"0.3", "1", "128 entries", "64 MiB", "1.5KiB", "4096 B", "2 GiB", "loss 0.05", "loss 12"}) {
     inputs.push_back(bytes_of(text));
   }
   return inputs;

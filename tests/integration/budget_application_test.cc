@@ -107,43 +107,18 @@ TEST_CASE_METHOD(Applications, "what no trim can take is refused, and nothing is
   change.apply_to_stored = true;
   change.recipe = "knorm";
   CHECK(client->set_budget(change).status().code() == StatusCode::kInvalidArgument);
-  change.keep = Budget::quality(0.9, 0.5).value();
+  change.keep = Budget::loss(0.05).value();
   CHECK(client->set_budget(change).status().code() == StatusCode::kInvalidArgument);
   CHECK(client->budget_revisions({})->newest == 0);
   // A dry run tells all the rest, and counts nothing.
   change.dry_run = true;
-  for (const Budget& keep : {Budget::all(), Budget::quality(0.9, 0.5).value()}) {
+  for (const Budget& keep : {Budget::all(), Budget::loss(0.05).value()}) {
     change.keep = keep;
     const auto told = client->set_budget(change);
     REQUIRE(told.ok());
     CHECK(told->application == 0);
   }
   CHECK(client->application()->number == 0);
-}
-
-TEST_CASE_METHOD(Applications, "segments of a quality target are named, and stay",
-                 "[integration]") {
-  const auto stored = put_many(1);
-  msg::SetBudget all;
-  all.keep = Budget::ratio(0.2).value();
-  REQUIRE(client->set_budget(all).ok());
-  msg::SetBudget target;
-  target.scope.model = model.fingerprint;
-  target.keep = Budget::quality(0.9, 0.5).value();
-  REQUIRE(client->set_budget(target).ok());
-  target.keep = Budget::ratio(0.7).value();
-  REQUIRE(client->set_budget(target).ok());
-  msg::RollBackBudget back;
-  back.revision = 2;
-  back.apply_to_stored = true;
-  const auto rolled = client->roll_back_budget(back);
-  REQUIRE(rolled.ok());
-  const msg::BudgetApplication done = ended();
-  CHECK(rolled->application == done.number);
-  CHECK(done.state == "done");
-  CHECK(done.quality == model.spec.name);
-  CHECK(done.segments == 0);
-  CHECK(client->segment(stored.front().id).value() == stored.front());
 }
 
 }  // namespace

@@ -89,17 +89,9 @@ TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, a
   CHECK(rows_are_of(left, {&read_kv}));
 }
 
-TEST_CASE_METHOD(CodedFixture, "a quality target and a budget in bytes count coded rows",
-                 "[integration]") {
+TEST_CASE_METHOD(CodedFixture, "a budget in bytes counts coded rows", "[integration]") {
   const auto path = random_tokens(random, kTokens);
   const Kv kv = random_kv(random, model.spec, 0, kTokens, 64);
-  const Kv read_kv = as_read(kv, Encoding::kInt8);
-  const Budget quality = Budget::quality(0.7).value();
-  const auto coded_quality = put(path, kv, "int8", "global_keydiff(", quality);
-  CHECK(rows_are_of(read(path), {&read_kv}));
-  model.adapter = "quality";
-  CHECK(put(path, kv, "raw", "global_keydiff(", quality).entries == coded_quality.entries);
-  CHECK(coded_quality.entries < std::uint64_t{kTokens} * 4 * 2);
   const Budget bytes = Budget::bytes(200'000);
   model.adapter = "raw";
   const auto raw = put(path, kv, "raw", "ada_keydiff(", bytes);

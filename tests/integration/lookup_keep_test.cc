@@ -198,7 +198,7 @@ TEST_CASE_METHOD(CountedFixture, "a lookup at what is no budget says what is wro
   CHECK_THAT(refused({.align = 0}), Catch::Contains("align is 0"));
   CHECK_THAT(refused({.align = 5000}), Catch::Contains("align is 5000, must be in [1, 4096]"));
   CHECK_THAT(refused({.keep = Budget::entries(0)}), Catch::Contains("keep is 0"));
-  CHECK_THAT(refused({.keep = Budget::quality(0.9).value()}), Catch::Contains("quality"));
+  CHECK_THAT(refused({.keep = Budget::loss(0.05).value()}), Catch::Contains("a loss is for puts"));
   LookupMatch match = find(tokens, {.align = 4});
   CHECK_THAT(
       client->get(match, Budget::entries(3)).status().message(),

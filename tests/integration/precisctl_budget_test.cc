@@ -99,10 +99,6 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   how.keep = Budget::entries(300);
   CHECK(client->begin_put(model, tokens, how).value().begun().budget ==
         Budget::ratio(0.25).value());
-  how.keep = Budget::quality(0.9).value();
-  const Budget capped = client->begin_put(model, tokens, how).value().begun().budget;
-  CHECK(capped.kind == Budget::Kind::kQuality);
-  CHECK(capped.quality_cap_ppm() == 250'000);
   how.keep = Budget::ratio(0.2).value();
   CHECK_FALSE(client->begin_put(model, tokens, how).value().begun().limited);
   CHECK(store(kTokens, keeping(0.9)).budget == Budget::ratio(0.25).value());
@@ -110,11 +106,11 @@ TEST_CASE_METHOD(BudgetCommands, "a limit lowers what puts ask for, and the put 
   floor.recipe = "keydiff(min_entries=100000)";
   CHECK(store(kTokens, floor).entries == 100u * 8);
   CHECK(budget({"set", "--keep", "0.3"}).exit_code == kConflict);  // above the stored limit
-  for (const std::string wrong : {"quality 0.9", "64"}) {
+  for (const std::string wrong : {"loss 0.05", "64"}) {
     const Ran refused = budget({"set", "--limit", wrong});
     CHECK(refused.exit_code == kUsage);
     CHECK_THAT(refused.err, Catch::Contains("--limit '" + wrong + "': give a ratio in (0, 1]"));
-    CHECK_THAT(refused.err.substr(wrong.size() + 30), !Catch::Contains("quality"));
+    CHECK_THAT(refused.err.substr(wrong.size() + 30), !Catch::Contains("loss"));
   }
   CHECK_THAT(budget({"set", "--help"}).out, Catch::Contains("a ratio, entries, bytes or a share"));
   budget_json({"set", "--unset"});
@@ -306,7 +302,7 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run without a table tells what the next 
 TEST_CASE_METHOD(BudgetCommands, "a dry run says what only a put can tell", "[integration]") {
   store(kTokens, keeping(0.6));
   for (const auto& words :
-       {std::vector<std::string>{"--recipe", "knorm"}, {"--keep", "quality 0.9"}}) {
+       {std::vector<std::string>{"--recipe", "knorm"}, {"--keep", "loss 0.05"}}) {
     std::vector<std::string> all{"set", "--dry-run"};
     all.insert(all.end(), words.begin(), words.end());
     const Ran told = budget(all);

@@ -136,7 +136,7 @@ TEST_CASE_METHOD(SessionBudgets, "the total of a session is set, shown and ended
   CHECK(session({"ls"}).out.find("TOTAL") != std::string::npos);
   REQUIRE(session({"set", "chat", "--total", "64MiB"}).exit_code == kOk);
   CHECK(client->session("chat").value().total == Budget::bytes(64 << 20));
-  for (const char* wrong : {"0", "1.5", "64", "5 entries", "quality 0.9", "much"}) {
+  for (const char* wrong : {"0", "1.5", "64", "5 entries", "loss 0.05", "much"}) {
     const Ran refused = session({"set", "chat", "--total", wrong});
     CHECK(refused.exit_code == kUsage);
     CHECK_THAT(refused.err, Catch::Contains("a share of the full KV in (0, 1]"));

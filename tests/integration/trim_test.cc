@@ -93,7 +93,7 @@ TEST_CASE_METHOD(TrimFixture, "trimming is refused above what is stored, and aga
   const auto above = client->trim_segment(before.id, ratio(0.7)).status();
   CHECK(above.code() == StatusCode::kConflict);
   CHECK(above.message().find("stores " + std::to_string(before.entries)) != std::string::npos);
-  CHECK(client->trim_segment(before.id, Budget::quality(0.9).value()).status().code() ==
+  CHECK(client->trim_segment(before.id, Budget::loss(0.05).value()).status().code() ==
         StatusCode::kInvalidArgument);
   CHECK(client->trim_segment(SegmentId{{1}}, ratio(0.5)).status().code() == StatusCode::kNotFound);
   CHECK(client->trim_segment(before.id, ratio(0.6)).value().freed_bytes == 0);

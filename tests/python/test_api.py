@@ -15,6 +15,7 @@ from kv import put_all, random_layers, same_entries, toy_spec
 
 import precis
 from precis import _core, rows
+from precis.budget import from_pair, to_pair
 from precis.demo.service import Precisd, find_precisd
 
 
@@ -107,12 +108,16 @@ def test_a_budget_of_no_known_kind_is_refused_by_name(cache, model):
         ("64 MB", precis.bytes_(64_000_000)),
         ("30%", precis.ratio(0.3)),
         ("10% bytes", precis.byte_share(0.1)),
-        ("quality 0.9 up to 0.5", precis.quality(0.9, cap=0.5)),
     ],
 )
 def test_a_budget_may_be_said_as_precisctl_takes_it(cache, model, text, budget):
     with cache.begin_put(model, range(40), "knorm", keep=text) as said:
         assert said.segment == cache.begin_put(model, range(40), "knorm", keep=budget).segment
+
+
+def test_a_loss_may_be_said_as_text():
+    assert to_pair("loss 0.05") == to_pair(precis.loss(0.05))
+    assert str(from_pair(to_pair("loss 0.05"))) == "loss 0.05"
 
 
 @pytest.mark.parametrize("keep", ["64 mb", "128 entires", "", "1.5", "all"])

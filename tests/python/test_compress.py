@@ -199,50 +199,43 @@ def test_statistics_of_queries_to_come_decide_expected_attention():
         precis.compress(spec, expected, recipe="expected_attention", keep=0.2)
 
 
-def test_a_quality_target_keeps_as_little_as_holds_its_share():
+def test_a_loss_keeps_the_smallest_share_that_was_measured_to_cost_no_more():
     spec = toy_spec()
     layers = random_layers(spec, 200)
-    full = precis.compress(spec, layers, recipe="global_keydiff", keep=1.0)
-    entries = [0]
-    for share in (0.2, 0.5, 0.8, 1.0):
-        kept = precis.compress(spec, layers, recipe="global_keydiff", keep=precis.quality(share))
-        held = total = 0.0
-        for layer in range(3):
-            for head in range(2):
-                scores = full.scores[layer][head].astype(np.float64)
-                total += (scores - scores.min()).sum()
-                held += (kept.scores[layer][head].astype(np.float64) - scores.min()).sum()
-        assert held >= share * total * (1 - 1e-9)
-        entries.append(int(kept.plan.sum()))
-    assert entries == sorted(set(entries))
-    capped = precis.compress(
-        spec, layers, recipe="global_keydiff", keep=precis.quality(0.9, cap=0.1)
-    )
-    assert capped.plan.sum() <= 0.1 * 200 * 6
-    with pytest.raises(precis.InvalidArgument, match="quality"):
-        precis.compress(spec, layers, keep=precis.quality(1.5))
+    how = {"recipe": "global_kvprobe(encoding=int8)"}
+    measured = {
+        "losses_recipe": precis.canonical_recipe("global_kvprobe(encoding=int8)"),
+        # tokens, share of the entries, loss, its error
+        "losses": [
+            *(100, 0.3, 0.5, 0.1),
+            *(100, 0.9, 0.01, 0.005),
+            *(300, 0.1, 0.02, 0.01),  # by chance: more entries lose more
+            *(300, 0.2, 0.3, 0.05),
+            *(300, 0.5, 0.05, 0.01),
+            *(300, 0.8, 0.02, 0.004),
+        ],
+    }
+    profile = json.dumps(toy_probe(spec) | measured)
 
+    def kept(loss: float) -> float:
+        found = precis.compress(spec, layers, keep=precis.loss(loss), profile=profile, **how)
+        return round(float(found.plan.sum()) / (200 * 6), 2)
 
-def test_a_quality_target_of_a_probe_counts_no_prediction_above_all_attention():
-    spec = toy_spec()
-    layers = random_layers(spec, 200)
-    probe = toy_probe(spec)
-    how = {"recipe": "global_kvprobe", "profile": json.dumps(probe)}
-    full = precis.compress(spec, layers, keep=1.0, **how)
-
-    def mass(kept: precis.Kept) -> float:
-        total = 0.0
-        for layer, head in np.ndindex(3, 2):
-            scores = np.minimum(kept.scores[layer][head].astype(np.float64), 1)
-            total += (scores - full.scores[layer][head].min()).sum()
-        return total
-
-    assert max(scores.max() for layer in full.scores for scores in layer) > 10
-    for share in (0.5, 0.9):
-        kept = precis.compress(spec, layers, keep=precis.quality(share), **how)
-        assert mass(kept) >= share * mass(full) * (1 - 1e-9)
-        fewer = precis.compress(spec, layers, keep=(kept.plan.sum() - 6) / full.plan.sum(), **how)
-        assert mass(fewer) < share * mass(full)
+    assert kept(0.02) == 1  # no measured budget costs so little
+    assert kept(0.03) == 0.8
+    assert kept(0.055) == 0.8  # the error counts
+    assert kept(0.1) == 0.5
+    assert kept(10) == 0.1
+    for wrong, message in (
+        ({"profile": json.dumps(toy_probe(spec))}, "has none: .*'precis profile measure'"),
+        ({"recipe": "global_kvprobe"}, "name that recipe, or measure the profile with yours"),
+        ({"recipe": "global_kvdiff", "profile": None}, "needs a recipe with a profile"),
+    ):
+        with pytest.raises(precis.InvalidArgument, match=message):
+            precis.compress(spec, layers, keep="loss 0.1", **({"profile": profile} | how | wrong))
+    for loss in (0, -1, 101, float("nan")):
+        with pytest.raises(precis.InvalidArgument, match=r"the loss is .*, must be in"):
+            precis.loss(loss)
 
 
 def test_a_profile_gives_each_head_its_budget_and_belongs_to_one_model_and_scorer():

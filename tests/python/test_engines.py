@@ -58,7 +58,7 @@ def test_settings_are_those_given_then_those_of_the_environment(
             "config: load_timeout is nan, must be a number, 0 or more",
         ),
         ({"keep": 1.5}, "config: keep: keep is 1.5"),
-        ({"keep": "quality 0.9"}, "config: keep: a quality target is only for store_keep"),
+        ({"keep": "loss 0.1"}, "config: keep: a loss is only for store_keep"),
         ({"keep": True}, "config: keep: "),
         ({"store_keep": "lots"}, "config: store_keep: "),
     ],
@@ -78,8 +78,8 @@ def test_wrong_numbers_of_the_environment_are_refused_by_name(
         read({}, ("load_timeout",))
 
 
-def test_what_is_stored_may_be_told_by_quality() -> None:
-    assert read({"store_keep": "quality 0.9", "store": None}).store_keep == "quality 0.9"
+def test_what_is_stored_may_be_told_by_its_loss() -> None:
+    assert read({"store_keep": "loss 0.1", "store": None}).store_keep == "loss 0.1"
 
 
 def outcome(service: engines.Service, ticket: int) -> Any:

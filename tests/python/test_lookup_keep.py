@@ -157,7 +157,7 @@ def test_what_is_no_budget_page_or_head_is_refused_by_name(cache, model, chain):
     refused("align is -1", lambda: cache.lookup(model, chain, align=-1))
     refused("keep", lambda: cache.lookup(model, chain, keep=0))
     refused("keep", lambda: cache.lookup(model, chain, keep=1.5))
-    refused("quality", lambda: cache.lookup(model, chain, keep=precis.quality(0.9)))
+    refused("a loss is for puts", lambda: cache.lookup(model, chain, keep=precis.loss(0.1)))
     match = cache.lookup(model, chain, keep=precis.entries(9), align=4)
     refused(
         "the match was made at keep 9 entries and align 4: get it without a budget",

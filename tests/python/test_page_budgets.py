@@ -32,7 +32,7 @@ def test_a_change_of_a_budget_is_applied_to_what_is_stored(browser, tmp_path):
             assert trimmed.bytes < segment.bytes
             assert not tab.is_checked("#apply-stored")
 
-            tab.fill("#keep", "quality 0.9")  # which no trim can take
+            tab.fill("#keep", "loss 0.1")  # which no trim can take
             tab.click("#dry-run")
             has_text(tab, "#budget-result", "Nothing is changed yet")
             assert tab.locator("#apply-stored").is_disabled()

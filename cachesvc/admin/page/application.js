@@ -24,7 +24,7 @@ function effect(state) {
       + `${plural(state.trimmed_segments, "segment")}, ${bytes(state.freed_bytes)} `
       + `${done ? "freed" : "to be freed"}, ${bytes(state.stored_bytes)} left of them.`),
     mass === "" ? null : el("p", {}, mass),
-    left(state.quality, "whose budget is a quality target"),
+    left(state.loss, "whose budget is a loss"),
     left(state.apart, "where another budget is set"),
     state.refused_segments > 0 ? el("p", {}, `Not trimmed: `
       + `${plural(state.refused_segments, "segment")}; the first: ${state.refused}`) : null,

@@ -87,8 +87,8 @@ export function budget(value, none = "") {
     case "ratio": return `${Number((value.value * 100).toFixed(4))}%`;
     case "entries": return `${value.value} entries`;
     case "bytes": return exactBytes(value.value);
-    case "quality":
-      return `quality ${value.value}${value.cap < 1 ? ` up to ${value.cap}` : ""}`;
+    case "loss":
+      return `loss ${value.value}`;
     case "byte_share": return `${Number((value.value * 100).toFixed(4))}% bytes`;
     default: return "all";
   }

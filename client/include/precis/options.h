@@ -108,7 +108,7 @@ struct PutOptions {
 // entries.
 struct LookupOptions {
   // As get()'s `keep`, but a segment that stores less is matched whole, without an error. Not a
-  // quality target. With a ratio, no segment is matched that was computed over less of its parents'
+  // loss. With a ratio, no segment is matched that was computed over less of its parents'
   // entries than that ratio (95% of it is enough); with any other budget, it must have been
   // computed over all of them. Without keep and align no segment is left out;
   // SegmentInfo::parent_read says over how much it was computed.

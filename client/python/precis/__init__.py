@@ -17,7 +17,7 @@
 * :class:`Put` is a put in progress, :class:`Segment` what it has stored.
 * :class:`Match` is what a lookup has found, :class:`Prefix` the entries that a get brings.
 * :class:`Session` is a name for the end of a conversation.
-* :func:`entries`, :func:`bytes_`, :func:`byte_share` and :func:`quality` are budgets in other units
+* :func:`entries`, :func:`bytes_`, :func:`byte_share` and :func:`loss` are budgets in other units
   than a share of the entries.
 * :class:`Error` is the class of every error.
 
@@ -27,7 +27,7 @@
 from . import errors
 from ._core import canonical_recipe, preset_names
 from .arrays import BFloat16Array as BFloat16Array
-from .budget import ALL, Budget, Keep, byte_share, bytes_, entries, quality, ratio
+from .budget import ALL, Budget, Keep, byte_share, bytes_, entries, loss, ratio
 from .cache import Cache, connect, open
 from .calls import Calls
 from .compress import Kept, compress
@@ -121,9 +121,9 @@ __all__ = [
     "entries",
     "errors",
     "head_weights",
+    "loss",
     "open",
     "preset_names",
     "prune_curves",
-    "quality",
     "ratio",
 ]

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 from . import _core
 from .errors import InvalidArgument
 
-Kind: TypeAlias = Literal["all", "ratio", "entries", "bytes", "quality", "byte_share"]
-_KINDS: tuple[Kind, ...] = ("all", "ratio", "entries", "bytes", "quality", "byte_share")
+Kind: TypeAlias = Literal["all", "ratio", "entries", "bytes", "score_mass", "byte_share", "loss"]
+_KINDS: tuple[Kind, ...] = ("all", "ratio", "entries", "bytes", "score_mass", "byte_share", "loss")
 
 
 @dataclass(frozen=True)
@@ -18,30 +18,27 @@ class Budget:
     """A budget in one of six units.
 
     Attributes:
-        kind: "all" (everything stored), "ratio", "entries", "bytes", "quality" or
-            "byte_share".
-        value: a share in (0, 1], entries per head on average, or bytes of the whole segment; 0 for
-            "all".
-        cap: for "quality", the largest share of entries that may be kept.
+        kind: "all" (everything stored), "ratio", "entries", "bytes", "byte_share" or "loss".
+        value: a share in (0, 1], entries per head on average, bytes of the whole segment, or a
+            loss; 0 for "all".
     """
 
     kind: Kind
     value: float
-    cap: float = 1.0
 
     def __str__(self) -> str:
         unit = {
             "all": "all",
             "ratio": f"{self.value:g}",
             "entries": f"{self.value} entries",
-            "quality": f"quality {self.value:g} up to {self.cap:g}",
             "byte_share": f"{100 * self.value:g}% bytes",
+            "loss": f"loss {self.value:g}",
         }
         return unit.get(self.kind, f"{self.value} B")
 
 
 # The values of `keep=`: a share in (0, 1], a Budget, or a text as precisctl takes it: "0.3", "128
-# entries", "64 MiB", "10% bytes", "quality 0.95 up to 0.5".
+# entries", "64 MiB", "10% bytes", "loss 0.05".
 Keep: TypeAlias = float | Budget | str
 
 
@@ -60,14 +57,14 @@ def bytes_(total: int) -> Budget:
     return Budget("bytes", _count("bytes", total))
 
 
-def quality(share: float, cap: float = 1.0) -> Budget:
-    """The smallest budget whose entries hold `share` of a prompt's score mass, for puts.
+def loss(most: float) -> Budget:
+    """The smallest budget that costs answers at most `most`, for puts.
 
-    The mass of an entry is its score minus the lowest score of its head; scores of a probe count as
-    at most 1. At most the share `cap` of all entries is kept. Both are in (0, 1]. The mass does not
-    bound what answers lose: ``precis eval --loss`` finds a budget for that.
+    The loss is what compression adds to the mean negative log-likelihood of an answer's tokens. It
+    was measured for the recipe's profile, by ``precis profile measure``; a put whose recipe has no
+    such profile fails. If no measured budget costs so little, all entries are kept.
     """
-    return from_pair(to_pair(Budget("quality", share, cap)))
+    return from_pair(to_pair(Budget("loss", most)))
 
 
 def byte_share(share: float) -> Budget:
@@ -82,9 +79,9 @@ def byte_share(share: float) -> Budget:
 ALL = Budget("all", 0)
 
 
-def _number(field: str, value: float) -> float:
+def _number(field: str, value: float, range_: str = "(0, 1]") -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidArgument(f"{field} is {value!r}, must be a number in (0, 1]")
+        raise InvalidArgument(f"{field} is {value!r}, must be a number in {range_}")
     return float(value)
 
 
@@ -104,9 +101,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     if isinstance(keep, Budget):
         if keep.kind == "ratio":
             return _core.ratio_budget(_number(f"{field}: ratio", keep.value))
-        if keep.kind == "quality":
-            share = _number(f"{field}: quality", keep.value)
-            return _core.quality_budget(share, _number(f"{field}: cap", keep.cap))
+        if keep.kind == "loss":
+            return _core.loss_budget(_number(f"{field}: loss", keep.value, "(0, 100]"))
         if keep.kind == "byte_share":
             return _core.byte_share_budget(_number(f"{field}: share of bytes", keep.value))
         if keep.kind not in _KINDS:
@@ -118,7 +114,7 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
     if isinstance(keep, bool) or not isinstance(keep, Real):
         raise InvalidArgument(
             f"{field}: {keep!r} is not a share in (0, 1], precis.entries(n), precis.bytes_(n), "
-            "precis.byte_share(share), precis.quality(share), or text such as '128 entries'"
+            "precis.byte_share(share), precis.loss(most), or text such as '128 entries'"
         )
     return _core.ratio_budget(float(keep))
 
@@ -126,6 +122,6 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
 def from_pair(pair: tuple[int, int]) -> Budget:
     """The budget that the extension module returned."""
     kind, value = _KINDS[pair[0]], pair[1]
-    if kind == "quality":
-        return Budget(kind, (value & 0xFFFFFFFF) / 1_000_000, (value >> 32) / 1_000_000)
-    return Budget(kind, value / 1_000_000 if kind in ("ratio", "byte_share") else value)
+    if kind == "score_mass":  # of earlier builds; it counts as its cap
+        kind, value = "ratio", value >> 32
+    return Budget(kind, value / 1_000_000 if kind in ("ratio", "byte_share", "loss") else value)

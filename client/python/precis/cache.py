@@ -310,7 +310,7 @@ class Cache:
             recipe: a preset ("global_kvdiff"), one with parameters ("ada_snapkv(window=64)"), or
                 JSON; by default the recipe in force (Cache.budgets).
             keep: a share in (0, 1], precis.entries(n), precis.bytes_(n), precis.byte_share(share),
-                precis.quality(share), or text as for precisctl: "128 entries", "10% bytes"; by
+                precis.loss(most), or text as for precisctl: "128 entries", "10% bytes"; by
                 default the budget in force.
             parent: the segment at whose end the new tokens begin: the longest stored proper prefix
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
@@ -393,7 +393,7 @@ class Cache:
         is skipped.
 
         Args:
-            keep: as in begin_put, except a quality target. A segment that stores less is matched
+            keep: as in begin_put, except a loss. A segment that stores less is matched
                 whole. precis.ALL for all stored entries.
             align: entries per page, 1 to 4096. The count of each (layer, KV head) over all segments
                 is rounded to the nearest multiple: at least one page, at most the whole pages that
@@ -569,7 +569,7 @@ class Cache:
         Args:
             model, session: the change is only for puts of this model, or only for those that name
                 this session. It ends with the session.
-            limit: the largest budget that a put gets, whatever it names; no quality target.
+            limit: the largest budget that a put gets, whatever it names; no loss.
             table: shares or entries of layers and KV heads, such as "0-3=0.5, 4-31=0.15, 12.3=0.6"
                 (docs/guides/budgets.md). The recipe gives the scores; the mean is the budget unless
                 `keep` is given.

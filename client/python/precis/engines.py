@@ -73,7 +73,7 @@ def read(
     """Makes a dataclass of settings, and checks each value by its field's type.
 
     Numbers must be 0 or more. Fields of type ``Keep | None`` are budgets; only `store_keep`, the
-    budget of stored segments, may be a quality target.
+    budget of stored segments, may be a loss.
 
     Args:
         given: values by name. where: their source, for messages.
@@ -105,11 +105,11 @@ def read(
 def _check(name: str, needed: Any, value: Any) -> None:
     if needed == Keep | None:
         try:
-            quality = value is not None and from_pair(to_pair(value)).kind == "quality"
+            loss = value is not None and from_pair(to_pair(value)).kind == "loss"
         except Error as error:
             raise ValueError(f"{name}: {error}") from None
-        if quality and not name.lower().endswith("store_keep"):
-            raise ValueError(f"{name}: a quality target is only for store_keep")
+        if loss and not name.lower().endswith("store_keep"):
+            raise ValueError(f"{name}: a loss is only for store_keep")
     elif needed in (int, float):
         kinds, what = (int, "whole number") if needed is int else ((int, float), "number")
         if isinstance(value, bool) or not isinstance(value, kinds) or not value >= 0:

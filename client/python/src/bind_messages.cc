@@ -112,9 +112,7 @@ void bind_messages(nb::module_& module) {
   module.def("parse_keep", [](const std::string& text, const std::string& field) {
     return from_budget(unwrap(parse_keep(text, field)));
   });
-  module.def("quality_budget", [](double share, double cap) {
-    return from_budget(unwrap(Budget::quality(share, cap)));
-  });
+  module.def("loss_budget", [](double most) { return from_budget(unwrap(Budget::loss(most))); });
   module.def("byte_share_budget",
              [](double share) { return from_budget(unwrap(Budget::byte_share(share))); });
   module.def("budget_entries", [](const std::string& recipe, const ModelSpec& model,

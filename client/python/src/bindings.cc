@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "precis/hint_limits.h"
+#include "precis/loss_budget.h"
 #include "precis/profile.h"
 #include "precis/recipe.h"
 #include "waits.h"
@@ -40,6 +41,9 @@ NB_MODULE(_core, module) {
   });
   module.def("profile_scorer", [](std::string_view text) {
     return precis::profile_scorer(python::unwrap(precis::parse_recipe(text)));
+  });
+  module.def("measured_recipe", [](std::string_view text) {
+    return precis::measured_recipe(python::unwrap(precis::parse_recipe(text)));
   });
   module.def("needs_queries", [](std::string_view text) {
     return python::unwrap(precis::parse_recipe(text)).needs_queries();

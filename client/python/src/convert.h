@@ -27,7 +27,7 @@ namespace precis::python {
 using BudgetPair = std::pair<unsigned, std::uint64_t>;
 
 inline Budget to_budget(const BudgetPair& pair) {
-  if (pair.first > static_cast<unsigned>(Budget::Kind::kByteShare)) {
+  if (pair.first > static_cast<unsigned>(Budget::Kind::kLoss)) {
     raise(Status::invalid("keep: unknown kind " + std::to_string(pair.first)));
   }
   return {static_cast<Budget::Kind>(pair.first), pair.second};

@@ -179,19 +179,6 @@ Status place_seats(MutableBytes layer, const std::vector<std::vector<std::uint32
 // kCorruption if they are not records.
 Status place_cut_seats(std::span<const MutableBytes> layers);
 
-// Drops the entries of each of a layer's records with a seat above `entries`, in place as
-// trim_records(). Returns the new size of the records; `counts` gets the number of entries that
-// each keeps.
-Result<std::size_t> cut_records(MutableBytes layer, std::uint64_t entries,
-                                std::vector<std::uint32_t>* counts);
-
-// The smallest budget at which the entries of a segment hold `share_ppm` of `mass`, the sum of
-// LayerMass::mass. Adds up entry_mass() of the records in `layers`, with floors[layer][head], in
-// the order of their seats. At most the number of the records' entries, at least one per record.
-Result<std::uint64_t> quality_entries(const Recipe& recipe, std::span<const MutableBytes> layers,
-                                      const std::vector<std::vector<float>>& floors, double mass,
-                                      std::uint32_t share_ppm);
-
 // W W^T of every query head, [num_q_heads, head_dim, head_dim] f32: the input of
 // ValueNorm::kL2Gram, prepared once per model.
 std::vector<float> gram_matrices(const OutputProjection& o_proj, std::uint32_t num_q_heads,

@@ -20,8 +20,6 @@ class OrderedLayer {
 
   // For the joiner, once.
   LayerTurns take_turns() { return std::move(turns_); }
-  // The scores in host memory, valid until encode(). Copied from the device if needed.
-  Result<const LayerScores*> scores() const { return compressor_->scores(); }
   // As LayerCompressor::encode(). The last stage.
   Status encode(std::span<const std::uint32_t> counts,
                 const std::vector<std::vector<std::uint32_t>>& seats, const SegmentId& segment,

@@ -28,6 +28,16 @@ struct Profile {
   // 2%, ... 99% of all entries are pruned. kWeights: [1, num_layers, num_kv_heads]. kProbe:
   // [ProbeRows::count(), num_layers, num_kv_heads].
   std::vector<float> table;
+  // The losses of answers with this profile in texts that it was not fitted on, by tokens and keep,
+  // rising. Empty if they were not measured.
+  struct Loss {
+    std::uint32_t tokens;    // of the contexts
+    std::uint32_t keep_ppm;  // share of the entries
+    float mean, error;       // of the negative log-likelihood above the full cache's
+    bool operator==(const Loss&) const = default;
+  };
+  std::vector<Loss> losses;
+  std::string losses_recipe;  // measured_recipe() of the recipe that they were measured with
 
   static constexpr std::uint32_t kCurveRows = 99;
   std::uint32_t rows() const {
@@ -66,10 +76,11 @@ std::string_view table_kind_name(TableKind kind);
 // Parses JSON that `precis profile build` writes. kVersionMismatch for an unknown version.
 // kInvalidArgument names the field: an unknown kind, a table of the wrong size, a value that is not
 // finite, out of range ([0, 1] for curves, [0, 1e30] for weights, [-1e6, 1e6] for probes) or lower
-// than the row before in a curve.
+// than the row before in a curve, losses without order or recipe.
 Result<Profile> parse_profile(std::string_view json);
 std::string profile_json(const Profile& profile);
-// SHA-256 of profile_json() with an empty name; a recipe's identity contains this digest.
+// SHA-256 of profile_json() with an empty name and without losses, which change no selection; a
+// recipe's identity contains this digest.
 Digest profile_digest(const Profile& profile);
 
 // The `scorer` of a profile built over the recipe's scores: the canonical recipe with uniform

@@ -12,32 +12,28 @@ namespace precis {
 // stores raw rows, unless the limit is lower.
 Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
-// Returns the recipe with kK6V4 instead of kInt8, if `asked` is a share of the bytes: at equal
-// bytes, kK6V4 loses less, or as much within the error (docs/notes/rows.md). Returns `recipe` if
-// the share holds every entry of a long segment in kInt8, or if the model can't have rows of kK6V4.
-Recipe for_byte_share(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
+// Returns the recipe with kK6V4 instead of kInt8, if `asked` is a share of the bytes or a loss: at
+// equal bytes, kK6V4 loses less, or as much within the error (docs/notes/rows.md). Returns `recipe`
+// if the share holds every entry of a long segment in kInt8, or if the model can't have rows of
+// kK6V4.
+Recipe for_few_bytes(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
                                  std::uint32_t num_tokens, std::uint32_t begin,
                                  const Budget& limit);
 
-// Returns `asked`, or the limit if `asked` has more entries. A quality target has its cap lowered
-// to a limit that is a ratio. Errors as budget_entries().
+// Returns `asked`, or the limit if `asked` has more entries. Errors as budget_entries().
 Result<Budget> within_limit(const Recipe& recipe, const ModelSpec& model, std::uint32_t num_tokens,
                             std::uint32_t begin, const Budget& asked, const Budget& limit);
 
 // As budget_entries(), for a reader of a stored segment. `Row`: SegmentRow or SegmentInfo, which
 // stores `stored` entries. For a part of a split segment, `budget` is that of the whole segment,
-// and the part gets its share. kInvalidArgument for kQuality.
+// and the part gets its share.
 template <typename Row>
 Result<std::uint64_t> asked_entries(const Row& row, std::uint64_t stored, const Recipe& recipe,
                                     const ModelSpec& model, const Budget& budget) {
   if (budget.kind == Budget::Kind::kAll) return stored;
-  if (budget.kind == Budget::Kind::kQuality) {
-    return Status::invalid(
-        "a quality target is for puts; read at a ratio, entries, bytes or a share of bytes");
-  }
   const bool is_part = row.whole_entries != 0;
   const std::uint32_t begin = is_part ? row.whole_begin : row.begin;
   const std::uint32_t end = is_part ? row.whole_end : row.end;

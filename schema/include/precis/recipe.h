@@ -210,9 +210,9 @@ std::vector<std::string> preset_names();
 // Budget arithmetic (D2, D3), in integers only (in doubles for kKvpressDouble, for parity). Returns
 // the number of entries T of a segment of `num_tokens` > 0 tokens, whose first token has position
 // `begin`. T is at least num_layers * num_kv_heads and at most all entries. kBytes is divided by
-// record_entry_bytes() (record_format.h); kByteShare counts headers, too; kQuality gives its cap
-// here, and the scores decide the rest. kInvalidArgument if a ratio is outside (0, 1], if entries
-// or bytes are 0, or if the model's rows cannot have the recipe's encoding.
+// record_entry_bytes() (record_format.h); kByteShare counts headers, too. kInvalidArgument if a
+// ratio is outside (0, 1], if entries or bytes are 0, if the model's rows cannot have the recipe's
+// encoding, or for kLoss.
 Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& model,
                                      std::uint32_t num_tokens, const Budget& budget,
                                      std::uint32_t begin = 0);

@@ -80,16 +80,20 @@ struct Plan {
 //   kRatio      parts per million
 //   kEntries    entries per head on average
 //   kBytes      bytes of the whole segment; for a prefix, of each of its segments
-//   kQuality    share of the score mass + 2^32 * cap, both in parts per million
+//   kScoreMass  of earlier builds: a share of the score mass + 2^32 * cap, both in parts per
+//   million;
+//               counts as the ratio `cap`
 //   kByteShare  parts per million of the bytes of the full K and V
+//   kLoss       millionths of a mean negative log-likelihood; budget_for_loss() makes it a ratio
 struct Budget {
   enum class Kind : std::uint8_t {
     kAll = 0,
     kRatio = 1,
     kEntries = 2,
     kBytes = 3,
-    kQuality = 4,
+    kScoreMass = 4,
     kByteShare = 5,
+    kLoss = 6,
   };
   Kind kind = Kind::kAll;
   std::uint64_t value = 0;
@@ -100,14 +104,16 @@ struct Budget {
   static Budget ratio_ppm(std::uint32_t ppm) { return {Kind::kRatio, ppm}; }
   static Budget entries(std::uint64_t per_head) { return {Kind::kEntries, per_head}; }
   static Budget bytes(std::uint64_t bytes) { return {Kind::kBytes, bytes}; }
-  // The smallest budget whose entries hold `share` of the segment's score mass, and at most the
-  // ratio `cap`; both in (0, 1], kInvalidArgument outside. Only for puts: the number of entries is
-  // known once all scores are known.
-  static Result<Budget> quality(double share, double cap = 1.0);
+  // The smallest budget that adds at most `most` to the mean negative log-likelihood of an answer's
+  // tokens, as measured with the recipe's profile. `most` in (0, 100], kInvalidArgument outside.
+  // Only for puts.
+  static Result<Budget> loss(double most);
   // `share` of the bytes that K and V take as they are pushed, in (0, 1]; kInvalidArgument outside.
   static Result<Budget> byte_share(double share);
-  std::uint32_t quality_share_ppm() const { return static_cast<std::uint32_t>(value); }
-  std::uint32_t quality_cap_ppm() const { return static_cast<std::uint32_t>(value >> 32); }
+  // The same budget as a ratio if it is kScoreMass, else as it is.
+  Budget without_score_mass() const {
+    return kind == Kind::kScoreMass ? Budget{Kind::kRatio, value >> 32} : *this;
+  }
   std::string to_string() const;  // "0.3", "128 entries", "1048576 B", "10% bytes", "all"
 };
 

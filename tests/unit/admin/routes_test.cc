@@ -70,8 +70,7 @@ TEST_CASE("a budget is set as a number, a text or an object, and unset by null",
   CHECK(keep("\"25%\"") == Budget::ratio(0.25).value());
   CHECK(keep(R"({"kind": "ratio", "value": 0.25})") == Budget::ratio(0.25).value());
   CHECK(keep(R"({"kind": "bytes", "value": 4096})") == Budget::bytes(4096));
-  CHECK(keep(R"({"kind": "quality", "value": 0.9, "cap": 0.5})") ==
-        Budget::quality(0.9, 0.5).value());
+  CHECK(keep(R"({"kind": "loss", "value": 0.05})") == Budget::loss(0.05).value());
   CHECK(keep("null") == Budget::all());
   const auto set = std::get<msg::SetBudget>(
       read(Method::kPut, "/api/v1/budgets", R"({"recipe": null, "model": ")" + kModel + "\"}")
@@ -87,8 +86,9 @@ TEST_CASE("a budget is set as a number, a text or an object, and unset by null",
 }
 
 TEST_CASE("what is written for replies is read back: a budget of every kind", "[unit][admin]") {
-  for (const Budget& budget : {Budget::all(), Budget::ratio(0.5).value(), Budget::entries(3),
-                               Budget::bytes(5), Budget::quality(0.5, 0.25).value()}) {
+  for (const Budget& budget :
+       {Budget::all(), Budget::ratio(0.5).value(), Budget::entries(3), Budget::bytes(5),
+        Budget::byte_share(0.1).value(), Budget::loss(0.05).value()}) {
     msg::RequestBody body = msg::SetBudget{};
     REQUIRE(set_parameters(body, {{"keep", message_json::to_json(std::optional(budget))}}).ok());
     CHECK(std::get<msg::SetBudget>(body).keep == budget);

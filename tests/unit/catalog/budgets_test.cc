@@ -146,9 +146,9 @@ TEST_CASE("a recipe that does not parse, a keep that cannot be, or no change at 
   refused({{}, std::string(1 << 20, 'x'), {}});
   refused({{}, {}, Budget::ratio_ppm(0)});
   refused({{}, {}, Budget::ratio_ppm(1'000'001)});
-  refused({{}, {}, Budget{Budget::Kind::kQuality, 1'000'001 | (1'000'000ull << 32)}});
-  refused({{}, {}, Budget{Budget::Kind::kQuality, 500'000 | (1'000'001ull << 32)}});
-  refused({{}, {}, Budget{Budget::Kind::kQuality, 500'000}});
+  refused({{}, {}, Budget{Budget::Kind::kScoreMass, 500'000 | (1'000'001ull << 32)}});
+  refused({{}, {}, Budget{Budget::Kind::kScoreMass, 500'000}});
+  refused({{}, {}, Budget{Budget::Kind::kLoss, 0}});
   refused({{}, {}, Budget::entries(0)});
   refused({{}, {}, Budget::bytes(0)});
   refused({{}, {}, {}});

@@ -75,7 +75,7 @@ TEST_CASE("a TTL beyond the end of time is kInvalidArgument", "[unit][catalog]")
 TEST_CASE("a session's total is bytes or a share, and a fork has it", "[unit][catalog]") {
   CatalogFixture f;
   const NewSegment a = f.put(tokens(6)), b = f.put(tokens(9), &a), c = f.put(tokens(12), &b);
-  for (const Budget& wrong : {Budget::entries(5), Budget::quality(0.5).value(), Budget::bytes(0),
+  for (const Budget& wrong : {Budget::entries(5), Budget::loss(0.5).value(), Budget::bytes(0),
                               Budget::ratio_ppm(0), Budget::ratio_ppm(1'000'001)}) {
     const Status refused = f.catalog->open_session(f.tenant, {"chat", {}, wrong}).status();
     CHECK(refused.code() == StatusCode::kInvalidArgument);

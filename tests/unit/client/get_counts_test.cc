@@ -128,9 +128,8 @@ TEST_CASE("a lookup that asks for counts is told where the service does not coun
   CHECK(client->lookup(model, tokens, {.align = 16}).status().code() == StatusCode::kUnsupported);
   CHECK_THAT(client->lookup(model, tokens, {.align = 0}).status().message(),
              Catch::Contains("align is 0, must be in [1, 4096]"));
-  CHECK_THAT(
-      client->lookup(model, tokens, {.keep = Budget::quality(0.5).value()}).status().message(),
-      Catch::Contains("a quality target is for puts"));
+  CHECK_THAT(client->lookup(model, tokens, {.keep = Budget::loss(0.5).value()}).status().message(),
+             Catch::Contains("keep is loss 0.5, and a loss is for puts"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The joiner across layers: the cascade, shares of weighed layers, tables, quality targets.
+// The joiner across layers: the cascade, shares of weighed layers, tables.
 #include "precis/joiner.h"
 
 #include <algorithm>
@@ -305,70 +305,6 @@ TEST_CASE("a probe's prediction above all attention counts as all of it in the m
   CHECK(entry_mass(probe, 9.25f, 0.25f) == 0.75);
   CHECK(entry_mass(probe, 9.25f, 8.0f) == 0);  // where all predictions of a head are above 1
   for (const Recipe& recipe : {keydiff, probe}) CHECK(entry_mass(recipe, infinity, 0.25f) == 0);
-  const LayerMass mass = measure_mass(probe, std::vector<float>{0.25f, 9.25f, 0.5f, infinity}, 2);
-  CHECK(mass.floors == std::vector<float>{0.25f, 0.5f});
-  CHECK(mass.mass == 0.75);
-}
-
-TEST_CASE("a quality target is the smallest budget that holds its share of the mass",
-          "[kernels][joiner]") {
-  const std::uint64_t seed = test_seed();
-  INFO("PRECIS_TEST_SEED=" << seed);
-  Rng rng(seed);
-  const CpuStages cpu(1);
-  for (int round = 0; round < 60; ++round) {
-    const LayerShape shape = random_shape(rng);
-    Recipe recipe = scorer_defaults(Scorer::kExternal);
-    recipe.heads = HeadAllocator::kFlat;
-    recipe.layers = LayerAllocator::kGlobalFlat;
-    const auto layers = make_segment(shape, rng);
-    const std::uint32_t heads = shape.num_layers * shape.num_kv_heads;
-    auto whole = compress_segment(cpu, recipe, layers, heads * shape.num_tokens);
-    std::vector<MutableBytes> records;
-    std::vector<std::vector<float>> floors;
-    double mass = 0;
-    for (std::size_t l = 0; l < layers.size(); ++l) {
-      LayerMass measured = measure_mass(recipe, whole[l].scores.scores, shape.num_kv_heads);
-      records.push_back(whole[l].records.mutable_bytes());
-      floors.push_back(std::move(measured.floors));
-      mass += measured.mass;
-    }
-    const std::uint32_t share = pick(rng, 1, 1'000'000);
-    const std::uint64_t entries = quality_entries(recipe, records, floors, mass, share).value();
-    // The mass that a budget holds, summed in no particular order.
-    const auto held = [&](std::uint64_t budget) {
-      double sum_of = 0;
-      for (std::size_t l = 0; l < layers.size(); ++l) {
-        const auto opened = open_all(whole[l].records);
-        for (std::size_t h = 0; h < opened.size(); ++h) {
-          for (std::uint32_t k = 0; k < count_at(opened[h], budget); ++k) {
-            const float s = opened[h].scores[k];
-            if (std::isfinite(s)) sum_of += static_cast<double>(s) - floors[l][h];
-          }
-        }
-      }
-      return sum_of;
-    };
-    CAPTURE(round, shape.text(), share, entries, mass);
-    const double wanted = mass * share / 1e6, slack = 1e-9 * (1 + mass);
-    if (entries < std::uint64_t{heads} * shape.num_tokens) REQUIRE(held(entries) >= wanted - slack);
-    if (entries > heads) REQUIRE(held(entries - 1) <= wanted + slack);
-    REQUIRE(entries >= heads);
-    // Cutting at this budget must leave valid records with exactly this many entries.
-    std::uint64_t kept = 0;
-    for (std::size_t l = 0; l < layers.size(); ++l) {
-      std::vector<std::uint32_t> counts;
-      const auto size = cut_records(records[l], entries, &counts);
-      REQUIRE(size.ok());
-      AlignedBytes cut(*size);
-      std::copy_n(records[l].begin(), *size, cut.mutable_bytes().begin());
-      const MutableBytes layer = cut.mutable_bytes();
-      REQUIRE(cpu.seal(std::span(&layer, 1)).ok());
-      open_all(cut);
-      kept += sum(counts);
-    }
-    REQUIRE(kept == entries);
-  }
 }
 
 TEST_CASE("records cannot be trimmed to more than they hold, nor bytes that are none",

@@ -182,8 +182,8 @@ TEST_CASE("a lookup doubts records as a get does", "[unit][pipeline]") {
 TEST_CASE("a lookup at what is no budget is refused, whatever is stored", "[unit][pipeline]") {
   LookupFixture f;
   const Tokens path = GENERATE(tokens(80), tokens(80, 7));
-  CHECK_THAT(f.find(Budget::quality(0.5).value(), 1, path).status().message(),
-             Catch::Contains("a quality target is for puts"));
+  CHECK_THAT(f.find(Budget::loss(0.5).value(), 1, path).status().message(),
+             Catch::Contains("a loss is for puts"));
   CHECK_THAT(f.find(Budget::entries(0), 1, path).status().message(), Catch::Contains("keep is 0"));
   CHECK(f.find(Budget::ratio_ppm(1'000'001), 1, path).status().code() ==
         StatusCode::kInvalidArgument);

@@ -127,7 +127,7 @@ TEST_CASE("a recipe of 8 bits takes fewer for a share of the bytes", "[unit][sch
     ModelSpec m = model(3, 2);
     m.head_dim = head_dim;
     const std::string text = "keydiff(encoding=" + std::string(encoding) + ")";
-    return for_byte_share(recipe_of(text.c_str()), m, keep).encoding;
+    return for_few_bytes(recipe_of(text.c_str()), m, keep).encoding;
   };
   const Budget tenth = Budget::byte_share(0.1).value();
   CHECK(used("int8", tenth) == Encoding::kK6V4);
@@ -135,8 +135,9 @@ TEST_CASE("a recipe of 8 bits takes fewer for a share of the bytes", "[unit][sch
   for (const char* encoding : {"raw", "int4", "k8v4"}) {
     CHECK(encoding_name(used(encoding, tenth)) == encoding);
   }
-  for (const Budget& other : {Budget::all(), Budget::ratio_ppm(100'000), Budget::entries(9),
-                              Budget::bytes(1'000'000), Budget::quality(0.5).value()}) {
+  CHECK(used("int8", Budget::loss(0.05).value()) == Encoding::kK6V4);
+  for (const Budget& other :
+       {Budget::all(), Budget::ratio_ppm(100'000), Budget::entries(9), Budget::bytes(1'000'000)}) {
     CHECK(used("int8", other) == Encoding::kInt8);
   }
   // An entry takes 144 and 16/64 of 256 bytes in 8 bits, so 56.35% of the bytes hold all entries.

@@ -152,14 +152,14 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   lookup.align = GENERATE(0u, limits::kAlignMax + 1);
   CHECK_THAT(refusal(lookup), Contains("align is ") && Contains("must be in [1, 4096]"));
   lookup.align = 1;
-  lookup.keep = Budget{static_cast<Budget::Kind>(6), 1};
-  CHECK_THAT(refusal(lookup), Contains("keep: kind is 6, maximum 5"));
+  lookup.keep = Budget{static_cast<Budget::Kind>(7), 1};
+  CHECK_THAT(refusal(lookup), Contains("keep: kind is 7, maximum 6"));
   msg::Get get;
   get.links.resize(limits::kChainSegmentsMax + 1);
   CHECK_THAT(refusal(get), Contains("links count is 4097, maximum 4096"));
   get.links.resize(1);
-  get.budget.kind = static_cast<Budget::Kind>(6);
-  CHECK_THAT(refusal(get), Contains("budget: kind is 6, maximum 5"));
+  get.budget.kind = static_cast<Budget::Kind>(7);
+  CHECK_THAT(refusal(get), Contains("budget: kind is 7, maximum 6"));
   get.budget = {};
   get.head_begin = 1;
   get.head_count = limits::kKvHeadsMax;

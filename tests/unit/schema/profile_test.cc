@@ -152,5 +152,42 @@ TEST_CASE("a table of very many short numbers is refused before it is kept", "[u
              Catch::Contains("more than " + std::to_string(kMost)));
 }
 
+TEST_CASE("measured losses are read as they are written, and change no digest", "[unit][schema]") {
+  const Profile plain = weights(0.5f);
+  Profile measured = plain;
+  measured.losses = {
+      {1024, 100'000, 0.125f, 0.0f}, {1024, 1'000'000, -0.25f, 0.5f}, {4096, 100'000, 1.0f, 0.25f}};
+  measured.losses_recipe = "keydiff(encoding=int8)";
+  CHECK(parse_profile(profile_json(measured)).value() == measured);
+  CHECK(profile_digest(measured) == profile_digest(plain));
+  const auto refused = [&](const Profile& wrong, const char* why) {
+    CHECK_THAT(parse_profile(profile_json(wrong)).status().message(), Catch::Contains(why));
+  };
+  Profile wrong = measured;
+  std::swap(wrong.losses[0], wrong.losses[1]);
+  refused(wrong, "losses[4] begins a row that is not above the one before");
+  for (const Profile::Loss& loss : {Profile::Loss{0, 100'000, 0, 0}, Profile::Loss{1, 0, 0, 0},
+                                    Profile::Loss{1, 1'000'001, 0, 0}, Profile::Loss{1, 1, 2000, 0},
+                                    Profile::Loss{1, 1, 0, -1}}) {
+    wrong = measured;
+    wrong.losses = {loss};
+    refused(wrong, "losses[0] must begin a row of four numbers");
+  }
+  wrong = measured;
+  wrong.losses_recipe = "no_such_preset";
+  refused(wrong, "losses_recipe");
+  const std::string json = profile_json(plain);
+  for (const char* more : {R"("losses":[1,2,3],"losses_recipe":"keydiff",)",
+                           R"("losses":[1,0.5,"x",0],"losses_recipe":"keydiff",)",
+                           R"("losses":[1,0.5,0.1,0],)", R"("losses":[[1]],)", R"("losses":{},)"}) {
+    CAPTURE(more);
+    CHECK_FALSE(parse_profile("{" + (more + json.substr(1))).ok());
+  }
+  std::string many = R"({"losses_recipe":"keydiff","losses":[0)";
+  for (int i = 0; i < 2000; ++i) many += ",1";
+  CHECK_THAT(parse_profile(many + "]," + json.substr(1)).status().message(),
+             Catch::Contains("losses has more than 1024 numbers"));
+}
+
 }  // namespace
 }  // namespace precis

@@ -137,8 +137,8 @@ TEST_CASE("a keep is a ratio, entries per head, bytes or a share of them", "[uni
   // parse_keep() reads the texts of Budget::to_string().
   for (const Budget& budget :
        {Budget::ratio_ppm(250'000), Budget::entries(7), Budget::bytes(9),
-        Budget::quality(0.95, 0.5).value(), Budget{Budget::Kind::kByteShare, 125},
-        Budget{Budget::Kind::kByteShare, 1'000'000}}) {
+        Budget::loss(0.05).value(), Budget::loss(100).value(),
+        Budget{Budget::Kind::kByteShare, 125}, Budget{Budget::Kind::kByteShare, 1'000'000}}) {
     CHECK(parse_keep(budget.to_string()).value() == budget);
   }
 }
@@ -154,14 +154,21 @@ TEST_CASE("a keep that means nothing is refused, saying what would", "[unit][sch
   CHECK(keep.status().message().find("128 entries") != std::string::npos);
 }
 
-TEST_CASE("a quality is a share of the score mass, perhaps with a cap, and nothing else",
-          "[unit][schema]") {
-  CHECK(parse_keep("quality 0.95").value() == Budget::quality(0.95).value());
-  const std::string text = GENERATE(as<std::string>{}, "quality 0.9.5", "quality 0.9 up to",
-                                    "quality nan", "quality 0.9 up to 0.5.1", "quality 2",
-                                    "quality  up to 0.5", "quality 0.9 up to 0.5 entries");
+TEST_CASE("a loss is a number above 0 and of at most 100, and nothing else", "[unit][schema]") {
+  CHECK(parse_keep("loss 0.05").value() == Budget::loss(0.05).value());
+  const std::string text =
+      GENERATE(as<std::string>{}, "loss", "loss ", "loss 0", "loss -0.1", "loss nan", "loss 101",
+               "loss 0.0.5", "loss 5%", "loss 0.05 entries", "loss 1e-9");
   CAPTURE(text);
   CHECK(parse_keep(text).status().code() == StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("a share of the score mass is refused, and counts as its cap where it is stored",
+          "[unit][schema]") {
+  CHECK_THAT(parse_keep("quality 0.9").status().message(), Catch::Contains("such as 'loss 0.05'"));
+  const Budget stored{Budget::Kind::kScoreMass, 900'000 | (250'000ull << 32)};
+  CHECK(stored.without_score_mass() == Budget::ratio_ppm(250'000));
+  CHECK(stored.to_string() == "0.25");
 }
 
 }  // namespace

@@ -354,8 +354,9 @@ TEST_CASE("a limit of puts is a share that is not below the default", "[unit][se
   CHECK(config.validate() == Status());
   config.default_limit = Budget::ratio_ppm(1'500'000);
   CHECK_THAT(config.validate().message(), Catch::Contains("default_limit is 1.5, must be"));
-  config.default_limit = Budget::quality(0.9).value();
-  CHECK_THAT(config.validate().message(), Catch::Contains("can't be a quality target"));
+  config.default_limit = Budget::loss(0.05).value();
+  CHECK_THAT(config.validate().message(),
+             Catch::Contains("default_limit is loss 0.05, and a loss is for puts"));
 }
 
 TEST_CASE("a name that is misspelt is recognised, another one is not", "[unit][server]") {

@@ -34,7 +34,7 @@ _QUICK_RECIPES = (
 )  # fmt: skip
 _CONTEXTS, _QUICK_CONTEXTS = 24, 5
 _TOKENS = 1024
-_TOKENS_MIN = 256  # room for four needles and some text around them
+TOKENS_MIN = 256  # room for four needles and some text around them
 
 
 class Meter:
@@ -230,8 +230,8 @@ def _recipes(
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     if options.contexts is not None and options.contexts < 1:
         parser.error(f"--contexts {options.contexts}: at least 1 is needed")
-    if options.tokens < _TOKENS_MIN:
-        parser.error(f"--tokens {options.tokens}: at least {_TOKENS_MIN} are needed")
+    if options.tokens < TOKENS_MIN:
+        parser.error(f"--tokens {options.tokens}: at least {TOKENS_MIN} are needed")
     if options.loss is not None and not 0 <= options.loss < math.inf:
         parser.error(f"--loss {options.loss}: must be a number, 0 or more")
     if options.loss is not None and options.contexts is not None and options.contexts < 4:

@@ -1,4 +1,4 @@
-"""The command line: ``precis profile build``, ``python -m precis.profile build``."""
+"""The command line: ``precis profile build`` and ``measure``, ``python -m precis.profile``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import precis
 from precis import files
+from precis.eval.__main__ import TOKENS_MIN as EVAL_TOKENS_MIN
 from precis.eval.__main__ import Meter
 from precis.eval.cuts import Recipe
+from precis.eval.table import text_table
 from precis.extras import exit_status
+
+from . import shipped
 
 _CONTEXTS, _TOKENS, _TOKENS_MIN = 8, 1024, 64
 _PROBE_TOKENS = 4096  # learnt from short contexts, a probe is worse in long ones
@@ -70,7 +74,54 @@ def _parser(prog: str) -> argparse.ArgumentParser:
         "context, or its own score; see docs/which-recipe.md",
     )
     add("--seed", type=int, default=0, help="of where contexts begin")
+    _add_measure(verbs)
     return parser
+
+
+def _add_measure(verbs: argparse._SubParsersAction) -> None:
+    measure = verbs.add_parser(
+        "measure",
+        help="measures what answers lose with a profile, and writes that into it",
+        description="Measures what answers lose at each budget. A put with keep='loss 0.05' then "
+        "keeps the smallest share that lost no more.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    add = measure.add_argument
+    add("profile", metavar="FILE", help="the profile, which gets the losses")
+    add(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="write it here [over FILE; needed for a shipped profile]",
+    )
+    add("--model", default="smollm2", help="smollm2, gemma3, qwen, or a folder")
+    add(
+        "--recipe",
+        help="that will use it, with its encoding [for a probe, that of puts at a loss]",
+    )
+    add("--contexts", type=int, default=12, metavar="N", help="of each kind of facts")
+    add(
+        "--tokens",
+        type=int,
+        default=_TOKENS,
+        metavar="N",
+        help="of a context; losses of other lengths stay in the profile",
+    )
+    add(
+        "--text",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="hide the facts in it; may be repeated; none that the profile was fitted to [texts of "
+        "this machine for each kind]",
+    )
+    add(
+        "--kinds",
+        default="codes,facts,functions",
+        metavar="A,B,...",
+        help="of facts, as the tasks of precis eval; the largest loss of a kind counts",
+    )
+    add("--seed", type=int, default=0, help="for contexts and facts")
 
 
 def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
@@ -114,6 +165,73 @@ def _settings(parser: argparse.ArgumentParser, options: argparse.Namespace):
     )
 
 
+def _measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.contexts < 2:
+        parser.error(f"--contexts {options.contexts}: at least 2 are needed, for an error")
+    if options.tokens < EVAL_TOKENS_MIN:
+        parser.error(f"--tokens {options.tokens}: at least {EVAL_TOKENS_MIN} are needed")
+    try:
+        text = shipped.read(options.profile)
+        profile = json.loads(text)
+        kind, name = profile["kind"], profile["name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"{options.profile}: not a profile ({error})")
+    out = options.out or Path(options.profile)
+    if options.out is None and not out.is_file():
+        parser.error(f"{options.profile}: is a shipped profile; name the result with --out")
+    if options.recipe is None and kind != "probe":
+        parser.error(f"{options.profile}: give the --recipe that will use it")
+    from precis.eval import models
+    from precis.hf.spec import head_dim
+
+    from .measure import default_recipe, measure, with_losses
+
+    kinds = _kinds(parser, options)
+    loaded = models.load(options.model)
+    channels = head_dim(loaded.hf_model.config.get_text_config(decoder=True))
+    try:
+        recipe = Recipe.parse(options.recipe or default_recipe(profile, channels))
+    except precis.InvalidArgument as error:
+        parser.error(f"--recipe: {error}")
+    if recipe.profile is None:
+        parser.error(f"--recipe {recipe.text} takes no profile")
+    meter = Meter()
+    try:
+        measured = measure(
+            loaded, text, recipe, kinds, options.contexts, options.tokens, options.seed, meter
+        )
+    finally:
+        meter.close()
+    _write(out, with_losses(profile, recipe, options.tokens, measured))
+    rows = [
+        [f"{one.keep:.0%}", *(f"{loss:+.3f} ± {error:.3f}" for loss, error in one.losses.values())]
+        for one in measured
+    ]
+    print(text_table(["keep", *(one.name for one in kinds)], rows))
+    print(f"{out}: profile {name!r} with losses in contexts of {options.tokens} tokens")
+
+
+def _kinds(parser: argparse.ArgumentParser, options: argparse.Namespace):
+    from precis.eval import texts
+
+    from .measure import Kind
+
+    kinds = []
+    for name in options.kinds.split(","):
+        if name not in texts.TASKS:
+            parser.error(f"--kinds {name!r}: choose from {', '.join(texts.TASKS)}")
+        task, of_task = texts.TASKS[name]
+        own = texts.own_texts(options.text) if options.text else of_task()
+        kinds.append(Kind(name, task, tuple(own)))
+    return kinds
+
+
+def _write(out: Path, profile: dict) -> None:
+    scratch = out.with_name(out.name + ".tmp")
+    scratch.write_text(json.dumps(profile) + "\n")
+    scratch.rename(out)
+
+
 def _texts(is_probe: bool):
     from precis.eval import texts
 
@@ -133,9 +251,7 @@ def _build(options: argparse.Namespace, settings) -> None:
         profile = builder(models.load(options.model), settings, parts).build(meter)
     finally:
         meter.close()
-    scratch = options.out.with_name(options.out.name + ".tmp")
-    scratch.write_text(json.dumps(profile) + "\n")
-    scratch.rename(options.out)
+    _write(options.out, profile)
     shutil.rmtree(parts)
     if (correlation := profile.get("held_out_correlation")) is not None:
         print(f"correlation with the attention in texts that were not fitted: {correlation:.2f}")
@@ -151,6 +267,8 @@ def main(arguments: Sequence[str] | None = None, prog: str = "precis.profile") -
     """Returns the exit status: 0, 1 if it failed, 2 for bad arguments."""
     parser = _parser(prog)
     options = parser.parse_args(arguments)
+    if options.verb == "measure":
+        return exit_status(prog, lambda: _measure(parser, options), "interrupted")
     again = "interrupted; the same command goes on from here"
     return exit_status(prog, lambda: _build(options, _settings(parser, options)), again)
 
