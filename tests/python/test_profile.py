@@ -14,10 +14,11 @@ from precis.eval.cuts import Recipe
 from precis.profile import build, shipped
 from precis.profile.__main__ import main
 from precis.profile.build import scorer_of
-from precis.profile.oracle import Oracle, value_norms
+from precis.profile.oracle import Oracle, largest_shares, value_norms
 from precis.profile.probe import (
     EXPONENT,
     ProbeBuilder,
+    fast_reading,
     features,
     repeated_attention,
     unrotated,
@@ -166,16 +167,32 @@ def test_budgets_are_the_mean_of_what_is_solved_for_each_question(tiny_llama, te
     assert repeated["table"] != both["table"]
 
 
-def test_the_attention_of_a_repetition_is_what_kvzip_scores(reading):
-    layers, _ = reading.inputs(hf.Needs.of(precis.canonical_recipe("kvzip")))
-    spec = reading.judge.spec
-    recipe = "kvzip(sinks=0, group_reduce=mean, heads=uniform, layers=uniform)"
-    kept = precis.compress(spec, layers, recipe, 1.0)
-    worth = repeated_attention(reading).numpy()
-    for layer in range(spec.num_layers):
-        for head in range(spec.num_kv_heads):
-            scores = worth[layer, head][kept.positions[layer][head]]
-            assert np.allclose(scores, kept.scores[layer][head], rtol=1e-3, atol=1e-6)
+def test_the_attention_of_a_repetition_is_its_largest_share(reading):
+    (chunk,), _ = reading.repetition()
+    worth = repeated_attention(reading)
+    for layer, (keys, _, _) in enumerate(reading.layers):
+        shares = largest_shares(keys, chunk.queries[layer], chunk.lse[layer])
+        want = shares.view(2, 2, 60).mean(dim=1)  # two heads in each group
+        assert torch.allclose(worth[layer], want, rtol=1e-3, atol=1e-6)
+
+
+def test_a_probe_learns_from_a_fast_reading_what_it_would_from_an_exact_one(
+    tiny_llama, text_file, tmp_path
+):
+    from precis.eval import models, texts
+    from precis.eval.subject import Judge, Reading
+
+    loaded = models.load(str(tiny_llama))
+    settings = build.Settings(
+        "p", Recipe.parse("kvprobe"), 1, 120, tuple(texts.own_texts([text_file]))
+    )
+    tokens = [5 + 7 * i % 30 for i in range(120)]
+    with fast_reading(loaded.hf_model.device):
+        assert torch.is_autocast_enabled("cpu") == torch.cpu._is_amx_tile_supported()
+    fast = ProbeBuilder(loaded, settings, tmp_path).read(tokens, repeats=True)
+    exact = Reading(Judge(loaded), tokens)
+    worth = [repeated_attention(each).clamp_min(1e-6).log().flatten() for each in (fast, exact)]
+    assert torch.corrcoef(torch.stack(worth))[0, 1] > 0.99
 
 
 def test_keys_before_rope_are_those_of_the_model(reading):
@@ -221,7 +238,6 @@ def test_a_probe_is_built_and_scores_as_it_says(tiny_llama, text_file, tmp_path,
 
 def test_a_probe_is_the_regression_of_its_contexts(tiny_llama, text_file, tmp_path):
     from precis.eval import models, texts
-    from precis.eval.subject import Reading
 
     settings = build.Settings(
         "p", Recipe.parse("kvprobe"), 4, 120, tuple(texts.own_texts([text_file]))
@@ -235,7 +251,7 @@ def test_a_probe_is_the_regression_of_its_contexts(tiny_llama, text_file, tmp_pa
 
     def rows(contexts):
         for tokens in contexts:
-            reading = Reading(builder._judge, tokens)
+            reading = builder.read(tokens, repeats=True)
             worth = repeated_attention(reading).double().clamp_min(1e-6).log()
             values = [row.double() for _, row, _ in reading.layers]
             yield unrotated(spec, reading), values, worth

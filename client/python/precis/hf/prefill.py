@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from ..arrays import count_in
 from .decode import Tokens, forward, token_list
 from .needs import Needs
 from .pusher import Pusher
@@ -220,8 +221,10 @@ def store(
         prefill_s: as in Put.commit; by default it is measured, unless `past` holds tokens of the
             new segment: then it is unknown.
         segment_tokens: longer texts are read and stored in segments of this length, one after
-            another, so that the service stages no more than one of them. The last has up to half as
-            many tokens more or less. By default the new tokens are one segment.
+            another, so that the service stages no more than one of them. They are counted from the
+            last stored segment that `past` knows. The first also has the tokens of `past` that are
+            not stored, and the last has up to half as many tokens more or less. By default the new
+            tokens are one segment.
 
     Returns:
         The segment and its prefill: those of the last segment, if there are several.
@@ -236,12 +239,13 @@ def store(
         "expect_reuse_in_s": expect_reuse_in_s,
     }  # fmt: skip
     if segment_tokens is not None:
-        if segment_tokens <= 0:
-            raise ValueError(f"segment_tokens: is {segment_tokens}, must be positive")
+        if count_in(segment_tokens, "segment_tokens") == 0:
+            raise ValueError("segment_tokens: is 0, must be positive")
         if prefill_s is not None:
             raise ValueError("prefill_s: it is measured for each segment; leave it out")
         held = 0 if past is None else past.get_seq_length()
-        first = (held // segment_tokens + 1) * segment_tokens
+        known = 0 if past is None or not past.stored else past.stored[-1].end
+        first = known + ((held - known) // segment_tokens + 1) * segment_tokens
         for end in range(first, len(tokens) - segment_tokens // 2, segment_tokens):
             path = tokens[:end]
             further = {"past": past, "durability": durability, "repeat": repeat} | how

@@ -18,6 +18,7 @@ from transformers.cache_utils import CacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .. import _core
+from . import merged
 from .spec import attention_windows, head_dim, text_config
 
 if TYPE_CHECKING:
@@ -294,8 +295,11 @@ class RaggedLayer(CacheLayerMixin):
         if count == self._tail and (window is None or count <= window) and self._causal():
             keys, values = self.keys[:, :, :count], self.values[:, :, :count]
             return sdpa_attention_forward(module, query, keys, values, None, scaling=scaling)[0]
-        decodes = count == 1 and self._fits_kernel(query, window)
-        attend = self._decode_rows if decodes else self._attend_rows
+        attend = self._attend_rows
+        if count == 1 and self._fits_kernel(query, window):
+            attend = self._decode_rows
+        elif window is None and self._sees_all_before(query):
+            attend = self._merge_rows
         out = [
             attend(query[rows], scaling, window, which, rows)
             for which, rows in enumerate(self._source.rows_of(batch))
@@ -306,6 +310,14 @@ class RaggedLayer(CacheLayerMixin):
         """Whether the kernel for one token can compute it: every row is seen, on the CPU."""
         if query.device.type != "cpu" or torch.is_grad_enabled() or window is not None:
             return False
+        return self._all_seen()
+
+    def _sees_all_before(self, query: torch.Tensor) -> bool:
+        """Whether merged.py can compute it: queries see all kept entries and the tail before."""
+        return merged.is_available(query) and self._all_seen()
+
+    def _all_seen(self) -> bool:
+        """Whether no entry is hidden from later queries but by a sliding window."""
         kept = (each for which in range(len(self._source.lengths)) for each in self.kept(which))
         return self._source.seen is None and all(each.hidden is None for each in kept)
 
@@ -334,6 +346,16 @@ class RaggedLayer(CacheLayerMixin):
             len(kept.keys) for which in range(count) for kept in self.kept(which)
         )
 
+    def _merge_rows(
+        self, query: torch.Tensor, scaling: float, _window: int | None, which: int, rows: slice
+    ) -> torch.Tensor:
+        """As _attend_rows(), by merged.py."""
+        return self._merged(query, scaling, which, rows).out.to(query.dtype)
+
+    def _merged(self, query: torch.Tensor, scaling: float, which: int, rows: slice) -> merged.Part:
+        tail = self.keys[rows, :, : self._tail], self.values[rows, :, : self._tail]
+        return merged.attend(query, self.kept(which), *tail, scaling)
+
     def _attend_rows(
         self,
         query: torch.Tensor,
@@ -358,6 +380,8 @@ class RaggedLayer(CacheLayerMixin):
                 them. Entries outside a sliding window are included, too.
         """
         scaling = queries.shape[-1] ** -0.5
+        if self._sees_all_before(queries):
+            return self._merged(queries[None], scaling, 0, slice(0, 1)).lse[0]
         blocks = []
         for first, block in self._blocks(queries[None], 0):
             heads = self._scores(block, first, scaling, None, 0, slice(0, 1))
