@@ -20,7 +20,7 @@ HELP = {
     "loads": "Prefixes fetched into the KV cache",
     "load_bytes": "Bytes fetched",
     "load_seconds": "Seconds that fetches took",
-    "stores": "Prompts and turns stored",
+    "stores": "Segments of prompts and turns stored",
     "store_tokens": "Tokens stored",
     "store_bytes": "Bytes that the service keeps of them",
     "store_failures": "Prompts and turns that could not be stored",

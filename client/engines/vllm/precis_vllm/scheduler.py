@@ -37,9 +37,10 @@ class Save:
     request: str
     tokens: np.ndarray
     blocks: list[int]
-    # The put may not begin before this token: the blocks have kept entries there, or a segment that
-    # should end here was not stored, and the put would be larger than a segment.
+    # The put may not begin before this token: the blocks have kept entries there, or it would be
+    # much larger than a segment.
     begin: int
+    least: int  # fewer new tokens are not stored
     parent_read: precis.Budget | None
     parent: bytes  # the match to begin at, if it ends inside a segment, else empty
     session: str
@@ -90,9 +91,8 @@ class Tracked:
             lookups, doubled each time; no more lookups after `until`.
         session: that its lookups name; empty if it has none, or the service does not know it yet.
         stored: number of its tokens that the service already has.
-        passed: number of its tokens up to which segments were pushed, where that was of use.
+        passed: the last segment boundary that was handled, whether pushed or already stored.
         pushed: number of its tokens up to the end of the last push.
-        lost: a push could not be started, so nothing that follows is pushed.
         known: number of its tokens that lookups may find: after a preemption in its prefill, those
             before its own segments, which are compressed.
         plan: the prefix that it may use; held: the prefix's blocks, once it has them.
@@ -111,7 +111,6 @@ class Tracked:
     stored: int = 0
     passed: int = 0
     pushed: int = 0
-    lost: bool = False
     known: float = math.inf
     plan: Plan | None = None
     held: Held | None = None
@@ -132,6 +131,7 @@ class Scheduler:
 
     def __init__(self, settings: Settings, service: Service, block_size: int, heads: int, tp: int):
         self.settings, self.service, self.size = settings, service, block_size
+        self.min_tokens = max(1, settings.min_tokens)
         self.ranks = ranks_of(heads, tp)
         self.counts = Counts()
         self.manager: RaggedManager  # set once the engine has one
@@ -172,7 +172,7 @@ class Scheduler:
         return int(min(tracked.request.num_tokens - 1, tracked.known)) // self.size * self.size
 
     def _ask(self, tracked: Tracked, length: int) -> None:
-        if length < self.settings.min_tokens:
+        if length < self.min_tokens:
             return
         request, keep = tracked.request, tracked.wish.keep
         path = np.asarray(request.all_token_ids[:length], np.uint32)
@@ -299,7 +299,7 @@ class Scheduler:
         if plan.exact or tracked.wish.session or not self._stores(tracked):
             return True
         new = self._whole(tracked.request.num_prompt_tokens) - plan.tokens
-        if new < self.settings.min_tokens:
+        if new < self.min_tokens:
             return True
         # A prefix that ends like a segment of a longer prompt is of one that was aborted.
         is_part = bool(self._segment()) and plan.whole and plan.tokens % self._segment() == 0
@@ -417,7 +417,7 @@ class Scheduler:
             tracked.known = tracked.stands_on.tokens if tracked.stands_on else 0
         self._leave(tracked)
         self.next.canceled.add(tracked.request.request_id)
-        tracked.saved = tracked.saving = tracked.lost = False
+        tracked.saved = tracked.saving = False
         tracked.passed = tracked.pushed = 0
         tracked.plan, tracked.again = None, 0.0
         tracked.told.clear()
@@ -435,38 +435,42 @@ class Scheduler:
             return
         last = min(computed, request.num_tokens)
         if not tracked.wish.session:  # the rest of the prompt must not be too short to be stored
-            last = min(last, self._whole(request.num_prompt_tokens) - self.settings.min_tokens)
-        while (end := (tracked.passed // each + 1) * each) <= last:
-            self._save(tracked, end)
+            last = min(last, self._whole(request.num_prompt_tokens) - self.min_tokens)
+        while (end := (tracked.passed // each + 1) * each) <= last and self._save(tracked, end, 1):
             tracked.passed = end
 
     def _segment(self) -> int:
         """The length of a segment of a long prompt, in whole blocks; 0 if there are none."""
-        if self.settings.segment_tokens == 0:
+        # A number of entries or bytes would be kept of every segment.
+        if self.settings.segment_tokens == 0 or self.settings.stores_a_number:
             return 0
         step = math.lcm(self.size, self.service.block_tokens)
-        return -(-max(self.settings.segment_tokens, self.settings.min_tokens) // step) * step
+        return -(-max(self.settings.segment_tokens, self.min_tokens) // step) * step
 
     def _save_prompt(self, tracked: Tracked) -> None:
         """Stores the rest of the prompt. A session's is stored with its answer, as one turn."""
         if tracked.saved or tracked.wish.session:
             return
-        tracked.saved = True
-        if self._is_worth_storing(tracked):
-            self._save(tracked, tracked.request.num_prompt_tokens)
+        tracked.saved = not self._is_worth_storing(tracked) or self._save(
+            tracked, tracked.request.num_prompt_tokens, self.min_tokens
+        )
 
-    def _save(self, tracked: Tracked, tokens: int, ends_turn: bool = False) -> None:
-        """Stores its first `tokens` tokens, unless too few of them are new to the service."""
+    def _save(self, tracked: Tracked, tokens: int, least: int, ends_turn: bool = False) -> bool:
+        """Stores its first `tokens` tokens, unless too few of them are new to the service.
+
+        `least`: the worker stores no fewer, once it knows where the put begins.
+
+        Returns False if the service is not up: a later step tries again.
+        """
         plan, request, length = tracked.stands_on, tracked.request, self._whole(tokens)
-        begin = max(plan.tokens if plan else 0, tracked.pushed)
-        least = 1 if ends_turn else self.settings.min_tokens
+        # Segments that `stored` counts may be gone by now: the put then begins earlier.
+        begin = max(plan.tokens if plan else 0, tracked.pushed, tracked.passed - self._segment())
+        new = length - max(begin, tracked.stored)
         # A turn ends also if all of it was pushed before.
-        worth = length - max(begin, tracked.stored) >= least or (ends_turn and tracked.pushed)
-        if not worth:
-            return
-        tracked.lost |= not self.service.up()
-        if tracked.lost:
-            return
+        if new < (1 if ends_turn else self.min_tokens) and not (ends_turn and tracked.pushed):
+            return True
+        if not self.service.up():
+            return False
         blocks = [b.block_id for b in self.manager.req_to_blocks[request.request_id]]
         self.next.saves.append(
             Save(
@@ -474,6 +478,7 @@ class Scheduler:
                 np.asarray(request.all_token_ids[:length], np.uint32),
                 blocks[: -(-length // self.size)],
                 begin,
+                least,
                 None if plan is None else plan.keep,
                 # A later segment begins where the one before ends.
                 b"" if plan is None or plan.whole or tracked.saving else plan.match,
@@ -485,6 +490,7 @@ class Scheduler:
             )
         )
         tracked.saving, tracked.pushed = True, length
+        return True
 
     def finished(self, request: Any, blocks: Any) -> tuple[bool, dict[str, Any] | None]:
         """The request has ended: whether its blocks are still read, and the data for its answer."""
@@ -497,7 +503,8 @@ class Scheduler:
         if whole and self._is_turn(tracked):
             # The last token was sampled and not computed. The next turn uses whole blocks.
             end = min(request.num_computed_tokens, request.num_tokens)
-            self._save(tracked, end, ends_turn=True)
+            self._save_segments(tracked, end)
+            self._save(tracked, end, 1, ends_turn=True)
         self._leave(tracked)
         if not tracked.saving:
             del self.requests[request.request_id]

@@ -7,6 +7,7 @@ from typing import Any
 
 import precis
 from precis import engines
+from precis.budget import from_pair, to_pair
 from precis.hints import hints_in
 
 
@@ -21,7 +22,8 @@ class Settings(engines.Settings):
         store_keep, recipe: budget and recipe of stored prompts; by default those in force in the
             service.
         segment_tokens: longer prompts are stored in segments of this length (rounded up to whole
-            blocks), each as soon as it is computed; 0 stores every prompt as one segment.
+            blocks), each as soon as it is computed; 0 stores every prompt as one segment. So does a
+            `store_keep` that is a number of entries or bytes.
         min_gain: seconds of prefill that a stored prefix must save beyond its restore, to be
             preferred to vLLM's own cached blocks.
     """
@@ -31,6 +33,12 @@ class Settings(engines.Settings):
     recipe: str = ""
     segment_tokens: int = 8192
     min_gain: float = 0.0
+
+    @property
+    def stores_a_number(self) -> bool:
+        """Whether `store_keep` is a number of entries or bytes of every segment."""
+        pair = to_pair(self.store_keep)
+        return pair is not None and from_pair(pair).kind in ("entries", "bytes")
 
     @classmethod
     def read(cls, extra: dict[str, Any]) -> Settings:

@@ -97,11 +97,25 @@ def mark(device: torch.device) -> torch.Event | None:
     return event
 
 
+@dataclass
+class Chain:
+    """What the pushes of one request have stored, one after the other.
+
+    Attributes:
+        segment: the last one, at whose end the next push begins.
+        broken: a push failed, so that no later one can continue it.
+    """
+
+    segment: precis.Segment | None = None
+    broken: bool = False
+
+
 @dataclass(eq=False)
 class Push:
     """A push in progress.
 
     Attributes:
+        chain: of its request.
         after: the event after which its pages are written.
         over: set once it no longer reads pages.
         canceled: its request lost the blocks, and other requests may have written to them since:
@@ -109,6 +123,7 @@ class Push:
     """
 
     save: Save
+    chain: Chain = field(default_factory=Chain)
     after: torch.Event | None = None
     over: threading.Event = field(default_factory=threading.Event)
     canceled: bool = False
@@ -139,6 +154,7 @@ class Worker:
         self.lost: set[str] = set()
         # By request; pushes that have ended are removed when the next one is added.
         self.pushes: dict[str, list[Push]] = {}
+        self.chains: dict[str, Chain] = {}  # by request
         self.ended: set[str] = set()  # requests that have ended while their pushes continue
         self.queue: queue.SimpleQueue[Push] = queue.SimpleQueue()
         threading.Thread(target=self._push_all, name="precis-push", daemon=True).start()
@@ -154,7 +170,8 @@ class Worker:
         # Registered now: with speculation, vLLM asks for results before it calls save().
         for save in step.saves:
             before = self.pushes.get(save.request, [])
-            self.pushes[save.request] = [p for p in before if not p.over.is_set()] + [Push(save)]
+            push = Push(save, self.chains.setdefault(save.request, Chain()))
+            self.pushes[save.request] = [p for p in before if not p.over.is_set()] + [push]
 
     def prefixes(self) -> Prefixes | None:
         """The prefixes of the step's requests; None if there are none."""
@@ -169,6 +186,7 @@ class Worker:
     def cancel(self, step: Step) -> None:
         """Cancels the pushes of requests whose blocks other requests will write to."""
         for request in step.canceled:
+            self.chains.pop(request, None)
             for push in self.pushes.pop(request, []):
                 push.canceled = True
 
@@ -226,6 +244,7 @@ class Worker:
         sent = {r for r in self.ended if all(push.over.is_set() for push in self.pushes[r])}
         for request in sent:
             del self.pushes[request]
+            self.chains.pop(request, None)
         self.ended -= sent
         return sent, received | failed, failed
 
@@ -252,22 +271,35 @@ class Worker:
                     push.after.synchronize()
                 self._push(push)
             except Exception as error:  # a lost push only causes a later miss
+                push.chain.broken = True
                 self.service.failed(error)
                 self.counts.add(store_failures=1)
             finally:
                 push.over.set()
 
     def _push(self, push: Push) -> None:
-        if push.canceled:
+        chain, save = push.chain, push.save
+        if chain.broken or (push.canceled and self.writers == 1):
             return
-        save, pages = push.save, self.pages
-        cache = self.service.cache
+        if not self.service.up():
+            raise precis.Unavailable("the service does not answer")
+        cache, segment = self.service.cache, chain.segment
+        if segment is None or segment.end < len(save.tokens):
+            segment = self._put(cache, push)
+            self.service.answered()
+        if segment is not None and save.ends_turn and self.heads.start == 0:
+            advance(cache, save.session, segment)
+
+    def _put(self, cache: precis.Cache, push: Push) -> precis.Segment | None:
+        """Stores the push's tokens; None if they are not to be stored, or it was canceled."""
+        chain, save, pages = push.chain, push.save, self.pages
+        parent = precis.Match.from_bytes(save.parent) if save.parent else "auto"
         put = cache.begin_put(
             self.service.model(save.adapter),
             save.tokens,
             recipe=self.settings.recipe or None,
             keep=self.settings.store_keep,
-            parent=precis.Match.from_bytes(save.parent) if save.parent else "auto",
+            parent=chain.segment or parent,
             parent_read=save.parent_read,
             writers=self.writers,
             session=cache.session(save.session) if save.session else None,  # it may have a budget
@@ -276,14 +308,18 @@ class Worker:
         )
         with put:
             count = put.end - put.begin
-            least = 1 if save.ends_turn else self.settings.min_tokens
+            # One rank alone must not leave a put that several write: the others would wait.
+            if push.canceled:
+                return None
             if not put.already_stored:
-                if put.begin < save.begin or count < least:
-                    return
+                if put.begin < save.begin:  # the segment that it should continue is gone
+                    raise precis.NotFound(f"no stored segment ends at token {save.begin} or later")
+                if count < save.least:
+                    return None
                 blocks = np.asarray(save.blocks)[put.begin // pages.size :]
                 for layer in range(len(pages.layers)):
                     if push.canceled:
-                        return
+                        return None
                     put.layer_from_pages(
                         layer,
                         pages.store,
@@ -294,12 +330,11 @@ class Worker:
                         wait=False,
                     )
             if push.canceled:
-                return
-            segment = put.commit()
-        if self.heads.start == 0:
-            if save.ends_turn:
-                advance(cache, save.session, segment)
+                return None
+            chain.segment = segment = put.commit()
+        if self.heads.start == 0 and not put.already_stored:
             self.counts.add(stores=1, store_tokens=count, store_bytes=segment.bytes)
+        return segment
 
 
 def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:

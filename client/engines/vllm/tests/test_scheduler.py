@@ -150,7 +150,7 @@ def test_lookups_fetches_and_pushes_are_part_of_the_request_s_trace(running: Pre
     assert made.next.fetches["traced"][2] == headers["traceparent"]
     made.requests["traced"].held = None
     made.requests["traced"].stored = 0
-    made._save(made.requests["traced"], len(TOKENS))
+    made._save(made.requests["traced"], len(TOKENS), 1)
     assert made.next.saves[0].traceparent == headers["traceparent"]
 
 
@@ -251,14 +251,32 @@ def test_a_prompt_whose_first_segments_alone_are_stored_is_stored_whole(running:
     assert computed(made, asked, 641) == [[(512, False), (640, False)]]
 
 
-def test_after_a_push_that_was_not_started_none_is_larger_than_a_segment(running: Precisd) -> None:
+def test_a_push_that_could_not_be_started_is_started_later(running: Precisd) -> None:
     made = scheduler(running.address, segment_tokens=128)
     assert ask(made, asked := request("long")) == (0, False)
     assert computed(made, asked, 200) == [[(128, False)]]
     up, made.service.up = made.service.up, lambda: False
-    assert computed(made, asked, 100) == [[]]
+    assert computed(made, asked, 100, 341) == [[], []]
     made.service.up = up
-    assert computed(made, asked, 341) == [[]]
+    # The prompt is computed by now, and a later step stores the rest of it, in segments.
+    assert computed(made, asked, 1, 1) == [
+        [(256, False), (384, False), (512, False), (640, False)],
+        [],
+    ]
+
+
+def test_a_number_of_entries_is_kept_of_the_whole_prompt(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=128, store_keep="100 entries")
+    assert ask(made, asked := request("long")) == (0, False)
+    assert computed(made, asked, 600, 41) == [[], [(640, False)]]
+
+
+def test_what_was_stored_and_is_gone_is_not_made_up_for_by_a_large_push(running: Precisd) -> None:
+    made = scheduler(running.address, segment_tokens=128)
+    assert ask(made, asked := request("long")) == (0, False)
+    made.requests["long"].stored = 500
+    assert computed(made, asked, 641) == [[(640, False)]]
+    assert made.begins == [384]
 
 
 def test_a_push_begins_where_the_one_before_ended_or_later(running: Precisd) -> None:

@@ -123,7 +123,7 @@ def piece(tokens: int) -> Save:
     """A push of the first tokens of a request."""
     blocks = list(range(tokens // 32))
     return Save(
-        "request", np.ones(tokens, np.int32), blocks, 0, None, b"", "", False, "", {}, None
+        "request", np.ones(tokens, np.int32), blocks, 0, 1, None, b"", "", False, "", {}, None
     )  # fmt: skip
 
 
@@ -156,12 +156,12 @@ def test_all_pushes_of_a_request_that_loses_its_blocks_are_canceled(
 
 
 class Put:
-    """A put of 128 tokens from `begin` on, in 3 layers."""
+    """A put of tokens [begin, end), in 3 layers."""
 
     already_stored = False
 
-    def __init__(self, begin: int) -> None:
-        self.begin, self.end = begin, 128
+    def __init__(self, begin: int, end: int = 128) -> None:
+        self.begin, self.end = begin, end
         self.layers: list[int] = []
         self.committed = False
         self.then = lambda: None
@@ -178,14 +178,39 @@ class Put:
 
     def commit(self) -> Any:
         self.committed = True
-        return SimpleNamespace(bytes=1)
+        return SimpleNamespace(bytes=1, end=self.end)
+
+
+class Service:
+    """A service that gives these puts, and notes the parents that were named."""
+
+    def __init__(self, *puts: Put) -> None:
+        self.puts, self.parents, self.is_up = list(puts), [], True
+        self.cache = SimpleNamespace(begin_put=self._begin)
+
+    def _begin(self, *path: Any, parent: Any, **how: Any) -> Put:
+        self.parents.append(parent)
+        return self.puts.pop(0)
+
+    def up(self) -> bool:
+        return self.is_up
+
+    def answered(self) -> None:
+        pass
+
+    def model(self, adapter: str) -> None:
+        pass
+
+
+def serve(made: Worker, *puts: Put) -> Service:
+    made.service = Service(*puts)  # type: ignore[assignment]
+    made.settings = SimpleNamespace(recipe="", store_keep=None)  # type: ignore[assignment]
+    return made.service  # type: ignore[return-value]
 
 
 def pushed(made: Worker, put: Put, push: worker.Push) -> Put:
     """What is left of a put after the push."""
-    cache = SimpleNamespace(begin_put=lambda *path, **how: put)
-    made.service = SimpleNamespace(cache=cache, model=lambda adapter: None)  # type: ignore
-    made.settings = SimpleNamespace(recipe="", store_keep=None, min_tokens=32)  # type: ignore
+    serve(made, put)
     made._push(push)
     return put
 
@@ -202,12 +227,60 @@ def test_a_push_that_is_canceled_is_not_committed(made: Worker) -> None:
 def test_a_push_that_would_begin_before_its_segment_stores_nothing(made: Worker) -> None:
     save = piece(128)
     save.begin = 64  # the segment that ends here was not stored
-    for begin, committed in ((64, True), (96, True), (0, False)):
-        put = pushed(made, Put(begin), worker.Push(save))
-        assert put.committed == committed and bool(put.layers) == committed
+    for begin in (64, 96):
+        assert pushed(made, Put(begin), worker.Push(save)).committed
+    with pytest.raises(precis.NotFound, match="no stored segment ends at token 64 or later"):
+        pushed(made, put := Put(0), worker.Push(save))
+    assert not put.committed and not put.layers
     put = Put(0)
     put.already_stored = True
     assert pushed(made, put, worker.Push(save)).committed and not put.layers
+
+
+def test_a_push_continues_the_segment_of_the_one_before(made: Worker) -> None:
+    service = serve(made, Put(0, 64), Put(64, 128))
+    made.bind(Step(saves=[piece(64), piece(128), piece(128)]))
+    first, second, third = made.pushes["request"]
+    third.save.ends_turn = True
+    ended = []
+    made._push(first)
+    made._push(second)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "advance", lambda cache, name, segment: ended.append(segment.end))
+        made._push(third)  # all of the turn was pushed before
+    assert service.parents[0] == "auto" and service.parents[1].end == 64
+    assert not service.puts and ended == [128]
+
+
+def test_after_a_push_that_failed_no_later_one_of_the_request_is_tried(made: Worker) -> None:
+    class Lost(Put):
+        def commit(self) -> Any:
+            raise precis.Unavailable("lost")
+
+    service = serve(made, Lost(0, 64))
+    service.failed = lambda why: None  # type: ignore[attr-defined]
+    made.bind(Step(saves=[piece(64), piece(128)]))
+    pushes = made.pushes["request"]
+    for push in pushes:
+        made.queue.put(push)
+    assert all(push.over.wait(30) for push in pushes)
+    assert len(service.parents) == 1 and made.counts.take().data["store_failures"] == 1
+    service.is_up = False
+    made.bind(Step(saves=[other := piece(64)]))
+    other.request = "other"
+    with pytest.raises(precis.Unavailable):
+        made._push(worker.Push(other))
+    assert len(service.parents) == 1, "a service that is not up is not asked"
+
+
+def test_a_rank_leaves_a_put_of_several_so_that_the_others_do_not_wait(made: Worker) -> None:
+    push = worker.Push(piece(128), canceled=True)
+    service = serve(made, Put(0))
+    made._push(push)
+    assert not service.parents
+    made.writers = 2
+    assert not pushed(made, put := Put(0), push).committed and not put.layers
+    assert len(made.service.parents) == 1  # type: ignore[attr-defined]
 
 
 def test_work_of_the_cpu_is_done_at_once() -> None:
