@@ -6,6 +6,7 @@
 #include "cachesvc/catalog/faithful.h"
 #include "cachesvc/pipeline/default_recipe.h"
 #include "precis/block_digest.h"
+#include "precis/keep.h"
 #include "precis/limits.h"
 #include "precis/loss_budget.h"
 #include "precis/reader_budget.h"
@@ -50,6 +51,7 @@ Task<Result<PutPlanner::Planned>> PutPlanner::plan(const Tenant& tenant, msg::Be
     co_return Status::invalid("tokens is empty; a put needs at least one");
   }
   PRECIS_CO_TRY(PathHasher::check(request.tokens.size(), put->model.block_tokens));
+  if (request.parent_read) PRECIS_CO_TRY(check_reader_keep(*request.parent_read, "parent_read"));
   // Removed before the put gets its name, because each writer has its own time and span.
   put->row.prefill_seconds = std::exchange(request.prefill_seconds, 0);
   request.traceparent.clear();
@@ -103,6 +105,7 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   PRECIS_ASSIGN(put.recipe,
                 parse_recipe(request.recipe.empty() ? defaults.recipe : request.recipe));
   put.asked = request.budget ? *request.budget : defaults.keep.value_or(Budget::all());
+  put.asked = put.asked.without_score_mass();
   put.limit = defaults.limit;
   if (request.recipe.empty()) {
     put.recipe = default_recipe(put.recipe, budgets, put.model, put.asked);
@@ -114,21 +117,35 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
 // what the recipe needs (know_settings.h). A default recipe may need settings that another node has
 // only just got.
 Task<Status> PutPlanner::equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put) {
-  Status found = find_equipment(tenant, request.model, put);
+  const Recipe recipe = put.recipe;
+  const auto find = [&]() -> Status {
+    put.recipe = recipe;
+    PRECIS_TRY(find_equipment(tenant, request.model, put));
+    return find_loss(request, put);
+  };
+  Status found = find();
   const bool may_be_new = found.code() == StatusCode::kNotFound && request.recipe.empty();
-  if (may_be_new && catch_up_) {
+  const bool may_be_measured = !found.ok() && put.asked.kind == Budget::Kind::kLoss;
+  if ((may_be_new || may_be_measured) && catch_up_) {
     const Status caught_up = co_await catch_up_(put.owner);
-    if (caught_up.ok()) found = find_equipment(tenant, request.model, put);
+    if (caught_up.ok()) found = find();
   }
   PRECIS_CO_TRY(found);
-  const auto context_tokens = static_cast<std::uint32_t>(request.tokens.size());
-  PRECIS_CO_ASSIGN(put.asked,
-                   budget_for_loss(put.asked, put.recipe, put.profile.get(), context_tokens));
-  if (request.recipe.empty()) put.recipe = default_for(put.recipe, put.asked, put.limit);
   put.row.recipe = canonical_recipe(put.recipe);
   put.row.preset = put.recipe.preset;
   put.row.encoding = put.recipe.encoding;
   co_return Status();
+}
+
+// Makes a budget that is a loss a ratio.
+Status PutPlanner::find_loss(const msg::BeginPut& request, OpenPut& put) {
+  if (put.asked.kind != Budget::Kind::kLoss) return {};
+  const auto context_tokens = static_cast<std::uint32_t>(request.tokens.size());
+  PRECIS_ASSIGN(put.asked,
+                budget_for_loss(put.asked, put.recipe, put.profile.get(), context_tokens));
+  const bool is_default = request.recipe.empty() && put.asked == Budget::all();
+  if (is_default) put.recipe = default_for(put.recipe, put.asked, put.limit);
+  return {};
 }
 
 // Finds the profile and the projections that the recipe needs.

@@ -41,6 +41,7 @@ class PutPlanner {
   Status settle(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
   Task<Status> equip(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put);
   Status find_equipment(const Tenant& tenant, const Digest& model, OpenPut& put);
+  static Status find_loss(const msg::BeginPut& request, OpenPut& put);
   Task<Status> split(const Tenant& tenant, const msg::BeginPut& request, OpenPut& put,
                      PutPlaces::Found& found);
   Status begin(OpenPut& put);

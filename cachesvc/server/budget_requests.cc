@@ -7,7 +7,6 @@
 #include "cachesvc/server/agreed_applications.h"
 #include "cachesvc/server/change_text.h"
 #include "cachesvc/server/next_put.h"
-#include "precis/loss_budget.h"
 
 namespace precis {
 namespace {
@@ -35,22 +34,29 @@ Status BudgetRequests::check_applicable(const msg::SetBudget& request) const {
   return caller_.parts.applications.check_free(tenant_);
 }
 
+std::optional<Digest> BudgetRequests::model_of(const msg::BudgetScope& scope) const {
+  if (scope.session.empty()) return scope.model;
+  const auto session = catalog_.session(tenant_, scope.session);
+  if (!session.ok()) return std::nullopt;
+  const auto tip = catalog_.stored_segment(tenant_, session->tip);
+  return tip.ok() ? std::optional(tip->row->model) : std::nullopt;
+}
+
 Status BudgetRequests::check_loss(const msg::SetBudget& request) const {
-  if (!request.keep || request.keep->kind != Budget::Kind::kLoss || !request.scope.model) return {};
-  const Digest& model = *request.scope.model;
-  PRECIS_ASSIGN(const ModelSpec spec, catalog_.model(tenant_, model));
+  const auto model = model_of(request.scope);
+  if (!model) return {};
+  PRECIS_ASSIGN(const ModelSpec spec, catalog_.model(tenant_, *model));
   msg::Budgets budgets = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
-  if (request.recipe && !request.recipe->empty()) {
-    budgets.layers.back().recipe = *request.recipe;
-    settle(budgets);
-  }
+  msg::BudgetRow& own = budgets.layers.back();
+  if (request.recipe) own.recipe = *request.recipe;
+  if (request.keep) own.keep = *request.keep == Budget::all() ? std::nullopt : request.keep;
+  budgets.effective = {};
+  settle(budgets);
+  const Budget keep = budgets.effective.keep.value_or(Budget::all());
+  if (keep.kind != Budget::Kind::kLoss) return {};
   PRECIS_ASSIGN(Recipe recipe, parse_recipe(budgets.effective.recipe));
-  recipe = default_recipe(recipe, budgets, spec, *request.keep);
-  ModelCatalog::FoundProfile found;
-  if (recipe.needs_profile()) {
-    PRECIS_ASSIGN(found, catalog_.find_profile(tenant_, model, recipe));
-  }
-  return budget_for_loss(*request.keep, recipe, found.profile.get(), 1).status();
+  recipe = default_recipe(recipe, budgets, spec, keep);
+  return budget_of_put(catalog_, tenant_, *model, recipe, keep, 1).status();
 }
 
 Task<Result<std::uint64_t>> BudgetRequests::apply(std::string_view request,
@@ -106,12 +112,8 @@ Task<Answer> BudgetRequests::on(msg::ShowBudget request) {
 }
 
 Result<HeadTable> BudgetRequests::read_table(msg::SetBudget& request) const {
-  std::optional<Digest> model = request.scope.model;
+  const std::optional<Digest> model = model_of(request.scope);
   if (!request.scope.session.empty()) {
-    PRECIS_ASSIGN(const msg::SessionRow session, catalog_.session(tenant_, request.scope.session));
-    if (const auto tip = catalog_.stored_segment(tenant_, session.tip); tip.ok()) {
-      model = tip->row->model;
-    }
     if (!model) {
       return Status::invalid("a table of layers and heads is for one model, and session '" +
                              request.scope.session + "' has no stored turn that says its model");
@@ -151,7 +153,7 @@ Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
 
 Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   PRECIS_CO_TRY(check(request.scope));
-  PRECIS_CO_TRY(check_loss(request));
+  if (request.table.empty()) PRECIS_CO_TRY(check_loss(request));
   std::optional<HeadTable> table;
   if (!request.table.empty()) {
     const double cost = 1 + static_cast<double>(request.table.size()) / kTableBytesPerMs;

@@ -27,8 +27,10 @@ class BudgetRequests {
   Status check(const msg::BudgetScope& scope) const;
   // OK if segments can be trimmed to what the request sets, and no other change is being applied.
   Status check_applicable(const msg::SetBudget& request) const;
-  // OK unless the request sets a loss for a model that has no measured losses of its recipe. Puts
-  // that name a wider scope's loss fail by themselves.
+  // The model of a scope, or of its session's turns; none if it is of all models.
+  std::optional<Digest> model_of(const msg::BudgetScope& scope) const;
+  // OK unless puts of the scope's model would then be at a loss, and the recipe has no measured
+  // losses.
   Status check_loss(const msg::SetBudget& request) const;
   // Reads the request's table, for the model of its scope or of its session's turns. Sets the
   // request's keep, unless it has one. It may take long.

@@ -5,7 +5,6 @@
 
 #include "cachesvc/base/counted.h"
 #include "cachesvc/pipeline/default_recipe.h"
-#include "precis/loss_budget.h"
 #include "precis/reader_budget.h"
 
 namespace precis {
@@ -123,12 +122,11 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
   recipe = tried.table ? default_for(recipe, keep, wanted.limit)
                        : default_recipe(recipe, budgets, model, keep);
-  if (keep.kind == Budget::Kind::kLoss && recipe.needs_profile() && !tried.table) {
-    PRECIS_CO_ASSIGN(const auto found,
-                     caller.parts.catalog.find_profile(caller.tenant.name, like.model, recipe));
-    PRECIS_CO_ASSIGN(keep, budget_for_loss(keep, recipe, found.profile.get(), like.end));
-    recipe = default_for(recipe, keep, wanted.limit);
-  }
+  const auto known =
+      budget_of_put(caller.parts.catalog, caller.tenant.name, like.model, recipe, keep, like.end);
+  if (!known.ok()) co_return only_a_put("a put would be refused: " + known.status().message());
+  keep = *known;
+  if (keep == Budget::all()) recipe = default_for(recipe, keep, wanted.limit);
   if (like.encoding != recipe.encoding) {
     co_return only_a_put("only a put can tell: what is stored has rows of another encoding");
   }

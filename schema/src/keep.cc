@@ -19,7 +19,10 @@ std::optional<double> parse_decimal(std::string_view text) {
 
 // "0.05".
 Result<Budget> parse_loss(const std::string& text, const std::string& field) {
-  if (const auto most = parse_decimal(text)) return Budget::loss(*most);
+  if (const auto most = parse_decimal(text)) {
+    auto loss = Budget::loss(*most);
+    return loss.ok() ? loss : Result<Budget>(loss.status().with_context(field));
+  }
   return Status::invalid(field + " 'loss " + text +
                          "': give a number in (0, 100] such as 'loss 0.05'");
 }
@@ -73,14 +76,15 @@ Status check_keep(const Budget& keep, const std::string& field) {
     case Budget::Kind::kRatio:
     case Budget::Kind::kScoreMass:
     case Budget::Kind::kByteShare: fits = is_share(keep.without_score_mass().value); break;
-    case Budget::Kind::kLoss: fits = keep.value > 0; break;
+    case Budget::Kind::kLoss: fits = keep.value > 0 && keep.value <= 100'000'000; break;
     case Budget::Kind::kEntries:
     case Budget::Kind::kBytes: fits = keep.value > 0; break;
   }
   return fits ? Status()
-              : Status::invalid(field + " is " + keep.to_string() +
-                                ", must be a ratio or a share of bytes in (0, 1], a loss above 0, "
-                                "or at least one entry or byte");
+              : Status::invalid(
+                    field + " is " + keep.to_string() +
+                    ", must be a ratio or a share of bytes in (0, 1], a loss in (0, 100], "
+                    "or at least one entry or byte");
 }
 
 Status check_reader_keep(const Budget& keep, const std::string& field) {

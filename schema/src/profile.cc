@@ -10,6 +10,7 @@
 
 #include "precis/block_digest.h"
 #include "precis/limits.h"
+#include "precis/loss_budget.h"
 #include "profile_text.h"
 #include "recipe_fields.h"
 #include "recipe_words.h"
@@ -110,7 +111,9 @@ Status read_losses(const std::vector<double>& numbers, const nlohmann::json& obj
                    Profile& profile) {
   if (numbers.empty()) return {};
   PRECIS_TRY(read_field(object, "losses_recipe", profile.losses_recipe));
-  PRECIS_TRY(parse_recipe(profile.losses_recipe).status().with_context("profile: losses_recipe"));
+  const auto recipe = parse_recipe(profile.losses_recipe);
+  PRECIS_TRY(recipe.status().with_context("profile: losses_recipe"));
+  profile.losses_recipe = measured_recipe(*recipe);
   for (std::size_t i = 0; i < numbers.size(); i += ProfileText::kLossNumbers) {
     const bool fits = numbers.size() - i >= ProfileText::kLossNumbers && numbers[i] >= 1 &&
                       numbers[i] <= limits::kPathTokensMax && numbers[i + 1] >= 1e-6 &&

@@ -82,6 +82,7 @@ class ProfileText final : public nlohmann::json_sax<nlohmann::json> {
       }
       return true;
     }
+    if (key_ == "losses") return refuse("is no list");
     if (fields.size() == kFieldsMax && !fields.contains(key_)) {
       problem = Status::invalid("profile: more than " + std::to_string(kFieldsMax) + " fields");
       return false;

@@ -160,7 +160,7 @@ Result<Budget> Budget::loss(double most) {
   if (most >= 1 / kMillion && most <= kLossMax) {
     return Budget{Kind::kLoss, static_cast<std::uint64_t>(std::llround(most * kMillion))};
   }
-  return Status::invalid("the loss is " + std::to_string(most) + ", must be in (0, 100]");
+  return Status::invalid("a loss must be in (0, 100], and at least 0.000001");
 }
 
 Result<Budget> Budget::byte_share(double share) {

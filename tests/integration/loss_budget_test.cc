@@ -27,8 +27,12 @@ class Losses : protected PrecisctlFixture {
     probe.table.assign(
         std::size_t{ProbeRows{model.spec.head_dim}.count()} * probe.num_layers * probe.num_kv_heads,
         0);
-    probe.losses = {
-        {200, 100'000, 0.02f, 0.01f}, {1000, 250'000, 0.2f, 0.01f}, {1000, 500'000, 0.04f, 0.005f}};
+    probe.losses = {{200, 100'000, 0.02f, 0.01f},
+                    {1000, 100'000, 0.01f, 0.01f},  // by chance: more entries lose more
+                    {1000, 250'000, 0.2f, 0.01f},
+                    {1000, 500'000, 0.04f, 0.005f},
+                    {1000, 750'000, 0.03f, 0.5f},  // uncertain, but no larger on average
+                    {1000, 1'000'000, 0.02f, 0.001f}};
     probe.losses_recipe = measured_recipe(recipe);
     return probe;
   }
@@ -56,7 +60,13 @@ TEST_CASE_METHOD(Losses, "a put at a loss keeps what was measured to cost no mor
   const msg::SegmentInfo half = store(kTokens, losing(0.05));
   CHECK(half.budget == Budget::ratio_ppm(500'000));
   CHECK(half.encoding == Encoding::kK6V4);
-  CHECK(store(kTokens, losing(0.3)).budget == Budget::ratio_ppm(250'000));
+  CHECK(store(kTokens, losing(0.15)).budget == Budget::ratio_ppm(500'000));
+  CHECK(store(kTokens, losing(0.3)).budget == Budget::ratio_ppm(100'000));
+  CHECK(store(100, losing(0.03)).budget == Budget::ratio_ppm(100'000));  // a shorter path
+  // All entries in the measured encoding.
+  const msg::SegmentInfo whole = store(kTokens, losing(0.021));
+  CHECK(whole.entries == std::uint64_t{kTokens} * 4 * 2);
+  CHECK(whole.encoding == Encoding::kK6V4);
   // No measured budget costs so little, so all entries are kept as they were pushed.
   const msg::SegmentInfo all = store(kTokens, losing(0.01));
   CHECK(all.entries == std::uint64_t{kTokens} * 4 * 2);
@@ -89,14 +99,25 @@ TEST_CASE_METHOD(Losses, "a default at a loss needs measured losses of its recip
   CHECK(budget_json({"show", "--model", "test/tiny"}).dump().find("\"loss\"") != std::string::npos);
   const auto told = budget_json({"set", "--model", "test/tiny", "--keep", "loss 0.3", "--dry-run"});
   const auto next = told["next_put"]["stored_bytes"].get<std::uint64_t>();
-  const Budget quarter = Budget::ratio_ppm(250'000);
+  const Budget tenth = Budget::ratio_ppm(100'000);
   CHECK(next ==
-        client->trim_segment(stored.id, quarter, Durability::kWal, /*dry_run=*/true)->stored_bytes);
-  // Another recipe has other losses.
-  msg::SetBudget other = set_loss(0.05);
+        client->trim_segment(stored.id, tenth, Durability::kWal, /*dry_run=*/true)->stored_bytes);
+  // Another recipe has other losses, and may not be set alone either.
+  msg::SetBudget other;
+  other.scope.model = model.fingerprint;
   other.recipe = "global_kvprobe(encoding=int8)";
   CHECK_THAT(client->set_budget(other).status().message(),
-             Catch::Contains("name that recipe, or measure the profile with yours"));
+             Catch::Contains("needs losses of recipe global_kvprobe(encoding=int8") &&
+                 Catch::Contains("are of global_kvprobe(encoding=k6v4"));
+}
+
+TEST_CASE_METHOD(Losses, "a budget of an earlier build counts as its cap", "[integration]") {
+  PutOptions how;
+  how.keep = Budget{Budget::Kind::kScoreMass, 900'000 | (250'000ull << 32)};
+  CHECK(store(kTokens, how).budget == Budget::ratio_ppm(250'000));
+  how.parent_read = Budget::loss(0.05).value();
+  CHECK_THAT(client->begin_put(model, random_tokens(random, kTokens), how).status().message(),
+             Catch::Contains("parent_read is loss 0.05, and a loss is for puts"));
 }
 
 TEST_CASE_METHOD(Losses, "segments whose new budget is a loss are named, and stay",

@@ -1,5 +1,6 @@
 // precisctl budget: revisions, limits, tables of layers and heads, and what a change does to stored
 // segments.
+#include <array>
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -301,13 +302,13 @@ TEST_CASE_METHOD(BudgetCommands, "a dry run without a table tells what the next 
 
 TEST_CASE_METHOD(BudgetCommands, "a dry run says what only a put can tell", "[integration]") {
   store(kTokens, keeping(0.6));
-  for (const auto& words :
-       {std::vector<std::string>{"--recipe", "knorm"}, {"--keep", "loss 0.05"}}) {
-    std::vector<std::string> all{"set", "--dry-run"};
-    all.insert(all.end(), words.begin(), words.end());
+  for (const auto& [option, value, note] :
+       {std::array{"--recipe", "knorm", "only a put can tell"},
+        std::array{"--keep", "loss 0.05", "a put would be refused: keep 'loss 0.05' needs"}}) {
+    std::vector<std::string> all{"set", "--dry-run", option, value};
     const Ran told = budget(all);
     CHECK(told.exit_code == kOk);
-    CHECK_THAT(told.out, Catch::StartsWith("the change is valid\nonly a put can tell"));
+    CHECK_THAT(told.out, Catch::StartsWith(std::string("the change is valid\n") + note));
     CHECK_FALSE(budget_json(all).contains("stored"));
     all.emplace_back("--apply-to-stored");  // which would be refused
     CHECK(budget(all).exit_code == kUsage);

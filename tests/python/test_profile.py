@@ -16,7 +16,7 @@ from precis.profile.__main__ import main
 from precis.profile.build import scorer_of
 from precis.profile.oracle import Oracle, largest_shares, value_norms
 from precis.profile.probe import (
-    EXPONENT,
+    KVDIFF_POWER,
     ProbeBuilder,
     fast_reading,
     features,
@@ -212,7 +212,7 @@ def test_a_probe_is_built_and_scores_as_it_says(tiny_llama, text_file, tmp_path,
     assert main([*arguments, "--contexts", "6", "--tokens", "150"]) == 0
     assert "in texts that were not fitted" in capsys.readouterr().out
     profile = json.loads(out.read_text())
-    assert profile["kind"] == "probe" and profile["exponent"] == EXPONENT
+    assert profile["kind"] == "probe" and profile["kvdiff_power"] == KVDIFF_POWER
     assert profile["held_out_contexts"] == 1
     from precis.eval import models
     from precis.eval.subject import Judge, Reading
@@ -270,9 +270,9 @@ def test_a_probe_is_the_regression_of_its_contexts(tiny_llama, text_file, tmp_pa
             y = torch.cat([w[layer, head, 4:] for _, _, w in fitted]).numpy()
             plain = np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ y)
             norms = torch.cat([v[layer][head].norm(dim=-1) for _, v, _ in fitted])
-            want = EXPONENT * plain
-            want[[-5, -3]] += 1
-            want[-1] -= float(norms.mean().log())
+            want = plain.copy()
+            want[[-5, -3]] += KVDIFF_POWER
+            want[-1] -= KVDIFF_POWER * float(norms.mean().log())
             assert np.allclose(coefficients[layer, head], want, rtol=1e-3, atol=1e-4)
             for k, v, w in held_out:
                 predicted = one(layer, head, k, v).numpy() @ plain

@@ -64,17 +64,23 @@ def test_losses_are_those_of_the_worst_kind_and_puts_keep_what_they_say(
         )
         results = evaluate(loaded, settings, lambda *_: None)
         for row in results.rows:
-            mean, _ = results.delta(row)
-            worst[row.keep] = max(mean, worst.get(row.keep, mean))
-    assert {keep: loss for _, keep, loss, _ in found} == pytest.approx(worst, abs=1e-4)
+            of_kind = results.delta(row)
+            worst[row.keep] = max(of_kind, worst.get(row.keep, of_kind), key=sum)
+    for _, keep, loss, error in found:
+        assert (loss, error) == pytest.approx(worst[keep], abs=1e-4)
 
     # A compression at a loss keeps the share of one of these rows.
     spec = hf.model_spec(loaded.hf_model, loaded.name, loaded.revision)
     layers = random_layers(spec, 200)
-    most = max(loss + error for _, _, loss, error in found) + 1e-3
+    most = max(1e-3, max(loss + error for _, keep, loss, error in found if keep >= 0.6))
+    allowed = 1.0
+    for _, keep, loss, error in reversed(found):
+        if loss > most:
+            break
+        allowed = keep if loss + error <= most else allowed
     kept = precis.compress(spec, layers, recipe, precis.loss(most), profile=out.read_text())
-    same = precis.compress(spec, layers, recipe, min(measure.KEEPS), profile=out.read_text())
-    assert kept.plan.sum() == same.plan.sum()
+    same = precis.compress(spec, layers, recipe, allowed, profile=out.read_text())
+    assert kept.plan.sum() == same.plan.sum() and allowed <= 0.6
 
 
 def test_losses_of_another_length_stay_and_those_of_another_recipe_go(probe):
@@ -82,7 +88,8 @@ def test_losses_of_another_length_stay_and_those_of_another_recipe_go(probe):
     recipe = Recipe.parse("global_kvprobe(encoding=k6v4)")
 
     def at(keep: float, loss: float) -> measure.Measured:
-        return measure.Measured(keep, {"codes": (loss, 0.125), "facts": (-1.0, 0.5)})
+        # The kind with the largest sum of mean and error counts.
+        return measure.Measured(keep, {"codes": (loss, 0.125), "facts": (loss + 0.1, 0.001)})
 
     once = measure.with_losses(plain, recipe, 512, [at(1.0, 0.25), at(0.5, 0.5)])
     assert rows(once) == [[512, 0.5, 0.5, 0.125], [512, 1.0, 0.25, 0.125]]

@@ -107,7 +107,8 @@ def to_pair(keep: Keep | None, field: str = "keep") -> tuple[int, int] | None:
             return _core.byte_share_budget(_number(f"{field}: share of bytes", keep.value))
         if keep.kind not in _KINDS:
             raise InvalidArgument(
-                f"{field}: kind {keep.kind!r} is unknown, choose {', '.join(_KINDS)}"
+                f"{field}: kind {keep.kind!r} is unknown, choose "
+                + ", ".join(kind for kind in _KINDS if kind != "score_mass")
             )
         value = 0 if keep.kind == "all" else _count(f"{field}: {keep.kind}", keep.value)
         return _KINDS.index(keep.kind), value

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "precis/limits.h"
+#include "precis/loss_budget.h"
 
 namespace precis {
 namespace {
@@ -157,7 +158,7 @@ TEST_CASE("measured losses are read as they are written, and change no digest", 
   Profile measured = plain;
   measured.losses = {
       {1024, 100'000, 0.125f, 0.0f}, {1024, 1'000'000, -0.25f, 0.5f}, {4096, 100'000, 1.0f, 0.25f}};
-  measured.losses_recipe = "keydiff(encoding=int8)";
+  measured.losses_recipe = measured_recipe(*parse_recipe("keydiff(encoding=int8)"));
   CHECK(parse_profile(profile_json(measured)).value() == measured);
   CHECK(profile_digest(measured) == profile_digest(plain));
   const auto refused = [&](const Profile& wrong, const char* why) {
@@ -177,9 +178,10 @@ TEST_CASE("measured losses are read as they are written, and change no digest", 
   wrong.losses_recipe = "no_such_preset";
   refused(wrong, "losses_recipe");
   const std::string json = profile_json(plain);
-  for (const char* more : {R"("losses":[1,2,3],"losses_recipe":"keydiff",)",
-                           R"("losses":[1,0.5,"x",0],"losses_recipe":"keydiff",)",
-                           R"("losses":[1,0.5,0.1,0],)", R"("losses":[[1]],)", R"("losses":{},)"}) {
+  for (const char* more :
+       {R"("losses":[1,2,3],"losses_recipe":"keydiff",)",
+        R"("losses":[1,0.5,"x",0],"losses_recipe":"keydiff",)", R"("losses":[1,0.5,0.1,0],)",
+        R"("losses":[[1]],)", R"("losses":{},)", R"("losses":5,)"}) {
     CAPTURE(more);
     CHECK_FALSE(parse_profile("{" + (more + json.substr(1))).ok());
   }

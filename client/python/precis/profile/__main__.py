@@ -177,6 +177,8 @@ def _measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> No
     except (OSError, ValueError, KeyError, TypeError) as error:
         parser.error(f"{options.profile}: not a profile ({error})")
     out = options.out or Path(options.profile)
+    if not out.absolute().parent.is_dir():
+        parser.error(f"--out {out}: its folder does not exist; make it first")
     if options.out is None and not out.is_file():
         parser.error(f"{options.profile}: is a shipped profile; name the result with --out")
     if options.recipe is None and kind != "probe":
@@ -186,15 +188,12 @@ def _measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> No
 
     from .measure import default_recipe, measure, with_losses
 
+    recipe = _measured(parser, options.recipe) if options.recipe else None
     kinds = _kinds(parser, options)
     loaded = models.load(options.model)
-    channels = head_dim(loaded.hf_model.config.get_text_config(decoder=True))
-    try:
-        recipe = Recipe.parse(options.recipe or default_recipe(profile, channels))
-    except precis.InvalidArgument as error:
-        parser.error(f"--recipe: {error}")
-    if recipe.profile is None:
-        parser.error(f"--recipe {recipe.text} takes no profile")
+    if recipe is None:
+        channels = head_dim(loaded.hf_model.config.get_text_config(decoder=True))
+        recipe = Recipe.parse(default_recipe(channels))
     meter = Meter()
     try:
         measured = measure(
@@ -202,13 +201,23 @@ def _measure(parser: argparse.ArgumentParser, options: argparse.Namespace) -> No
         )
     finally:
         meter.close()
-    _write(out, with_losses(profile, recipe, options.tokens, measured))
     rows = [
         [f"{one.keep:.0%}", *(f"{loss:+.3f} ± {error:.3f}" for loss, error in one.losses.values())]
         for one in measured
     ]
-    print(text_table(["keep", *(one.name for one in kinds)], rows))
+    print(text_table(["keep", *(one.name for one in kinds)], rows), flush=True)
+    _write(out, with_losses(profile, recipe, options.tokens, measured))
     print(f"{out}: profile {name!r} with losses in contexts of {options.tokens} tokens")
+
+
+def _measured(parser: argparse.ArgumentParser, text: str) -> Recipe:
+    try:
+        recipe = Recipe.parse(text)
+    except precis.InvalidArgument as error:
+        parser.error(f"--recipe: {error}")
+    if recipe.profile is None:
+        parser.error(f"--recipe {text} takes no profile")
+    return recipe
 
 
 def _kinds(parser: argparse.ArgumentParser, options: argparse.Namespace):

@@ -44,14 +44,13 @@ class Measured:
 
     @property
     def worst(self) -> tuple[float, float]:
-        """The largest mean of a kind, and its error."""
-        return max(self.losses.values())
+        """The loss of the kind whose mean and error have the largest sum."""
+        return max(self.losses.values(), key=sum)
 
 
-def default_recipe(profile: dict[str, Any], head_dim: int) -> str:
-    """The recipe that puts at a loss use with a probe, if no other is set."""
-    encoding = "int8" if head_dim % 4 else "k6v4"
-    return f"global_kvprobe(encoding={encoding})" if profile["kind"] == "probe" else ""
+def default_recipe(head_dim: int) -> str:
+    """The recipe of puts at a loss if the model has a probe and no other recipe is set."""
+    return f"global_kvprobe(encoding={'int8' if head_dim % 4 else 'k6v4'})"
 
 
 def measure(
@@ -72,20 +71,21 @@ def measure(
         precis.Error: the profile does not fit the model or the recipe.
     """
     found: dict[str, Results] = {}
+    plain = _core.measured_recipe(recipe.canonical)  # a floor would keep more than `keeps`
     for number, kind in enumerate(kinds):
 
         def tell(done: int, steps: int, what: str, before: int = number, of: Kind = kind) -> None:
             progress(before * steps + done, len(kinds) * steps, f"{of.name}: {what}")
 
         settings = Settings(
-            recipes=(recipe.text,),
+            recipes=(plain,),
             keeps=keeps,
             contexts=contexts,
             tokens=tokens,
             texts=kind.texts,
             task=(kind.name, kind.task),
             seed=seed,
-            profiles={recipe.profile or "": profile_text},
+            profiles={"": profile_text},
         )
         results = evaluate(loaded, settings, tell)
         for row in results.rows:
@@ -95,10 +95,7 @@ def measure(
     return [
         Measured(
             keep,
-            {
-                name: results.delta(results.row(recipe.text, keep))
-                for name, results in found.items()
-            },
+            {name: results.delta(results.row(plain, keep)) for name, results in found.items()},
         )
         for keep in keeps
     ]

@@ -26,8 +26,8 @@ from precis.hf.repetition import CHUNK_TOKENS
 
 from .build import Builder, Progress, Settings, cut_contexts
 
-# The score is exp(EXPONENT x prediction) x kvdiff (docs/notes/kvprobe.md).
-EXPONENT = 1.0
+# The score is exp(prediction) x kvdiff^KVDIFF_POWER (docs/notes/kvprobe.md).
+KVDIFF_POWER = 0.5
 _RIDGE = 1.0  # on sums over tokens, so its weight falls as contexts are added
 _HELD_OUT = 4  # one context is held out for this many that are fitted
 _FITTED_SHARE = 0.8  # of each text; held-out contexts are from the rest
@@ -209,7 +209,7 @@ class ProbeBuilder(Builder):
             progress(2 * count + number, steps, f"held-out context {number + 1}/{rest}")
             found.append(correlation(self._part_of(tokens, means), weights))
         progress(steps, steps, "done")
-        more: dict[str, Any] = {"exponent": EXPONENT}
+        more: dict[str, Any] = {"kvdiff_power": KVDIFF_POWER}
         if found:
             more |= {
                 "held_out_contexts": rest,
@@ -261,14 +261,15 @@ class ProbeBuilder(Builder):
         return torch.linalg.solve(sums[..., :-1, :-1] + ridge, sums[..., :-1, -1])
 
     def _table(self, weights: torch.Tensor, means: Means) -> list[float]:
-        """The coefficients of log(exp(EXPONENT x prediction) x kvdiff), by a probe's rows.
+        """The coefficients of log(exp(prediction) x kvdiff^KVDIFF_POWER), by a probe's rows.
 
         log kvdiff = log difference + log |v| - log mean |v|.
         """
-        coefficients = EXPONENT * weights
+        coefficients = weights.clone()
         log_value, log_difference, constant = -5, -3, -1
-        coefficients[..., log_value] += 1
-        coefficients[..., log_difference] += 1
-        coefficients[..., constant] -= means.value_norm.clamp_min(_NORM_MIN).log()
+        coefficients[..., log_value] += KVDIFF_POWER
+        coefficients[..., log_difference] += KVDIFF_POWER
+        log_mean = means.value_norm.clamp_min(_NORM_MIN).log()
+        coefficients[..., constant] -= KVDIFF_POWER * log_mean
         rows = torch.cat([means.key, coefficients], dim=-1).permute(2, 0, 1)
         return [float(f"{x:.6g}") for x in rows.reshape(-1).tolist()]
