@@ -43,8 +43,14 @@ std::optional<Digest> BudgetRequests::model_of(const msg::BudgetScope& scope) co
 }
 
 Status BudgetRequests::check_loss(const msg::SetBudget& request) const {
+  const bool sets_loss = request.keep && request.keep->kind == Budget::Kind::kLoss;
+  if (sets_loss && !request.table.empty()) {
+    return Status::invalid(
+        "a table takes no loss; give a ratio, entries, bytes or a share of bytes");
+  }
+  const bool sets_recipe = request.recipe && !request.recipe->empty();
   const auto model = model_of(request.scope);
-  if (!model) return {};
+  if (!model || !request.table.empty() || (!sets_loss && !sets_recipe)) return {};
   PRECIS_ASSIGN(const ModelSpec spec, catalog_.model(tenant_, *model));
   msg::Budgets budgets = catalog_.budgets(tenant_, request.scope, caller_.parts.configured);
   msg::BudgetRow& own = budgets.layers.back();
@@ -153,7 +159,7 @@ Result<msg::BudgetRevision> BudgetRequests::set(msg::SetBudget& request,
 
 Task<Answer> BudgetRequests::on(msg::SetBudget request) {
   PRECIS_CO_TRY(check(request.scope));
-  if (request.table.empty()) PRECIS_CO_TRY(check_loss(request));
+  PRECIS_CO_TRY(check_loss(request));
   std::optional<HeadTable> table;
   if (!request.table.empty()) {
     const double cost = 1 + static_cast<double>(request.table.size()) / kTableBytesPerMs;

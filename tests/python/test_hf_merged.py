@@ -52,6 +52,21 @@ def test_merged_attention_is_attention_over_all_keys(batch, counts, tail, dtype)
     assert (found.lse - lse).abs().max() <= bound
 
 
+@torch.no_grad()
+def test_long_rows_in_a_larger_buffer_and_other_arithmetic():
+    torch.manual_seed(5)
+    query = torch.randn(1, HEADS * GROUP, 600, DIM)
+    room = torch.randn(2, 1, HEADS, 2048, DIM)
+    keys, values = room[0][:, :, :1300], room[1][:, :, :1300]
+    kept = [SimpleNamespace(keys=torch.randn(700, DIM), values=torch.randn(700, DIM))] * HEADS
+    out, lse = dense(query, kept, keys, values)
+    found = merged.attend(query, kept, keys, values, SCALING)
+    assert (found.out - out).abs().max() <= 1e-5 and (found.lse - lse).abs().max() <= 1e-5
+    with torch.autocast("cpu", torch.bfloat16):
+        fast = merged.attend(query, kept, keys, values, SCALING)
+    assert 0 < (fast.out - out).abs().max() <= 5e-2
+
+
 def test_it_is_not_used_where_gradients_are_wanted():
     query = torch.zeros(1, 1, 1, DIM)
     assert not merged.is_available(query)

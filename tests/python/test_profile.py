@@ -177,7 +177,7 @@ def test_the_attention_of_a_repetition_is_its_largest_share(reading):
 
 
 def test_a_probe_learns_from_a_fast_reading_what_it_would_from_an_exact_one(
-    tiny_llama, text_file, tmp_path
+    tiny_llama, text_file, tmp_path, monkeypatch
 ):
     from precis.eval import models, texts
     from precis.eval.subject import Judge, Reading
@@ -187,8 +187,10 @@ def test_a_probe_learns_from_a_fast_reading_what_it_would_from_an_exact_one(
         "p", Recipe.parse("kvprobe"), 1, 120, tuple(texts.own_texts([text_file]))
     )
     tokens = [5 + 7 * i % 30 for i in range(120)]
-    with fast_reading(loaded.hf_model.device):
-        assert torch.is_autocast_enabled("cpu") == torch.cpu._is_amx_tile_supported()
+    for has_tiles in (False, True):
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda has=has_tiles: has)
+        with fast_reading(loaded.hf_model):
+            assert torch.is_autocast_enabled("cpu") == has_tiles
     fast = ProbeBuilder(loaded, settings, tmp_path).read(tokens, repeats=True)
     exact = Reading(Judge(loaded), tokens)
     worth = [repeated_attention(each).clamp_min(1e-6).log().flatten() for each in (fast, exact)]

@@ -37,8 +37,8 @@ class Save:
     request: str
     tokens: np.ndarray
     blocks: list[int]
-    # The put may not begin before this token: the blocks have kept entries there, or it would be
-    # much larger than a segment.
+    # The put may not begin before this token: the blocks have kept entries there, or a segment that
+    # should end here was not stored, and the put would be larger than a segment.
     begin: int
     least: int  # fewer new tokens are not stored
     parent_read: precis.Budget | None
@@ -463,8 +463,7 @@ class Scheduler:
         Returns False if the service is not up: a later step tries again.
         """
         plan, request, length = tracked.stands_on, tracked.request, self._whole(tokens)
-        # Segments that `stored` counts may be gone by now: the put then begins earlier.
-        begin = max(plan.tokens if plan else 0, tracked.pushed, tracked.passed - self._segment())
+        begin = max(plan.tokens if plan else 0, tracked.pushed)
         new = length - max(begin, tracked.stored)
         # A turn ends also if all of it was pushed before.
         if new < (1 if ends_turn else self.min_tokens) and not (ends_turn and tracked.pushed):

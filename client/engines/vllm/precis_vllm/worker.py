@@ -272,44 +272,41 @@ class Worker:
                 self._push(push)
             except Exception as error:  # a lost push only causes a later miss
                 push.chain.broken = True
-                self.service.failed(error)
-                self.counts.add(store_failures=1)
+                if not push.canceled:  # else another rank may have left the put
+                    self.service.failed(error)
+                    self.counts.add(store_failures=1)
             finally:
                 push.over.set()
 
     def _push(self, push: Push) -> None:
         chain, save = push.chain, push.save
-        if chain.broken or (push.canceled and self.writers == 1):
+        # One rank alone must not skip a put that several write: the others would wait for it.
+        alone = self.writers == 1
+        if alone and (chain.broken or push.canceled):
             return
-        if not self.service.up():
+        if alone and not self.service.up():
             raise precis.Unavailable("the service does not answer")
         cache, segment = self.service.cache, chain.segment
         if segment is None or segment.end < len(save.tokens):
             segment = self._put(cache, push)
             self.service.answered()
-        if segment is not None and save.ends_turn and self.heads.start == 0:
+        ends = segment is not None and segment.end == len(save.tokens)
+        if ends and save.ends_turn and self.heads.start == 0:
             advance(cache, save.session, segment)
 
     def _put(self, cache: precis.Cache, push: Push) -> precis.Segment | None:
         """Stores the push's tokens; None if they are not to be stored, or it was canceled."""
         chain, save, pages = push.chain, push.save, self.pages
         parent = precis.Match.from_bytes(save.parent) if save.parent else "auto"
-        put = cache.begin_put(
-            self.service.model(save.adapter),
-            save.tokens,
-            recipe=self.settings.recipe or None,
-            keep=self.settings.store_keep,
-            parent=chain.segment or parent,
-            parent_read=save.parent_read,
-            writers=self.writers,
-            session=cache.session(save.session) if save.session else None,  # it may have a budget
-            traceparent=save.traceparent,
-            **save.hints,
-        )
+        try:
+            put = self._begin_put(cache, save, chain.segment or parent)
+        except precis.NotFound:  # the service has joined it with others, or dropped it
+            if chain.segment is None:
+                raise
+            put = self._begin_put(cache, save, "auto")
         with put:
             count = put.end - put.begin
-            # One rank alone must not leave a put that several write: the others would wait.
-            if push.canceled:
+            if push.canceled or chain.broken:  # to leave the put ends it for the other ranks
                 return None
             if not put.already_stored:
                 if put.begin < save.begin:  # the segment that it should continue is gone
@@ -331,10 +328,28 @@ class Worker:
                     )
             if push.canceled:
                 return None
-            chain.segment = segment = put.commit()
+            segment = put.commit()
+        # A segment that was joined with later ones ends beyond these tokens.
+        chain.segment = segment if segment.end == len(save.tokens) else None
         if self.heads.start == 0 and not put.already_stored:
             self.counts.add(stores=1, store_tokens=count, store_bytes=segment.bytes)
         return segment
+
+    def _begin_put(
+        self, cache: precis.Cache, save: Save, parent: precis.Segment | precis.Match | str
+    ) -> precis.Put:
+        return cache.begin_put(
+            self.service.model(save.adapter),
+            save.tokens,
+            recipe=self.settings.recipe or None,
+            keep=self.settings.store_keep,
+            parent=parent,
+            parent_read=save.parent_read,
+            writers=self.writers,
+            session=cache.session(save.session) if save.session else None,  # it may have a budget
+            traceparent=save.traceparent,
+            **save.hints,
+        )
 
 
 def advance(cache: precis.Cache, name: str, segment: precis.Segment) -> None:

@@ -271,14 +271,6 @@ def test_a_number_of_entries_is_kept_of_the_whole_prompt(running: Precisd) -> No
     assert computed(made, asked, 600, 41) == [[], [(640, False)]]
 
 
-def test_what_was_stored_and_is_gone_is_not_made_up_for_by_a_large_push(running: Precisd) -> None:
-    made = scheduler(running.address, segment_tokens=128)
-    assert ask(made, asked := request("long")) == (0, False)
-    made.requests["long"].stored = 500
-    assert computed(made, asked, 641) == [[(640, False)]]
-    assert made.begins == [384]
-
-
 def test_a_push_begins_where_the_one_before_ended_or_later(running: Precisd) -> None:
     made = scheduler(running.address, segment_tokens=128)
     assert ask(made, asked := request("long")) == (0, False)

@@ -186,10 +186,13 @@ class Service:
 
     def __init__(self, *puts: Put) -> None:
         self.puts, self.parents, self.is_up = list(puts), [], True
+        self.has_joined = False  # segments that pushes name are part of others now
         self.cache = SimpleNamespace(begin_put=self._begin)
 
     def _begin(self, *path: Any, parent: Any, **how: Any) -> Put:
         self.parents.append(parent)
+        if self.has_joined and parent != "auto":
+            raise precis.NotFound("it was consolidated")
         return self.puts.pop(0)
 
     def up(self) -> bool:
@@ -273,14 +276,36 @@ def test_after_a_push_that_failed_no_later_one_of_the_request_is_tried(made: Wor
     assert len(service.parents) == 1, "a service that is not up is not asked"
 
 
+def test_a_push_whose_segment_before_was_joined_with_others_goes_on(made: Worker) -> None:
+    service = serve(made, Put(0, 64), Put(64, 256), Put(128, 192))
+    made.bind(Step(saves=[piece(64), piece(128), piece(192)]))
+    first, second, third = made.pushes["request"]
+    made._push(first)
+    service.has_joined = True
+    made._push(second)  # its own tokens are part of a longer segment, which is not its end
+    assert [parent if parent == "auto" else parent.end for parent in service.parents[1:]] == [
+        64,
+        "auto",
+    ]
+    assert second.chain.segment is None
+    made._push(third)
+    assert service.parents[-1] == "auto" and not service.puts
+
+
 def test_a_rank_leaves_a_put_of_several_so_that_the_others_do_not_wait(made: Worker) -> None:
     push = worker.Push(piece(128), canceled=True)
     service = serve(made, Put(0))
     made._push(push)
     assert not service.parents
     made.writers = 2
-    assert not pushed(made, put := Put(0), push).committed and not put.layers
-    assert len(made.service.parents) == 1  # type: ignore[attr-defined]
+    broken = worker.Push(piece(128), worker.Chain(broken=True))
+    for one in (push, broken):
+        assert not pushed(made, put := Put(0), one).committed and not put.layers
+        assert len(made.service.parents) == 1  # type: ignore[attr-defined]
+    service = serve(made, put := Put(0))
+    service.is_up = False  # the others may think otherwise
+    made._push(worker.Push(piece(128)))
+    assert put.committed
 
 
 def test_work_of_the_cpu_is_done_at_once() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-# Private to PyTorch, but in every version since 2.2. It also returns the log-sum-exp.
+# Private to PyTorch. It also returns the log-sum-exp.
 _flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 
 
@@ -74,9 +74,16 @@ def _over(
 ) -> Part:
     """Attention over all keys; `causal`: over those of the queries' own tokens, up to each."""
     batch, num_q_heads, count, dim = query.shape
-    rows = query
-    if not causal:  # the queries of a group become more queries of one head
-        rows = query.reshape(batch, keys.shape[1], -1, dim)
+    heads, after = keys.shape[1], keys.shape[2]
+    # Older versions of the kernel need as many heads of keys as of queries.
+    if causal:  # each KV head becomes a row of the batch, and its group are the heads
+        group = num_q_heads // heads
+        rows = query.reshape(batch * heads, group, count, dim)
+        shape = (batch * heads, group, after, dim)
+        keys = keys.reshape(-1, 1, after, dim).expand(shape)
+        values = values.reshape(-1, 1, after, dim).expand(shape)
+    else:  # the queries of a group become more queries of one head
+        rows = query.reshape(batch, heads, -1, dim)
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else query.dtype
     rows, keys, values = (each.to(dtype) for each in (rows, keys, values))
     out, lse = _flash(rows, keys, values, 0.0, causal, scale=scaling)
