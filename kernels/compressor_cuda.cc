@@ -92,8 +92,8 @@ Status CudaCompressor::check(const Recipe& recipe, const LayerInput& input) {
     PRECIS_TRY(buffers_.verdict.clear(stream_));
     auto* found = &buffers_.verdict.as<Verdict>()->not_finite;
     const std::uint64_t elements = entries_of(input) * input.keys.head_dim;
-    PRECIS_TRY(launch_find_not_finite(input.keys.dtype, layer.keys, elements, found, stream_));
-    return launch_find_not_finite(input.keys.dtype, layer.values, elements, found, stream_);
+    PRECIS_TRY(launch_find_not_finite(layer.dtype, layer.keys, elements, found, stream_));
+    return launch_find_not_finite(layer.dtype, layer.values, elements, found, stream_);
   });
   return or_on_cpu(std::move(looked_at), [] { return Status(); });
 }
@@ -307,7 +307,7 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     const std::size_t seat_bytes =
         seats.empty() ? 0 : counts.size() * count_max * sizeof(std::uint32_t);
     PRECIS_ASSIGN(const MutableBytes staged, staging_.take(head_bytes + seat_bytes));
-    const EntryForm form{layer.head_dim, layer.dtype, recipe_->encoding};
+    const EntryForm form{layer.head_dim, input_.keys.dtype, recipe_->encoding};
     auto* heads = reinterpret_cast<EncodeHead*>(staged.data());
     auto* placed = reinterpret_cast<std::uint32_t*>(staged.data() + head_bytes);
     std::uint64_t offset = 0;
@@ -326,8 +326,8 @@ Status CudaCompressor::encode(std::span<const std::uint32_t> counts,
     task.begin = layer.begin;
     task.form = form;
     task.segment = segment;
-    task.keys = layer.keys;
-    task.values = layer.values;
+    task.keys = buffers_.input.keys();
+    task.values = buffers_.input.values();
     task.scores = buffers_.scores.as<float>();
     task.order = buffers_.order.as<std::uint32_t>();
     task.heads = plan.as<EncodeHead>();

@@ -1,6 +1,7 @@
 #include "kernels/sent_input_cuda.h"
 
 #include "kernels/score/probe/probe.h"
+#include "kernels/score/widened_rows_cuda.h"
 
 namespace precis::kernels {
 namespace {
@@ -15,9 +16,19 @@ Status copy(std::span<const T> values, const Stream& stream, DeviceBuffer& to) {
   return to.copy_from(std::as_bytes(values), stream);
 }
 
+// Sets `data` to the rows that scorers read: those in `sent`, or, of f8_e4m3, their copy in `wide`.
+Status set_scored(const HeadsView& rows, const DeviceBuffer& sent, Stream& stream,
+                  DeviceBuffer& wide, const void*& data) {
+  data = sent.data();
+  if (rows.dtype != Dtype::kF8E4M3) return {};
+  PRECIS_ASSIGN(wide, DeviceBuffer::allocate(rows.size_bytes() * sizeof(std::uint16_t), stream));
+  data = wide.data();
+  return launch_widen(sent.data(), rows.size_bytes(), wide.data(), stream);
+}
+
 }  // namespace
 
-Status SentInput::send(const Recipe& recipe, const LayerInput& in, const Stream& stream) {
+Status SentInput::send(const Recipe& recipe, const LayerInput& in, Stream& stream) {
   layer_ = {};
   layer_.layer = in.layer;
   layer_.num_layers = in.num_layers;
@@ -26,17 +37,17 @@ Status SentInput::send(const Recipe& recipe, const LayerInput& in, const Stream&
   layer_.group = in.group();
   layer_.num_tokens = in.num_tokens();
   layer_.head_dim = in.keys.head_dim;
-  layer_.dtype = in.keys.dtype;
+  layer_.dtype = in.keys.dtype == Dtype::kF8E4M3 ? Dtype::kBf16 : in.keys.dtype;
   PRECIS_TRY(copy(in.keys, stream, keys_));
   PRECIS_TRY(copy(in.values, stream, values_));
-  layer_.keys = keys_.data();
-  layer_.values = values_.data();
+  PRECIS_TRY(set_scored(in.keys, keys_, stream, wide_keys_, layer_.keys));
+  PRECIS_TRY(set_scored(in.values, values_, stream, wide_values_, layer_.values));
   if (!scores_on_device(recipe)) return {};
   if (recipe.needs_queries()) {
     PRECIS_TRY(copy(in.queries, stream, queries_));
     PRECIS_TRY(copy(in.lse, stream, lse_));
     layer_.pushed = in.queries.num_tokens;
-    layer_.queries = queries_.data();
+    PRECIS_TRY(set_scored(in.queries, queries_, stream, wide_queries_, layer_.queries));
     layer_.lse = lse_.as<float>();
   }
   if (recipe.needs_scores()) {

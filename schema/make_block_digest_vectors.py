@@ -10,7 +10,7 @@ import json
 import struct
 import sys
 
-DTYPES = {"bf16": 1, "f16": 2, "f32": 3}
+DTYPES = {"bf16": 1, "f16": 2, "f32": 3, "f8_e4m3": 4}
 BUDGETS = {"all": 0, "ratio": 1, "entries": 2, "bytes": 3}
 
 
@@ -142,7 +142,7 @@ def main():
         "rope_scaling": '{"factor":8.0,"rope_type":"llama3"}',
         "block_tokens": 64,
     }
-    models = [small, {**small, "dtype": "f16"}, large]
+    models = [small, {**small, "dtype": "f16"}, {**small, "dtype": "f8_e4m3"}, large]
 
     roots = [
         {

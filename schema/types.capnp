@@ -21,6 +21,7 @@ enum Dtype $Is.byHand("types.h") {
   bf16 @1;
   f16 @2;
   f32 @3;
+  f8E4m3 @4;
 }
 
 enum Encoding $Is.byHand("entry_form.h") {

@@ -8,7 +8,7 @@ namespace precis {
 Recipe default_recipe(const Recipe& recipe, const msg::Budgets& budgets, const ModelSpec& model,
                       const Budget& asked) {
   const Recipe used = default_for(recipe, asked, budgets.effective.limit);
-  return recipe_is_set(budgets) ? used : for_few_bytes(used, model, asked);
+  return recipe_is_set(budgets) ? used : with_fitting_rows(used, model, asked);
 }
 
 Result<Budget> budget_of_put(const Catalog& catalog, std::string_view tenant, const Digest& model,

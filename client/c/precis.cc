@@ -40,7 +40,8 @@ using precis::Status;
 
 static_assert(PRECIS_INTERNAL == static_cast<int>(precis::StatusCode::kInternal) &&
               PRECIS_MOVED == precis::kStatusCodeMax);
-static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32));
+static_assert(PRECIS_F32 == static_cast<int>(precis::Dtype::kF32) &&
+              PRECIS_F8_E4M3 == static_cast<int>(precis::kDtypes.back()));
 static_assert(PRECIS_SHARED == static_cast<int>(precis::Durability::kShared));
 
 // Runs `call`, and stores a failure's message in the handle.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
+#include <utility>
 
 #include "precis/limits.h"
 
@@ -73,48 +73,39 @@ struct Rows {
   std::size_t row_stride, dim_stride;
 };
 
-using Words = std::uint32_t __attribute__((vector_size(16)));
-using Halves = std::uint16_t __attribute__((vector_size(16)));
-using Doubles = std::uint64_t __attribute__((vector_size(16)));
+// The lines and columns of a tile, whose lines are registers of 16 bytes.
+template <typename T>
+inline constexpr std::size_t kSide = 16 / sizeof(T);
+template <typename T>
+struct LineOf {
+  using type [[gnu::vector_size(16)]] = T;
+};
+template <typename T>
+using Line = typename LineOf<T>::type;
+template <typename T>
+using Tile = std::array<Line<T>, kSide<T>>;
 
-// Element i of in[j] becomes element j of out[i].
-void transpose_tile(const std::array<Words, 4>& in, std::array<Words, 4>& out) {
-  const Words low01 = __builtin_shufflevector(in[0], in[1], 0, 4, 1, 5);
-  const Words high01 = __builtin_shufflevector(in[0], in[1], 2, 6, 3, 7);
-  const Words low23 = __builtin_shufflevector(in[2], in[3], 0, 4, 1, 5);
-  const Words high23 = __builtin_shufflevector(in[2], in[3], 2, 6, 3, 7);
-  out[0] = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-  out[1] = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-  out[2] = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-  out[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+// The elements of a and b in turn, from those at `first` on.
+template <int first, typename T, int... i>
+Line<T> interleaved(Line<T> a, Line<T> b, std::integer_sequence<int, i...>) {
+  constexpr int kOther = kSide<T>;
+  return __builtin_shufflevector(a, b, (i % 2 * kOther + first + i / 2)...);
 }
 
-void transpose_tile(const std::array<Halves, 8>& in, std::array<Halves, 8>& out) {
-  // Interleaves the elements of two lines, then the resulting words of two pairs, then the
-  // resulting 64-bit words of two such groups.
-  std::array<Words, 4> low, high;  // [pair of lines] columns 0 to 3, 4 to 7
-  for (std::size_t pair = 0; pair < 4; ++pair) {
-    const Halves a = in[2 * pair], b = in[2 * pair + 1];
-    low[pair] = std::bit_cast<Words>(__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11));
-    high[pair] = std::bit_cast<Words>(__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15));
-  }
-  std::size_t column = 0;
-  for (const auto& half : {low, high}) {
-    const auto lower = [&](std::size_t a) {
-      return std::bit_cast<Doubles>(__builtin_shufflevector(half[a], half[a + 1], 0, 4, 1, 5));
-    };
-    const auto upper = [&](std::size_t a) {
-      return std::bit_cast<Doubles>(__builtin_shufflevector(half[a], half[a + 1], 2, 6, 3, 7));
-    };
-    for (const auto& [a, b] : {std::pair{lower(0), lower(2)}, std::pair{upper(0), upper(2)}}) {
-      out[column++] = std::bit_cast<Halves>(__builtin_shufflevector(a, b, 0, 2));
-      out[column++] = std::bit_cast<Halves>(__builtin_shufflevector(a, b, 1, 3));
+// Element i of line j becomes element j of line i. Each round moves one bit of the number of an
+// element's line to the number of its column, and one back.
+template <typename T>
+void transpose_tile(Tile<T>& tile) {
+  constexpr int kHalf = kSide<T> / 2;
+  constexpr auto kAll = std::make_integer_sequence<int, 2 * kHalf>();
+  for (std::size_t round = kHalf; round > 0; round /= 2) {
+    const Tile<T> in = tile;
+    for (std::size_t i = 0; i < kHalf; ++i) {
+      tile[2 * i] = interleaved<0, T>(in[i], in[i + kHalf], kAll);
+      tile[2 * i + 1] = interleaved<kHalf, T>(in[i], in[i + kHalf], kAll);
     }
   }
 }
-
-template <typename T>
-using Lanes = std::conditional_t<sizeof(T) == 4, Words, Halves>;
 
 // Transposes `lines` lines of `length` elements, contiguous in `from`, into `length` lines of
 // `lines` elements, contiguous in `to`. Works on blocks of lines that stay in the L1 cache and,
@@ -122,26 +113,30 @@ using Lanes = std::conditional_t<sizeof(T) == 4, Words, Halves>;
 template <typename T>
 void transpose(const std::byte* from, std::size_t from_stride, std::size_t lines,
                std::size_t length, std::byte* to, std::size_t to_stride) {
-  constexpr std::size_t kSide = 16 / sizeof(T), kBlock = 32;
+  constexpr std::size_t kBlock = 32;
   const auto one = [&](std::size_t line, std::size_t at) {
     std::memcpy(to + at * to_stride + line * sizeof(T), from + line * from_stride + at * sizeof(T),
                 sizeof(T));
   };
-  std::array<Lanes<T>, kSide> in, out;
+  Tile<T> tile;
   for (std::size_t block = 0; block < lines; block += kBlock) {
     const std::size_t block_end = std::min(lines, block + kBlock);
-    const std::size_t tiled = block + (block_end - block) / kSide * kSide;
+    const std::size_t tiled = block + (block_end - block) / kSide<T> * kSide<T>;
     std::size_t at = 0;
-    for (; at + kSide <= length; at += kSide) {
-      for (std::size_t line = block; line < tiled; line += kSide) {
+    for (; at + kSide<T> <= length; at += kSide<T>) {
+      for (std::size_t line = block; line < tiled; line += kSide<T>) {
         const std::byte* const source = from + line * from_stride + at * sizeof(T);
         std::byte* const target = to + at * to_stride + line * sizeof(T);
-        for (std::size_t i = 0; i < kSide; ++i) std::memcpy(&in[i], source + i * from_stride, 16);
-        transpose_tile(in, out);
-        for (std::size_t i = 0; i < kSide; ++i) std::memcpy(target + i * to_stride, &out[i], 16);
+        for (std::size_t i = 0; i < kSide<T>; ++i) {
+          std::memcpy(&tile[i], source + i * from_stride, sizeof tile[i]);
+        }
+        transpose_tile<T>(tile);
+        for (std::size_t i = 0; i < kSide<T>; ++i) {
+          std::memcpy(target + i * to_stride, &tile[i], sizeof tile[i]);
+        }
       }
       for (std::size_t line = tiled; line < block_end; ++line) {
-        for (std::size_t i = 0; i < kSide; ++i) one(line, at + i);
+        for (std::size_t i = 0; i < kSide<T>; ++i) one(line, at + i);
       }
     }
     for (; at < length; ++at) {
@@ -181,10 +176,10 @@ void copy_elements(const Rows<const std::byte>& from, const Rows<std::byte>& to,
 
 void copy(const Rows<const std::byte>& from, const Rows<std::byte>& to, std::size_t num_rows,
           const PagedRows& pages) {
-  if (dtype_size_bytes(pages.dtype) == 4) {
-    copy_elements<std::uint32_t>(from, to, num_rows, pages.head_dim);
-  } else {
-    copy_elements<std::uint16_t>(from, to, num_rows, pages.head_dim);
+  switch (dtype_size_bytes(pages.dtype)) {
+    case 4: return copy_elements<std::uint32_t>(from, to, num_rows, pages.head_dim);
+    case 2: return copy_elements<std::uint16_t>(from, to, num_rows, pages.head_dim);
+    default: return copy_elements<std::uint8_t>(from, to, num_rows, pages.head_dim);
   }
 }
 

@@ -150,6 +150,8 @@ PRECIS_INLINE void attend_loop(const Item& item, const Parts& parts) {
       return with_dim<Dtype::kBf16>(item.keys, AttendPass<Dtype::kBf16>{item, parts});
     case Dtype::kF16: return with_dim<Dtype::kF16>(item.keys, AttendPass<Dtype::kF16>{item, parts});
     case Dtype::kF32: return with_dim<Dtype::kF32>(item.keys, AttendPass<Dtype::kF32>{item, parts});
+    case Dtype::kF8E4M3:
+      return with_dim<Dtype::kF8E4M3>(item.keys, AttendPass<Dtype::kF8E4M3>{item, parts});
   }
 }
 

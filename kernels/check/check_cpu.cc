@@ -27,12 +27,6 @@ Status equal(std::string_view what, std::uint64_t value, std::uint64_t expected)
   return Status::invalid(std::string(what) + " is " + text(value) + ", must be " + text(expected));
 }
 
-Status check_dtype(Dtype dtype) {
-  if (dtype == Dtype::kBf16 || dtype == Dtype::kF16 || dtype == Dtype::kF32) return {};
-  return Status::invalid("dtype " + text(static_cast<std::uint8_t>(dtype)) +
-                         " is unknown, choose bf16, f16 or f32");
-}
-
 // Checks the properties that every tensor must have by itself.
 Status check_view(const HeadsView& view) {
   if (view.empty()) return Status::invalid("not pushed");
@@ -129,6 +123,9 @@ Status check_o_proj(const Recipe& recipe, const LayerInput& input) {
   }
   if (o_proj.data != nullptr) {
     if (Status s = check_dtype(o_proj.dtype); !s.ok()) return s.with_context("o_proj");
+    if (o_proj.dtype == Dtype::kF8E4M3) {
+      return Status::invalid("o_proj: dtype is f8_e4m3; weights must be bf16, f16 or f32");
+    }
     if (o_proj.width == 0) return Status::invalid("o_proj: width is 0");
   }
   if (o_proj.gram.empty()) return {};

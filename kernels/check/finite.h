@@ -25,7 +25,7 @@ PRECIS_INLINE Bits largest_magnitude(const std::byte* data, std::size_t count) {
 }
 
 // Finds the largest magnitude in the lines that stream_rows() copies, as its `onlooker`. Elements:
-// Ints or Shorts of Lines.
+// Ints, Shorts or Octets of Lines.
 template <typename Lines, typename Elements>
 class LargestMagnitude {
   using Bits = std::remove_cvref_t<decltype(Elements{}[0])>;
@@ -51,6 +51,7 @@ inline std::int32_t not_finite_bits(Dtype dtype) {
   switch (dtype) {
     case Dtype::kF32: return kF32ExponentBits;
     case Dtype::kF16: return kF16ExponentBits;
+    case Dtype::kF8E4M3: return kF8Nan;
     case Dtype::kBf16: break;
   }
   return kBf16ExponentBits;
@@ -58,7 +59,9 @@ inline std::int32_t not_finite_bits(Dtype dtype) {
 
 PRECIS_INLINE bool any_not_finite(Dtype dtype, const std::byte* data, std::size_t count) {
   const std::int32_t largest = dtype == Dtype::kF32 ? largest_magnitude<std::int32_t>(data, count)
-                                                    : largest_magnitude<std::int16_t>(data, count);
+                               : dtype == Dtype::kF8E4M3
+                                   ? largest_magnitude<std::int8_t>(data, count)
+                                   : largest_magnitude<std::int16_t>(data, count);
   return largest >= not_finite_bits(dtype);
 }
 

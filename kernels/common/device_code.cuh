@@ -48,6 +48,7 @@ constexpr std::uint32_t ceil_div(std::uint64_t a, std::uint64_t b) {
 // Element i of an array of `dtype`, widened.
 __device__ inline float element(Dtype dtype, const void* data, std::uint64_t i) {
   if (dtype == Dtype::kF32) return static_cast<const float*>(data)[i];
+  if (dtype == Dtype::kF8E4M3) return f32_of_f8(static_cast<const std::uint8_t*>(data)[i]);
   const std::uint16_t half = static_cast<const std::uint16_t*>(data)[i];
   return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
 }

@@ -11,6 +11,7 @@ namespace precis::kernels {
 inline constexpr std::uint32_t kF32ExponentBits = 0x7f800000u;
 inline constexpr std::uint16_t kF16ExponentBits = 0x7c00u;
 inline constexpr std::uint16_t kBf16ExponentBits = 0x7f80u;
+inline constexpr std::uint8_t kF8Nan = 0x7fu;
 
 PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_bits(std::uint32_t bits) {
   return __builtin_bit_cast(float, bits);
@@ -31,6 +32,22 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_f16(std::uint16_t x) {
   const std::uint32_t finite = bits_of_f32(f32_of_bits(magnitude) * f32_of_bits(0x77800000u));
   const bool special = (x & kF16ExponentBits) == kF16ExponentBits;
   return f32_of_bits(sign | (special ? magnitude | kF32ExponentBits : finite));
+}
+
+// Exact for every f8_e4m3, without arithmetic on subnormal f32, which is slow, and which some
+// programs turn off. There are no infinities; NaN has all magnitude bits.
+PRECIS_HOST_DEVICE PRECIS_INLINE float f32_of_f8(std::uint8_t x) {
+  const std::uint32_t magnitude = x & 0x7fu;
+  const bool subnormal = magnitude < 8;  // an eighth of 2^-6 for each unit
+  const std::uint32_t bits = (magnitude << 20) + (subnormal ? 0x3c800000u : 0x3c000000u);
+  const float finite = f32_of_bits(bits) - (subnormal ? 0.015625f : 0.0f);
+  const std::uint32_t nan = magnitude == kF8Nan ? kF32ExponentBits | 0x400000u : 0u;
+  return f32_of_bits(bits_of_f32(finite) | nan | (x & 0x80u) << 24);
+}
+
+// Exact, because bf16 has more bits of exponent and of mantissa.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t bf16_of_f8(std::uint8_t x) {
+  return static_cast<std::uint16_t>(bits_of_f32(f32_of_f8(x)) >> 16);
 }
 
 // e^x for x <= 88, within 2 units in the last place; 0 from -87.3 down, where results would be

@@ -90,16 +90,23 @@ PRECIS_INLINE Lanes where_negative(Lanes sign, Lanes then, Lanes otherwise) {
 PRECIS_INLINE Lanes larger(Lanes a, Lanes b) { return where_negative(a - b, b, a); }
 PRECIS_INLINE Lanes smaller(Lanes a, Lanes b) { return where_negative(a - b, a, b); }
 
+// The bits of an element.
+template <Dtype dtype>
+using BitsOf =
+    std::conditional_t<dtype == Dtype::kF32, std::uint32_t,
+                       std::conditional_t<dtype == Dtype::kF8E4M3, std::uint8_t, std::uint16_t>>;
+
 // Converts one element from its bits, signed or unsigned; first_element() reads it from `src`.
 template <Dtype dtype, typename Bits>
 PRECIS_INLINE float element_of_bits(Bits bits) {
   if constexpr (dtype == Dtype::kF32) return f32_of_bits(static_cast<std::uint32_t>(bits));
+  if constexpr (dtype == Dtype::kF8E4M3) return f32_of_f8(static_cast<std::uint8_t>(bits));
   const auto half = static_cast<std::uint16_t>(bits);
   return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
 }
 template <Dtype dtype>
 PRECIS_INLINE float first_element(const std::byte* src) {
-  std::conditional_t<dtype == Dtype::kF32, std::uint32_t, std::uint16_t> bits;
+  BitsOf<dtype> bits;
   std::memcpy(&bits, src, sizeof bits);
   return element_of_bits<dtype>(bits);
 }
@@ -113,7 +120,7 @@ inline constexpr std::size_t kChannels = 2 * kLanes;
 
 // The index of channel c in arrays that are combined with Channels.
 constexpr std::size_t lane_of(Dtype dtype, std::size_t c) {
-  if (dtype == Dtype::kF32) return c;
+  if (dtype_size_bytes(dtype) != 2) return c;
   return c / kChannels * kChannels + c % 2 * kLanes + c % kChannels / 2;
 }
 constexpr std::size_t whole_channels(std::size_t count) {
@@ -137,10 +144,31 @@ PRECIS_INLINE Lanes lanes_of_f16(Words bits) {
                                        ((0u - special) & kF32ExponentBits));
 }
 
+using Octets = std::uint8_t __attribute__((vector_size(kLanes)));
+// The compiler turns a memcpy() of these into loads of single bytes.
+using LooseOctets = std::uint8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
+PRECIS_INLINE Octets load_octets(const std::byte* src) {
+  return *reinterpret_cast<const LooseOctets*>(src);
+}
+
+// f32_of_f8 of sixteen elements, without a comparison.
+PRECIS_INLINE Lanes lanes_of_f8(const std::byte* src) {
+  const Words bits = __builtin_convertvector(load_octets(src), Words);
+  const Words magnitude = bits & 0x7fu;
+  const Words subnormal = 0u - ((magnitude - 8u) >> 31), nan = 0u - ((magnitude + 1u) >> 7);
+  const Lanes above =
+      __builtin_bit_cast(Lanes, (magnitude << 20) + 0x3c000000u + (subnormal & 0x00800000u));
+  const Lanes finite = above - __builtin_bit_cast(Lanes, subnormal & 0x3c800000u);
+  return __builtin_bit_cast(Lanes, __builtin_bit_cast(Words, finite) | (bits & 0x80u) << 24 |
+                                       (nan & (kF32ExponentBits | 0x400000u)));
+}
+
 template <Dtype dtype>
 PRECIS_INLINE Channels widen_channels(const std::byte* src) {
   if constexpr (dtype == Dtype::kF32) {
     return load_channels(reinterpret_cast<const float*>(src));
+  } else if constexpr (dtype == Dtype::kF8E4M3) {
+    return {lanes_of_f8(src), lanes_of_f8(src + kLanes)};
   } else {
     Words x;
     std::memcpy(&x, src, sizeof x);
@@ -163,6 +191,11 @@ PRECIS_INLINE Channels widen_channels(const std::byte* src, std::size_t left) {
 PRECIS_INLINE const float* widen(Dtype dtype, const std::byte* src, std::size_t count,
                                  float* scratch) {
   if (dtype == Dtype::kF32) return reinterpret_cast<const float*>(src);
+  if (dtype == Dtype::kF8E4M3) {
+    const auto* octet = reinterpret_cast<const std::uint8_t*>(src);
+    for (std::size_t i = 0; i < count; ++i) scratch[i] = f32_of_f8(octet[i]);
+    return scratch;
+  }
   const auto* half = reinterpret_cast<const std::uint16_t*>(src);
   if (dtype == Dtype::kBf16) {
     for (std::size_t i = 0; i < count; ++i) scratch[i] = f32_of_bf16(half[i]);

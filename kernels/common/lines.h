@@ -18,7 +18,7 @@ inline constexpr std::size_t kLineBytes = 64;
 
 // The registers of an instruction set, and the operations that differ between sets:
 //   kIsa                 the instruction set
-//   Words, Ints, Shorts  one register, as elements of 64, 32 or 16 bits
+//   Words, Ints, Shorts, Octets  one register, as elements of 64, 32, 16 or 8 bits
 //   load(from)           from any address, exactly once: clients may write to rows while they are
 //                        read, and a repeated load could hash other bytes than those stored
 //   store(to, words)     to any address
@@ -34,6 +34,7 @@ struct PlainLines {
   };
   using Ints = std::int32_t __attribute__((vector_size(16)));
   using Shorts = std::int16_t __attribute__((vector_size(16)));
+  using Octets = std::int8_t __attribute__((vector_size(16)));
   PRECIS_INLINE static Words load(const void* from) {
     return static_cast<const volatile Loose*>(from)->words;
   }
@@ -95,12 +96,14 @@ struct HalfLines : AvxRegisters<Words32> {
   using Words = Words32;
   using Ints = std::int32_t __attribute__((vector_size(32)));
   using Shorts = std::int16_t __attribute__((vector_size(32)));
+  using Octets = std::int8_t __attribute__((vector_size(32)));
 };
 struct WideLines : AvxRegisters<Words64> {
   static constexpr Isa kIsa = Isa::kAvx512;
   using Words = Words64;
   using Ints = std::int32_t __attribute__((vector_size(64)));
   using Shorts = std::int16_t __attribute__((vector_size(64)));
+  using Octets = std::int8_t __attribute__((vector_size(64)));
 };
 #else
 struct HalfLines : PlainLines {

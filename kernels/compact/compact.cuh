@@ -37,7 +37,8 @@ __device__ void gather_pieces(const GatherTask& task, const std::byte* from, std
 __device__ inline void gather_rows(const GatherTask& task, const std::byte* from, std::byte* to) {
   if (task.row_bytes % sizeof(uint4) == 0) return gather_pieces<uint4>(task, from, to);
   if (task.row_bytes % 4 == 0) return gather_pieces<std::uint32_t>(task, from, to);
-  gather_pieces<std::uint16_t>(task, from, to);
+  if (task.row_bytes % 2 == 0) return gather_pieces<std::uint16_t>(task, from, to);
+  gather_pieces<std::uint8_t>(task, from, to);
 }
 
 __device__ inline void gather_words(const GatherTask& task, const Sections& out) {

@@ -46,8 +46,9 @@ template <typename Lines, typename Onlooker>
 PRECIS_INLINE void stream_rows(const HeadsView& view, std::uint32_t head,
                                std::span<const std::uint32_t> kept, std::size_t first,
                                std::size_t last, std::byte* out, Onlooker& onlooker) {
-  // 64 and 128 channels of two bytes.
+  // 64 and 128 channels of one or two bytes.
   switch (view.row_bytes()) {
+    case 64: return stream_rows_of<Lines, 64>(view, head, kept, first, last, out, onlooker);
     case 128: return stream_rows_of<Lines, 128>(view, head, kept, first, last, out, onlooker);
     case 256: return stream_rows_of<Lines, 256>(view, head, kept, first, last, out, onlooker);
     default: return stream_rows_of<Lines, 0>(view, head, kept, first, last, out, onlooker);

@@ -129,6 +129,9 @@ BlockLoops block_loops(Isa isa, Dtype dtype, Rows rows) {
     if (dtype == Dtype::kF32) {
       return block_loops<Lines, LargestMagnitude<Lines, typename Lines::Ints>>(isa);
     }
+    if (dtype == Dtype::kF8E4M3) {
+      return block_loops<Lines, LargestMagnitude<Lines, typename Lines::Octets>>(isa);
+    }
     return block_loops<Lines, LargestMagnitude<Lines, typename Lines::Shorts>>(isa);
   });
 }

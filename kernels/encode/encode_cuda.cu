@@ -30,7 +30,7 @@ __device__ void write_header(const EncodeDevice& task, std::uint32_t head,
                              const RecordLayout& layout, std::byte* record) {
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = encoding_version(task.form.encoding);
+  header.version = task.form.version();
   header.dtype = static_cast<std::uint8_t>(task.form.dtype);
   header.encoding = static_cast<std::uint8_t>(task.form.encoding);
   header.head_dim = task.form.head_dim;

@@ -85,14 +85,13 @@ Status check_fields(const RecordHeader& h) {
   }
   const std::uint64_t sum = XXH3_64bits(&h, kHeaderHashedBytes);
   if (h.header_checksum != sum) return Status::corruption("record header: checksum does not match");
-  const auto dtype = static_cast<Dtype>(h.dtype);
-  if (dtype != Dtype::kBf16 && dtype != Dtype::kF16 && dtype != Dtype::kF32) {
-    return Status::corruption("record header: dtype " + text(h.dtype) + " is unknown");
+  if (const Status dtype = check_dtype(static_cast<Dtype>(h.dtype)); !dtype.ok()) {
+    return Status::corruption("record header: " + dtype.message());
   }
   if (h.encoding > static_cast<std::uint8_t>(kEncodings.back())) {
     return Status::corruption("record header: encoding " + text(h.encoding) + " is unknown");
   }
-  const std::uint16_t version = encoding_version(static_cast<Encoding>(h.encoding));
+  const std::uint16_t version = form_of(h).version();
   if (h.version != version) return bad_field("version", h.version, version);
   if (const Status form = form_of(h).validate(); !form.ok()) {
     return Status::corruption("record header: " + form.message());
@@ -224,7 +223,7 @@ void write_header(MutableBytes record, std::uint32_t layer, std::uint32_t head, 
   PRECIS_CHECK(record.size() == layout.size);
   RecordHeader header = {};
   header.magic = kRecordMagic;
-  header.version = encoding_version(form.encoding);
+  header.version = form.version();
   header.dtype = static_cast<std::uint8_t>(form.dtype);
   header.encoding = static_cast<std::uint8_t>(form.encoding);
   header.head_dim = form.head_dim;

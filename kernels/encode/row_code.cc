@@ -31,11 +31,16 @@ void rotate_any(RowCode code, T* x, std::uint32_t head_dim) {
 
 float element(Dtype dtype, const std::byte* src) {
   if (dtype == Dtype::kF32) return first_element<Dtype::kF32>(src);
+  if (dtype == Dtype::kF8E4M3) return first_element<Dtype::kF8E4M3>(src);
   return dtype == Dtype::kBf16 ? first_element<Dtype::kBf16>(src) : first_element<Dtype::kF16>(src);
 }
 void put_element(Dtype dtype, float x, std::byte* dst) {
   if (dtype == Dtype::kF32) {
     std::memcpy(dst, &x, sizeof x);
+    return;
+  }
+  if (dtype == Dtype::kF8E4M3) {
+    *dst = std::byte{nearest_finite_f8(x)};
     return;
   }
   const std::uint16_t half = dtype == Dtype::kBf16 ? bf16_of_f32(x) : nearest_finite_f16(x);
@@ -126,6 +131,9 @@ Loop loop_of(bool encodes, const RowForm& form) {
     case Dtype::kF16:
       return encodes ? encoder<Dtype::kF16, code>(isa, form.head_dim)
                      : decoder<Dtype::kF16, code>(isa, form.head_dim);
+    case Dtype::kF8E4M3:
+      return encodes ? encoder<Dtype::kF8E4M3, code>(isa, form.head_dim)
+                     : decoder<Dtype::kF8E4M3, code>(isa, form.head_dim);
   }
   return nullptr;
 }

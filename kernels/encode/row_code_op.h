@@ -35,7 +35,8 @@ PRECIS_HOST_DEVICE PRECIS_INLINE float inverse_step(std::uint16_t bits) {
 }
 
 // Whether a row with this step decodes to finite elements. A row of kInt4 is a sum of steps divided
-// by their number, so no element is above the product. Rows of f16 stop at the largest f16.
+// by their number, so no element is above the product. Rows of f16 and f8 stop at the
+// largest number of their type.
 PRECIS_HOST_DEVICE PRECIS_INLINE bool decodes_to_finite(const RowForm& form, std::uint16_t step) {
   const float most = f32_of_bits(form.dtype == Dtype::kBf16 ? 0x7f7f0000u : 0x7f7fffffu);
   return f32_of_bf16(step) * largest_code(form.code) <= most;
@@ -96,6 +97,20 @@ PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t f16_of_f32(float x) {
 PRECIS_HOST_DEVICE PRECIS_INLINE std::uint16_t nearest_finite_f16(float x) {
   constexpr float kMost = 65504.0f;
   return f16_of_f32(x > kMost ? kMost : x < -kMost ? -kMost : x);
+}
+
+// Rounds to the nearest, ties to even, and at most to the largest finite number.
+PRECIS_HOST_DEVICE PRECIS_INLINE std::uint8_t nearest_finite_f8(float x) {
+  const std::uint32_t bits = bits_of_f32(x), sign = (bits >> 24) & 0x80u;
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > kF32ExponentBits) return static_cast<std::uint8_t>(sign | kF8Nan);
+  if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7eu);  // 448
+  if (magnitude < 0x3c800000u) {                                                 // below 2^-6
+    const float aligned = f32_of_bits(magnitude) + 16384.0f;
+    return static_cast<std::uint8_t>(sign | (bits_of_f32(aligned) - bits_of_f32(16384.0f)));
+  }
+  const std::uint32_t rounded = magnitude + 0x7ffffu + ((magnitude >> 20) & 1u);
+  return static_cast<std::uint8_t>(sign | ((rounded - 0x3c000000u) >> 20));
 }
 
 }  // namespace precis::kernels

@@ -13,12 +13,6 @@ namespace precis::kernels {
 
 using Halves = std::uint16_t __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 using Shorts = std::int16_t __attribute__((vector_size(kLanes * sizeof(std::int16_t))));
-using Octets = std::uint8_t __attribute__((vector_size(kLanes)));
-// The compiler turns a memcpy() of these into loads of single bytes.
-using LooseOctets = std::uint8_t __attribute__((vector_size(kLanes), aligned(1), may_alias));
-PRECIS_INLINE Octets load_octets(const std::byte* src) {
-  return *reinterpret_cast<const LooseOctets*>(src);
-}
 
 template <typename Vector>
 PRECIS_INLINE Vector larger_of(Vector a, Vector b) {

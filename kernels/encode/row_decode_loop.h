@@ -20,6 +20,12 @@ PRECIS_INLINE void narrow(Lanes x, std::byte* dst) {
     const Halves half =
         __builtin_convertvector((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, Halves);
     std::memcpy(dst, &half, sizeof half);
+  } else if constexpr (dtype == Dtype::kF8E4M3) {
+    float lanes[kLanes];
+    store_lanes(lanes, x);
+    std::uint8_t octets[kLanes];
+    for (std::size_t i = 0; i < kLanes; ++i) octets[i] = nearest_finite_f8(lanes[i]);
+    std::memcpy(dst, octets, sizeof octets);
   } else {
     float lanes[kLanes];
     store_lanes(lanes, x);

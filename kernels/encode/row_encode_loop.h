@@ -17,6 +17,8 @@ template <Dtype dtype>
 PRECIS_INLINE Lanes widened(const std::byte* src) {
   if constexpr (dtype == Dtype::kF32) {
     return load_lanes(reinterpret_cast<const float*>(src));
+  } else if constexpr (dtype == Dtype::kF8E4M3) {
+    return lanes_of_f8(src);
   } else {
     Halves half;
     std::memcpy(&half, src, sizeof half);
@@ -99,7 +101,8 @@ PRECIS_INLINE void encode_rows_together(std::size_t count, const std::byte* rows
   constexpr std::size_t kRow = kDim * dtype_size_bytes(dtype);
   constexpr std::size_t kCoded = RowForm{kDim, dtype, code}.bytes();
   // Halves without transform are compared by their bits. Only their codes need wider numbers.
-  constexpr bool kAreHalves = code != RowCode::kInt4 && dtype != Dtype::kF32 && kVectors % 2 == 0;
+  constexpr bool kAreHalves =
+      code != RowCode::kInt4 && dtype_size_bytes(dtype) == 2 && kVectors % 2 == 0;
   std::array<Lanes, kVectors> x[kAreHalves ? 1 : kLanes];
   float largest[kLanes] = {}, inverses[kLanes];
   std::uint16_t steps[kLanes];

@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(kMoveThreads) move_rows(MoveRows task) {
     case 16: return move_pieces<uint4, kToPages>(task, places, run, packed, first, last);
     case 8: return move_pieces<std::uint64_t, kToPages>(task, places, run, packed, first, last);
     case 4: return move_pieces<std::uint32_t, kToPages>(task, places, run, packed, first, last);
-    default: return move_pieces<std::uint16_t, kToPages>(task, places, run, packed, first, last);
+    case 2: return move_pieces<std::uint16_t, kToPages>(task, places, run, packed, first, last);
+    default: return move_pieces<std::uint8_t, kToPages>(task, places, run, packed, first, last);
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace precis::kernels {
 
-// Pages of keys, or of values. A row is moved in pieces of `piece_bytes` (2, 4, 8 or 16), which
+// Pages of keys, or of values. A row is moved in pieces of `piece_bytes` (1, 2, 4, 8 or 16), which
 // divides the row, every address and every stride; the pieces of a row are `piece_stride` bytes
 // apart.
 struct PagePlaces {

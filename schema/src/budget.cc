@@ -142,19 +142,20 @@ Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optiona
   return used;
 }
 
-Recipe for_few_bytes(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
+Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
   if (recipe.encoding != Encoding::kInt8) return recipe;
+  EntryForm form = EntryForm::of(model, Encoding::kInt8);
+  if (form.bytes() >= form.raw().bytes()) form = form.raw();
+  Recipe used = recipe;
+  used.encoding = form.encoding;
   if (asked.kind == Budget::Kind::kByteShare) {
-    const EntryForm form = EntryForm::of(model, Encoding::kInt8);
     const double share = static_cast<double>(asked.value) / kMillion;
     const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
-    if (share * static_cast<double>(form.raw().bytes()) >= entry) return recipe;
+    if (share * static_cast<double>(form.raw().bytes()) >= entry) return used;
   } else if (asked.kind != Budget::Kind::kLoss) {
-    return recipe;
+    return used;
   }
-  if (!EntryForm::of(model, Encoding::kK6V4).validate().ok()) return recipe;
-  Recipe used = recipe;
-  used.encoding = Encoding::kK6V4;
+  if (EntryForm::of(model, Encoding::kK6V4).validate().ok()) used.encoding = Encoding::kK6V4;
   return used;
 }
 

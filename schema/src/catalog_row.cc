@@ -112,7 +112,7 @@ std::vector<std::byte> encode(const StoredSession& row) {
   return encode_row<wire::StoredSession>(RowKind::kSession, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredModel& row) {
-  return encode_row<wire::StoredModel>(RowKind::kModel, kOtherRows, row);
+  return encode_row<wire::StoredModel>(RowKind::kModel, dtype_version(row.model.dtype), row);
 }
 std::vector<std::byte> encode(const StoredBudget& row) {
   return encode_row<wire::StoredBudget>(RowKind::kBudget, kOtherRows, row);

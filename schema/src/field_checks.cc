@@ -10,7 +10,7 @@
 namespace precis::wire {
 namespace {
 
-Status check_dtype(precis::Dtype dtype) {
+Status check_dtype_is_set(precis::Dtype dtype) {
   return static_cast<int>(dtype) == 0 ? field_error("dtype", "is unset") : Status();
 }
 
@@ -64,7 +64,11 @@ Status check(const precis::RemoteRegion& region) {
   return check_max("size_bytes", region.size_bytes, ~std::uint64_t{0} - region.address);
 }
 
-Status check(const msg::PushProjection& push) { return check_dtype(push.dtype); }
+Status check(const msg::PushProjection& push) {
+  PRECIS_TRY(check_dtype_is_set(push.dtype));
+  if (push.dtype != precis::Dtype::kF8E4M3) return {};
+  return field_error("dtype", "is f8_e4m3; weights must be bf16, f16 or f32");
+}
 
 Status check(const msg::BeginPut& put) { return check_prefill(put.prefill_seconds); }
 
@@ -76,7 +80,7 @@ Status check(const msg::SetRetention& change) {
 }
 
 Status check(const msg::PushLayer& piece) {
-  PRECIS_TRY(check_dtype(piece.dtype));
+  PRECIS_TRY(check_dtype_is_set(piece.dtype));
   PRECIS_TRY(check_max("head_count", piece.head_count, limits::kKvHeadsMax - piece.head_begin));
   PRECIS_TRY(
       check_max("token_count", piece.token_count, limits::kPathTokensMax - piece.token_begin));

@@ -1,5 +1,6 @@
 #include "precis/types.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -50,6 +51,8 @@ Status in_range(const char* field, std::uint64_t value, std::uint64_t low, std::
                          "]");
 }
 
+constexpr const char* kUnknownDtype = " is unknown, choose bf16, f16, f32 or f8_e4m3";
+
 }  // namespace
 
 std::string_view dtype_name(Dtype d) {
@@ -57,15 +60,21 @@ std::string_view dtype_name(Dtype d) {
     case Dtype::kBf16: return "bf16";
     case Dtype::kF16: return "f16";
     case Dtype::kF32: return "f32";
+    case Dtype::kF8E4M3: return "f8_e4m3";
   }
   return "unknown";
 }
 
 Result<Dtype> parse_dtype(std::string_view name) {
-  for (Dtype d : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+  for (const Dtype d : kDtypes) {
     if (name == dtype_name(d)) return d;
   }
-  return Status::invalid("dtype '" + std::string(name) + "' is unknown, choose bf16, f16 or f32");
+  return Status::invalid("dtype '" + std::string(name) + "'" + kUnknownDtype);
+}
+
+Status check_dtype(Dtype d) {
+  if (std::ranges::find(kDtypes, d) != kDtypes.end()) return {};
+  return Status::invalid("dtype " + std::to_string(static_cast<int>(d)) + kUnknownDtype);
 }
 
 std::string Digest::hex() const { return hex_of(bytes.data(), bytes.size()); }
@@ -98,10 +107,7 @@ Status ModelSpec::validate() const {
     return Status::invalid("model: num_q_heads " + std::to_string(num_q_heads) +
                            " is not a multiple of num_kv_heads " + std::to_string(num_kv_heads));
   }
-  if (dtype != Dtype::kBf16 && dtype != Dtype::kF16 && dtype != Dtype::kF32) {
-    return Status::invalid("model: dtype " + std::to_string(static_cast<int>(dtype)) +
-                           " is unknown, choose bf16, f16 or f32");
-  }
+  if (Status s = check_dtype(dtype); !s.ok()) return s.with_context("model");
   if (!std::isfinite(rope_theta) || rope_theta < 0) {
     return Status::invalid("model: rope_theta is " + std::to_string(rope_theta) +
                            ", must be finite and not negative");

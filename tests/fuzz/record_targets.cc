@@ -107,7 +107,7 @@ bool run_open_record(Bytes input) {
 Inputs record_seeds(std::uint64_t seed) {
   std::mt19937 random(static_cast<std::uint32_t>(seed));
   Inputs inputs;
-  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+  for (const Dtype dtype : kDtypes) {
     for (const Encoding encoding : kEncodings) {
       const auto segment =
           testing::random_segment(random, testing::small_model(dtype), 0, 90, 200, encoding);

@@ -256,6 +256,7 @@ TEST_CASE_METHOD(BadInputFixture, "the service refuses projections that a client
     CHECK(refused("width", [](auto& p) { p.width = 0; }) == invalid);
     CHECK(refused("more", [](auto& p) { p.width = kWidth + 1; }) == invalid);
     CHECK(refused("dtype", [](auto& p) { p.dtype = Dtype::kBf16; }) == invalid);
+    CHECK(refused("8 bits", [](auto& p) { p.dtype = Dtype::kF8E4M3; }) == invalid);
     CHECK(refused("model", [](auto& p) { p.model = Digest{}; }) == StatusCode::kNotFound);
     refused("region", [](auto& p) { p.weights.id += 1000, p.weights.address = 64; });
   }

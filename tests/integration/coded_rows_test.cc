@@ -48,7 +48,7 @@ class CodedFixture : protected StoredFixture {
 TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, at every budget",
                  "[integration]") {
   const std::string encoding = GENERATE(as<std::string>{}, "int8", "int4", "k8v4", "k6v4");
-  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3);
   // The rows of the first are sealed layer by layer, those of the second are staged until all
   // layers have come, and those of the third are cut at the budget.
   const std::string recipe = GENERATE(as<std::string>{}, "ada_keydiff(", "global_keydiff(",
@@ -67,7 +67,9 @@ TEST_CASE_METHOD(CodedFixture, "coded rows come back as their code keeps them, a
   model.adapter = "coded";
   const auto coded = put(path, kv, encoding, recipe);
   CHECK(coded.entries == raw.entries);
-  CHECK(coded.stored_bytes < raw.stored_bytes);
+  // Rows of int8 have a step beside their 8 bits.
+  const bool is_larger = dtype == Dtype::kF8E4M3 && encoding == "int8";
+  CHECK((coded.stored_bytes > raw.stored_bytes) == is_larger);
   const PrefixCopy rows = read(path);
   CHECK(rows_are_of(rows, {&read_kv}));
   for (std::size_t l = 0; l < rows.size(); ++l) {

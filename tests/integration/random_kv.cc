@@ -13,6 +13,7 @@ std::uint32_t random_bits(std::mt19937& random, Dtype dtype) {
     case Dtype::kF32: return 0x3f800000u | (bits & 0x807fffffu);
     case Dtype::kBf16: return 0x3f80u | (bits & 0x807fu);
     case Dtype::kF16: return 0x3c00u | (bits & 0x83ffu);
+    case Dtype::kF8E4M3: return 0x38u | (bits & 0x87u);
   }
   return 0;
 }

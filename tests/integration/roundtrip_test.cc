@@ -24,7 +24,7 @@ PutOptions options_of(const std::string& recipe, const Budget& keep) {
 TEST_CASE("every row pushed at keep 1.0 comes back, and a smaller budget is a fresh compression",
           "[integration]") {
   const bool unix_socket = GENERATE(true, false);
-  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3);
   CAPTURE(unix_socket, dtype, kSeed);
   const TempDir dir;
   ServiceProcess service(dir, unix_socket ? std::vector<std::string>{}

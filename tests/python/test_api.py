@@ -168,9 +168,14 @@ def test_a_model_is_removed_once_its_segments_are(cache, model):
     assert model.fingerprint not in [row.fingerprint for row in cache.models()]
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f8_e4m3"])
 def test_every_dtype_comes_back_bit_for_bit(cache, request, dtype):
-    torch_dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    torch_dtype = {
+        "f32": torch.float32,
+        "f16": torch.float16,
+        "bf16": torch.bfloat16,
+        "f8_e4m3": torch.float8_e4m3fn,
+    }[dtype]
     model = cache.register_model(toy_spec(request.node.nodeid[-200:], dtype))
     layers = [
         tuple(torch.from_numpy(part).to(torch_dtype) for part in layer)
@@ -178,6 +183,8 @@ def test_every_dtype_comes_back_bit_for_bit(cache, request, dtype):
     ]
     put_all(cache, model, range(70), layers, keep=1.0)
     prefix = cache.get(cache.lookup(model, range(70)))
+    if dtype == "f8_e4m3":  # as their bits
+        layers = [tuple(part.view(torch.uint8) for part in layer) for layer in layers]
     for layer, (keys, values) in enumerate(layers):
         for head, entries in enumerate(prefix.layers[layer].heads):
             order = torch.from_numpy(entries.positions.astype(np.int64))

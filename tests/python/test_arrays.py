@@ -96,6 +96,38 @@ def test_bf16_goes_in_as_bits_and_comes_out_as_numbers():
     assert np.array_equal(keys.to_float32(), torch.from_dlpack(keys).float().numpy())
 
 
+def test_f8_goes_in_as_bits_and_comes_out_as_numbers():
+    spec = toy_spec(dtype="float8_e4m3fn")
+    tensors = [
+        tuple(torch.from_numpy(part).to(torch.float8_e4m3fn) for part in layer)
+        for layer in random_layers(spec, 50)
+    ]
+    bits = [tuple(part.view(torch.uint8).numpy() for part in layer) for layer in tensors]
+    kept = precis.compress(spec, bits, recipe="global_kvdiff", keep=0.5)
+    keys = kept.keys[2][0]
+    assert isinstance(keys, precis.Float8Array)
+    same = precis.compress(spec, tensors, recipe="global_kvdiff", keep=0.5)
+    assert np.array_equal(keys, same.keys[2][0])
+    numbers = torch.from_numpy(keys.copy()).view(torch.float8_e4m3fn).float().numpy()
+    assert np.array_equal(keys.to_float32(), numbers)
+    # Entries are chosen as for the same numbers in bf16.
+    wide = [tuple(part.bfloat16() for part in layer) for layer in tensors]
+    of_wide = precis.compress(toy_spec(dtype="bf16"), wide, recipe="global_kvdiff", keep=0.5)
+    for layer, head in np.ndindex(3, 2):
+        assert np.array_equal(kept.positions[layer][head], of_wide.positions[layer][head])
+        assert np.array_equal(
+            kept.values[layer][head].to_float32(), of_wide.values[layer][head].to_float32()
+        )
+
+
+def test_all_numbers_of_f8_come_out_as_they_are():
+    bits = np.arange(256, dtype=np.uint8)
+    numbers = bits.view(precis.Float8Array).to_float32()
+    expected = torch.from_numpy(bits).view(torch.float8_e4m3fn).float().numpy()
+    assert np.array_equal(numbers, expected, equal_nan=True)
+    assert np.array_equal(np.signbit(numbers[:255]), np.signbit(expected[:255]))
+
+
 def test_a_tensor_that_requires_grad_goes_in():
     spec = toy_spec()
     layers = [

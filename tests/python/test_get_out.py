@@ -43,11 +43,11 @@ def test_the_rows_of_any_budget_are_left_in_the_callers_memory(cache, model, kee
     check_rows(prefix, out)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f8_e4m3"])
 def test_tensors_and_parts_of_larger_ones_are_written_where_they_lie(cache, request, dtype):
     spec = toy_spec(name=request.node.nodeid[-200:], dtype=dtype)
     model = cache.register_model(spec)
-    kind = {"bf16": torch.bfloat16, "f16": torch.float16}[dtype]
+    kind = {"bf16": torch.bfloat16, "f16": torch.float16, "f8_e4m3": torch.float8_e4m3fn}[dtype]
     layers = [
         tuple(torch.from_numpy(part).to(kind) for part in layer)
         for layer in random_layers(spec, 100)
@@ -59,10 +59,10 @@ def test_tensors_and_parts_of_larger_ones_are_written_where_they_lie(cache, requ
     for i, layer in enumerate(prefix.layers):
         for h, head in enumerate(layer.heads):
             for part, rows in enumerate((head.keys, head.values)):
-                got = whole[i, part, h, 50 : 50 + len(head)]
-                assert torch.equal(got, torch.from_dlpack(rows))
-                assert (whole[i, part, h, 50 + len(head) :] == MARK).all()
-                assert (whole[i, part, h, :50] == MARK).all()
+                got, last = whole[i, part, h], 50 + len(head)
+                bits = got.view(torch.uint8) if dtype == "f8_e4m3" else got
+                assert torch.equal(bits[50:last], torch.from_dlpack(rows))
+                assert (got[last:].float() == MARK).all() and (got[:50].float() == MARK).all()
 
 
 def test_a_layer_is_there_as_soon_as_it_has_been_asked_for(cache, model):

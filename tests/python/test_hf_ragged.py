@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import weakref
 
@@ -11,6 +12,7 @@ import torch
 from conftest import SEED
 from dense_reference import continuation, dense_attention, full_cache, keep_positions
 
+import precis
 from precis import hf
 from precis.hf import ragged_layer
 
@@ -96,6 +98,31 @@ def test_queries_in_blocks_give_the_same_logits(random_llama, monkeypatch):
     monkeypatch.setattr("precis.hf.ragged_layer._BLOCK_SCORES", 4000)  # 7 queries at a time
     blocks = hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
     assert (whole - blocks).abs().max() <= 1e-4
+
+
+def test_a_prefix_in_f8_is_read_as_its_numbers(random_llama):
+    tokens = torch.arange(20, 100).tolist()
+    cache, _ = full_cache(random_llama, tokens[:70])
+    numbers, bits = (keep_positions(cache, random_kept(random_llama, 70)) for _ in range(2))
+    for layer in range(len(numbers.layers)):
+        for of_numbers, of_bits in zip(
+            numbers.layers[layer].heads, bits.layers[layer].heads, strict=True
+        ):
+            for name in ("keys", "values"):
+                rows = getattr(of_numbers, name).to(torch.float8_e4m3fn)
+                setattr(of_numbers, name, rows.float())
+                setattr(of_bits, name, rows.view(torch.uint8).numpy().view(precis.Float8Array))
+    expected, actual = (
+        hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
+        for prefix in (numbers, bits)
+    )
+    assert torch.equal(actual, expected)
+
+
+def test_a_model_in_f8_is_not_pushed_to(cache, random_llama):
+    spec = dataclasses.replace(hf.model_spec(random_llama), dtype="f8_e4m3")
+    with pytest.raises(ValueError, match=r"has f8_e4m3; precis.hf pushes bf16, f16 or f32"):
+        hf.store(cache, cache.register_model(spec), random_llama, list(range(20, 100)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -13,12 +13,14 @@ from kv import put_all, random_layers, toy_spec
 import precis
 
 ROWS, MARK = 16, 7.5
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16}
+DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "f8_e4m3": np.uint8}
 
 
 def as_stored(rows: np.ndarray, dtype: str) -> np.ndarray:
     if dtype == "bf16":
         return (rows.view(np.uint32) >> 16).astype(np.uint16)
+    if dtype == "f8_e4m3":
+        return torch.from_numpy(rows).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
     return rows.astype(DTYPES[dtype])
 
 
@@ -60,7 +62,7 @@ def check_pages(prefix: precis.Prefix, arrays, table: np.ndarray, starts: np.nda
 
 
 @pytest.mark.parametrize("layout", ["rows", "columns", "interleaved"])
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_a_get_into_pages_is_the_plain_get(cache, request, dtype, layout):
     spec = toy_spec(name=request.node.nodeid[-200:], dtype=dtype, head_dim=24)
     model = cache.register_model(spec)

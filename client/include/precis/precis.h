@@ -48,7 +48,12 @@ typedef enum precis_status {
 // "not_found" for PRECIS_NOT_FOUND, and so on. Never null; valid for ever.
 const char* precis_status_name(precis_status status);
 
-typedef enum precis_dtype { PRECIS_BF16 = 1, PRECIS_F16 = 2, PRECIS_F32 = 3 } precis_dtype;
+typedef enum precis_dtype {
+  PRECIS_BF16 = 1,
+  PRECIS_F16 = 2,
+  PRECIS_F32 = 3,
+  PRECIS_F8_E4M3 = 4  // 8 bits: 4 of exponent, 3 of mantissa; 0x7f is NaN, no infinity, no scale
+} precis_dtype;
 
 typedef enum precis_durability {
   PRECIS_MEMORY = 0,  // in the service's memory

@@ -27,6 +27,7 @@
 from . import errors
 from ._core import canonical_recipe, preset_names
 from .arrays import BFloat16Array as BFloat16Array
+from .arrays import Float8Array as Float8Array
 from .budget import ALL, Budget, Keep, byte_share, bytes_, entries, loss, ratio
 from .cache import Cache, connect, open
 from .calls import Calls

@@ -3,14 +3,16 @@
 In: [heads, n, head_dim]. Rows must be contiguous and follow one another; heads may be at any
 stride, so a slice [:, a:b] of a larger cache is passed in place. Any other layout is copied once.
 An array on a GPU is copied to the host once, a PyTorch tensor into pinned memory. bf16 is passed as
-torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16.
+torch.bfloat16, as ml_dtypes.bfloat16, or as its bits in uint16, and f8_e4m3 as torch.float8_e4m3fn,
+as ml_dtypes.float8_e4m3fn, or as its bits in uint8.
 
 Out: read-only NumPy arrays over the memory of the object that returns them, which they keep alive.
-bf16 rows are a :class:`BFloat16Array`.
+bf16 rows are a :class:`BFloat16Array`, and f8_e4m3 rows a :class:`Float8Array`.
 """
 
 from __future__ import annotations
 
+import math
 import reprlib
 import sys
 from typing import Any
@@ -36,15 +38,40 @@ class BFloat16Array(np.ndarray):
         return (self.view(np.ndarray).astype(np.uint32) << 16).view(np.float32)
 
 
+def _f8_number(bits: int) -> float:
+    exponent, mantissa = bits >> 3 & 15, bits & 7
+    magnitude = (mantissa + 8 * (exponent > 0)) * 2.0 ** (max(exponent, 1) - 10)
+    magnitude = math.nan if bits & 0x7F == 0x7F else magnitude
+    return -magnitude if bits & 0x80 else magnitude
+
+
+_F8_NUMBERS = np.array([_f8_number(bits) for bits in range(256)], dtype=np.float32)
+
+
+class Float8Array(np.ndarray):
+    """f8_e4m3 values in NumPy: an array of their bits, as uint8.
+
+    ``torch.from_dlpack(array).view(torch.float8_e4m3fn)`` is a tensor over the same memory, and
+    ``array.view(ml_dtypes.float8_e4m3fn)`` a NumPy array of numbers. ``to_float32()`` needs
+    neither library.
+    """
+
+    def to_float32(self) -> np.ndarray:
+        """A copy in float32; exact."""
+        return _F8_NUMBERS[self.view(np.ndarray)]
+
+
 def rows_out(rows: np.ndarray) -> np.ndarray:
     """K or V rows of the extension module in the type that users see."""
+    if rows.dtype == np.uint8:
+        return rows.view(Float8Array)
     return rows.view(BFloat16Array) if rows.dtype == np.uint16 else rows
 
 
 def heads_in(array: Any, field: str) -> Any:
     """K, V or queries in the form that the extension module takes; copies only if it must."""
     if _is_torch(array):
-        array = _to_host(array.detach(), field)
+        array = _bits_of_f8(_to_host(array.detach(), field))
         return array if _rows_follow(array.shape, array.stride()) else array.contiguous()
     if not isinstance(array, np.ndarray):
         if not hasattr(array, "__dlpack__"):
@@ -139,13 +166,21 @@ def page_numbers(value: Any, field: str, dimensions: int) -> np.ndarray:
 
 
 def _numpy_in(array: np.ndarray, field: str) -> np.ndarray:
-    """The array with a dtype that the extension module can read: numbers; bf16 as its bits."""
+    """The array with a dtype that the extension module can read: numbers; others as their bits."""
     array = array.view(np.ndarray)
-    if array.dtype.name == "bfloat16":  # ml_dtypes' type
+    if array.dtype.name == "bfloat16":  # ml_dtypes' types
         array = array.view(np.uint16)
+    if array.dtype.name == "float8_e4m3fn":
+        array = array.view(np.uint8)
     if array.dtype.kind not in "biufc":
         raise InvalidArgument(f"{field}: dtype {array.dtype} is not a dtype of numbers")
     return array
+
+
+def _bits_of_f8(tensor: Any) -> Any:
+    """The tensor; of float8_e4m3fn its bits, because not every PyTorch exports this dtype."""
+    is_f8 = str(tensor.dtype) == "torch.float8_e4m3fn"
+    return tensor.view(sys.modules["torch"].uint8) if is_f8 else tensor
 
 
 def _writable(tensor: Any, field: str) -> Any:
@@ -154,7 +189,7 @@ def _writable(tensor: Any, field: str) -> Any:
         raise InvalidArgument(
             f"{field}: the tensor is the negative of what its memory holds; pass its resolve_neg()"
         )
-    return tensor.detach()
+    return _bits_of_f8(tensor.detach())
 
 
 def _to_host(tensor: Any, field: str) -> Any:

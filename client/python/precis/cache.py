@@ -16,7 +16,7 @@ from .arrays import count_in, exported, rows_in_place, tokens_in
 from .budget import ALL, Keep, from_pair, to_pair
 from .errors import InvalidArgument, Unavailable
 from .hints import Hints, hints_in, prefill_in
-from .model import Model, ModelSpec
+from .model import Model, ModelSpec, profile_for
 from .pages import Pages, sink_of
 from .prefix import Prefix
 from .projections import Projections, projections_in
@@ -257,7 +257,7 @@ class Cache:
         """
         text = json.dumps(profile) if isinstance(profile, dict) else _read_text(profile)
         if model is not None:
-            text = _for_model(text, model)
+            text = profile_for(text, model)
         return ProfileRow.from_core(self.core.add_profile(text))
 
     def profiles(self, model: Model | None = None) -> list[ProfileRow]:
@@ -435,7 +435,8 @@ class Cache:
                 the second: range(2, 4) or (2, 4); by default all. ``prefix.layers[l]`` then has
                 only these heads, the first of them as ``heads[0]``.
             out: your own memory for the rows: (keys, values) for every layer, NumPy arrays or CPU
-                tensors [heads, n, head_dim] of the model's dtype (bf16 also as its bits in uint16).
+                tensors [heads, n, head_dim] of the model's dtype (bf16 also as its bits in uint16,
+                f8_e4m3 in uint8).
                 n must be at least the largest number of rows of a head at this budget;
                 ``match.plan[layer].max()`` is always enough. Head h of layer l gets its
                 ``prefix.plan[l, h]`` rows at [h, :count] once ``prefix.layers[l]`` or
@@ -653,16 +654,6 @@ def _out_arrays(out: Any) -> list[tuple[Any, Any]]:
     if not arrays:
         raise InvalidArgument("out: has no layers, must have all layers of the model")
     return arrays
-
-
-def _for_model(profile: str, model: Model) -> str:
-    try:
-        content = json.loads(profile)
-    except json.JSONDecodeError as error:
-        raise InvalidArgument(f"profile: {error}") from None
-    if not isinstance(content, dict):
-        raise InvalidArgument("profile is not a JSON object")
-    return json.dumps(content | {"model": model.fingerprint})
 
 
 def _read_text(path: str | os.PathLike[str]) -> str:

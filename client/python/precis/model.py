@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from . import _core
 from .arguments import refuse_wrong
 from .arrays import count_in
+from .errors import InvalidArgument
 
-_SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+_SHORT = {
+    "bfloat16": "bf16",
+    "float16": "f16",
+    "float32": "f32",
+    "float8_e4m3fn": "f8_e4m3",
+}
 
 
 def dtype_name(dtype: str) -> str:
@@ -24,8 +31,8 @@ class ModelSpec:
     Attributes:
         name: for example "HuggingFaceTB/SmolLM2-135M-Instruct".
         num_layers, num_q_heads, num_kv_heads, head_dim: the shape of its KV cache.
-        dtype: "bf16", "f16" or "f32", of K, V and queries as they are pushed and stored; the names
-            of NumPy and PyTorch are accepted as well.
+        dtype: "bf16", "f16", "f32" or "f8_e4m3", of K, V and queries as they are pushed and stored;
+            the names of NumPy and PyTorch are accepted as well.
         revision: free text that tells weights apart; another revision is another model.
         rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). The
             service refuses a rope_type that Transformers does not have, and a factor of 0 or less.
@@ -37,7 +44,9 @@ class ModelSpec:
     num_q_heads: int
     num_kv_heads: int
     head_dim: int
-    dtype: Literal["bf16", "f16", "f32", "bfloat16", "float16", "float32"] = "bf16"
+    dtype: Literal[
+        "bf16", "f16", "f32", "f8_e4m3", "bfloat16", "float16", "float32", "float8_e4m3fn"
+    ] = "bf16"
     revision: str = ""
     rope_theta: float = 10000.0
     rope_scaling: str = ""
@@ -89,3 +98,20 @@ class Model:
     def with_adapter(self, adapter: str) -> Model:
         """The same model under another adapter; makes no request."""
         return Model(self.spec, self.fingerprint, adapter, self.core.with_adapter(adapter))
+
+
+def profile_for(profile: str, model: Model | ModelSpec) -> str:
+    """A profile's JSON with the model's fingerprint.
+
+    The profile may be of the same weights under another name, revision or dtype.
+
+    Raises:
+        InvalidArgument: it is not a JSON object.
+    """
+    try:
+        content = json.loads(profile)
+    except json.JSONDecodeError as error:
+        raise InvalidArgument(f"profile: {error}") from None
+    if not isinstance(content, dict):
+        raise InvalidArgument("profile is not a JSON object")
+    return json.dumps(content | {"model": model.fingerprint})

@@ -21,9 +21,9 @@ class Pages:
 
     Args:
         keys, values: writable NumPy arrays, or DLPack tensors in host memory or on one CUDA device,
-            [num_pages, page_rows, head_dim] of the model's dtype (bf16 also as its bits in uint16).
-            Any strides are allowed if pages do not overlap: a page that is stored as [head_dim,
-            page_rows] is passed as its transposed view.
+            [num_pages, page_rows, head_dim] of the model's dtype (bf16 also as its bits in uint16,
+            f8_e4m3 in uint8). Any strides are allowed if pages do not overlap: a page that is
+            stored as [head_dim, page_rows] is passed as its transposed view.
 
     On a device, a layer's rows cross the bus in one copy, and one kernel moves them, on the
     client's own stream. That stream does not wait for other streams: earlier work of the device on

@@ -23,7 +23,7 @@ class Head:
         positions: uint32 [count], in the original sequence.
         seats: uint32 [count], places in the joining order of the entry's segment, from 1.
         scores: float32 [count].
-        keys, values: [count, head_dim], float32, float16, or BFloat16Array.
+        keys, values: [count, head_dim], float32, float16, BFloat16Array or Float8Array.
     """
 
     positions: np.ndarray

@@ -23,6 +23,9 @@ std::string shape_of(const Described& array) {
   return text + "]";
 }
 
+constexpr const char* kUnknownDtype =
+    ": the dtype is none of bf16 (or its bits as uint16), f16, f32, f8_e4m3 (or its bits as uint8)";
+
 std::optional<Dtype> dtype_of(const Described& array) {
   const nb::dlpack::dtype type = array.dtype();
   if (type.lanes != 1) return std::nullopt;
@@ -31,6 +34,7 @@ std::optional<Dtype> dtype_of(const Described& array) {
   if (code == nb::dlpack::dtype_code::Float && type.bits == 16) return Dtype::kF16;
   if (code == nb::dlpack::dtype_code::Bfloat && type.bits == 16) return Dtype::kBf16;
   if (code == nb::dlpack::dtype_code::UInt && type.bits == 16) return Dtype::kBf16;
+  if (code == nb::dlpack::dtype_code::UInt && type.bits == 8) return Dtype::kF8E4M3;
   return std::nullopt;
 }
 
@@ -75,7 +79,7 @@ HeadsView heads_view(const AnyArray& given, const char* field) {
   }
   const std::optional<Dtype> dtype = dtype_of(array);
   if (!dtype) {
-    raise(Status::invalid(name + ": the dtype is none of bf16 (or its bits as uint16), f16, f32"));
+    raise(Status::invalid(name + kUnknownDtype));
   }
   HeadsView view{static_cast<const std::byte*>(array.data()),
                  extent(array, 0, field),
@@ -105,7 +109,7 @@ PagedRows paged_rows(const PageArray& array, const char* field) {
   const std::string name(field);
   const std::optional<Dtype> dtype = dtype_of(any);
   if (!dtype) {
-    raise(Status::invalid(name + ": the dtype is none of bf16 (or its bits as uint16), f16, f32"));
+    raise(Status::invalid(name + kUnknownDtype));
   }
   if (any.ndim() != 3 || any.size() == 0) {
     raise(Status::invalid(name + ": shape " + shape_of(any) +
@@ -176,6 +180,7 @@ nb::object rows_over(const HeadsView& head, nb::handle owner) {
     case Dtype::kBf16: type = {kUInt, 16, 1}; break;
     case Dtype::kF16: type = {kFloat, 16, 1}; break;
     case Dtype::kF32: break;
+    case Dtype::kF8E4M3: type = {kUInt, 8, 1}; break;
   }
   return nb::cast(
       nb::ndarray<nb::numpy, nb::ro>(head.data, {head.num_tokens, head.head_dim}, owner, {}, type));

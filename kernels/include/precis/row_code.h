@@ -26,9 +26,9 @@
 namespace precis::kernels {
 
 // Both are contiguous: `rows` [count, head_dim] of the dtype, `coded` [count, form.bytes()]. Raw
-// rows are copied. Results are equal on every machine. A row of f16 decodes to finite elements. A
-// row decodes to NaN if an element, or a sum of its transform, is not finite. Any bytes may be
-// decoded. The form must be valid.
+// rows are copied. Results are equal on every machine. A row of f16 or f8 decodes to finite
+// elements. A row decodes to NaN if an element, or a sum of its transform, is not finite. Any bytes
+// may be decoded. The form must be valid.
 void encode_rows(const RowForm& form, std::size_t count, const std::byte* rows, std::byte* coded);
 void decode_rows(const RowForm& form, std::size_t count, const std::byte* coded, std::byte* rows);
 

@@ -33,6 +33,8 @@ PRECIS_INLINE void norms_loop(const RowSpan& rows, float sign, float* norms) {
     case Dtype::kBf16: return with_dim<Dtype::kBf16>(rows, RowNorms<Dtype::kBf16>{sign, norms});
     case Dtype::kF16: return with_dim<Dtype::kF16>(rows, RowNorms<Dtype::kF16>{sign, norms});
     case Dtype::kF32: return with_dim<Dtype::kF32>(rows, RowNorms<Dtype::kF32>{sign, norms});
+    case Dtype::kF8E4M3:
+      return with_dim<Dtype::kF8E4M3>(rows, RowNorms<Dtype::kF8E4M3>{sign, norms});
   }
 }
 
@@ -57,6 +59,8 @@ PRECIS_INLINE void unit_keys_loop(const KeyRows& keys, float* sum, float* invers
     case Dtype::kBf16: return run_pass<Dtype::kBf16>(keys, UnitKeys<Dtype::kBf16>{sum, inverses});
     case Dtype::kF16: return run_pass<Dtype::kF16>(keys, UnitKeys<Dtype::kF16>{sum, inverses});
     case Dtype::kF32: return run_pass<Dtype::kF32>(keys, UnitKeys<Dtype::kF32>{sum, inverses});
+    case Dtype::kF8E4M3:
+      return run_pass<Dtype::kF8E4M3>(keys, UnitKeys<Dtype::kF8E4M3>{sum, inverses});
   }
 }
 
@@ -65,6 +69,8 @@ PRECIS_INLINE void scores_loop(const KeyRows& keys, const float* anchor, float* 
     case Dtype::kBf16: return run_pass<Dtype::kBf16>(keys, KeyScores<Dtype::kBf16>{anchor, scores});
     case Dtype::kF16: return run_pass<Dtype::kF16>(keys, KeyScores<Dtype::kF16>{anchor, scores});
     case Dtype::kF32: return run_pass<Dtype::kF32>(keys, KeyScores<Dtype::kF32>{anchor, scores});
+    case Dtype::kF8E4M3:
+      return run_pass<Dtype::kF8E4M3>(keys, KeyScores<Dtype::kF8E4M3>{anchor, scores});
   }
 }
 

@@ -24,6 +24,9 @@ constexpr std::size_t kRunTokensMin = 1024, kRunTokensMax = 8192;
 
 // Maps the bits of an element so that integer comparison orders them as values. The map is its own
 // inverse.
+PRECIS_INLINE std::int8_t ordered(std::int8_t bits) {
+  return static_cast<std::int8_t>(bits ^ ((bits >> 7) & 0x7f));
+}
 PRECIS_INLINE std::int16_t ordered(std::int16_t bits) {
   return static_cast<std::int16_t>(bits ^ ((bits >> 15) & 0x7fff));
 }
@@ -34,8 +37,8 @@ struct ChannelRanges {
   float low[limits::kHeadDimMax], stretch[limits::kHeadDimMax];
 };
 
-// The lowest and highest value of each channel so far, by integer arithmetic alone: 16-bit elements
-// use twice as many lanes and need not be widened.
+// The lowest and highest value of each channel so far, by integer arithmetic alone: small elements
+// use more lanes and need not be widened.
 template <Dtype dtype>
 class Extremes {
  public:
@@ -82,7 +85,7 @@ class Extremes {
   }
 
  private:
-  using Bits = std::conditional_t<dtype == Dtype::kF32, std::int32_t, std::int16_t>;
+  using Bits = std::make_signed_t<BitsOf<dtype>>;
   alignas(64) Bits low_[limits::kHeadDimMax], high_[limits::kHeadDimMax];
 };
 
@@ -202,6 +205,8 @@ PRECIS_INLINE void partitions_loop(const RowSpan& rows, std::size_t parts, float
     case Dtype::kBf16: return add_partitions<Dtype::kBf16, chained>(rows, parts, spreads, scores);
     case Dtype::kF16: return add_partitions<Dtype::kF16, chained>(rows, parts, spreads, scores);
     case Dtype::kF32: return add_partitions<Dtype::kF32, chained>(rows, parts, spreads, scores);
+    case Dtype::kF8E4M3:
+      return add_partitions<Dtype::kF8E4M3, chained>(rows, parts, spreads, scores);
   }
 }
 

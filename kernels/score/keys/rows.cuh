@@ -1,6 +1,7 @@
 // Rows of K and V in registers, for kernels that reduce over channels. Only for kernel sources.
 //
-// A row is divided into units: 16 bytes if rows are multiples of 16 bytes, else single elements. A
+// A row is divided into units: 16 bytes if rows are multiples of 16 bytes and not of f8, else
+// single elements. A
 // power of two of a warp's lanes share a row, unit after unit; a warp holds one row or several.
 #pragma once
 
@@ -86,7 +87,7 @@ __device__ inline float sum_over_row(float x, std::uint32_t lanes) {
 
 inline RowsDevice rows_of(const void* data, Dtype dtype, std::uint32_t dim) {
   const std::size_t row_bytes = dim * dtype_size_bytes(dtype);
-  const bool wide = row_bytes % sizeof(uint4) == 0;
+  const bool wide = row_bytes % sizeof(uint4) == 0 && dtype != Dtype::kF8E4M3;
   RowsDevice rows{static_cast<const std::byte*>(data), dtype, dim, dim, kWarp};
   if (!wide) return rows;
   rows.units = static_cast<std::uint32_t>(row_bytes / sizeof(uint4));

@@ -170,6 +170,9 @@ PRECIS_INLINE void probe_loop(const KeyRows& keys, const RowSpan& values, const 
     case Dtype::kF32:
       return run_pass<Dtype::kF32>(keys,
                                    ProbeRowsPass<Dtype::kF32>{values, probe, distances, scores});
+    case Dtype::kF8E4M3:
+      return run_pass<Dtype::kF8E4M3>(
+          keys, ProbeRowsPass<Dtype::kF8E4M3>{values, probe, distances, scores});
   }
 }
 

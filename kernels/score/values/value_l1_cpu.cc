@@ -25,6 +25,7 @@ PRECIS_INLINE void magnitudes_loop(const RowSpan& rows, float* norms) {
     case Dtype::kBf16: return with_dim<Dtype::kBf16>(rows, Magnitudes<Dtype::kBf16>{norms});
     case Dtype::kF16: return with_dim<Dtype::kF16>(rows, Magnitudes<Dtype::kF16>{norms});
     case Dtype::kF32: return with_dim<Dtype::kF32>(rows, Magnitudes<Dtype::kF32>{norms});
+    case Dtype::kF8E4M3: return with_dim<Dtype::kF8E4M3>(rows, Magnitudes<Dtype::kF8E4M3>{norms});
   }
 }
 

@@ -12,9 +12,10 @@
 namespace precis {
 
 // The latest version of the rows' format. Rows of a higher version are refused.
-inline constexpr std::uint32_t kRowVersion = encoding_version(kEncodings.back());
-// The row of a segment has the version of its encoding, so that builds that do not know the
-// encoding refuse the store when they open it. All other rows have version 1.
+inline constexpr std::uint32_t kRowVersion = kFormVersion;
+// The row of a segment has the version of its encoding, and that of a model the version of its
+// element type, so that builds that do not know them refuse the store when they open it. All other
+// rows have version 1.
 
 // True if both rows are of one put, trimmed or not: entries that both store are equal bit for bit.
 bool same_put(const SegmentRow& row, const SegmentRow& other);

@@ -39,6 +39,11 @@ constexpr std::uint16_t encoding_version(Encoding encoding) {
   return 0;
 }
 
+// The first version of records, and of models' rows in the catalog, that has the element type.
+constexpr std::uint16_t dtype_version(Dtype dtype) { return dtype == Dtype::kF8E4M3 ? 4 : 1; }
+// The latest version of records and rows.
+inline constexpr std::uint16_t kFormVersion = 4;
+
 struct EntryForm {
   std::uint32_t head_dim = 0;
   Dtype dtype = Dtype::kF32;  // the model's: of rows as they are pushed and read
@@ -71,6 +76,11 @@ struct EntryForm {
   constexpr std::size_t bytes() const { return keys().bytes() + values().bytes(); }
   // The form of the entries as they are pushed and read.
   constexpr EntryForm raw() const { return {head_dim, dtype, Encoding::kRaw}; }
+  // The version of a record of such entries.
+  constexpr std::uint16_t version() const {
+    const std::uint16_t coded = encoding_version(encoding), typed = dtype_version(dtype);
+    return coded > typed ? coded : typed;
+  }
   bool operator==(const EntryForm&) const = default;
   // kInvalidArgument if head_dim is 0 or above limits::kHeadDimMax, or does not fill whole bytes of
   // the codes: it must be even for 4 bits, and a multiple of 4 for 6 bits.

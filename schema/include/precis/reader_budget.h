@@ -12,11 +12,12 @@ namespace precis {
 // stores raw rows, unless the limit is lower.
 Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optional<Budget>& limit);
 
-// Returns the recipe with kK6V4 instead of kInt8, if `asked` is a share of the bytes or a loss: at
-// equal bytes, kK6V4 loses less, or as much within the error (docs/notes/rows.md). Returns `recipe`
-// if the share holds every entry of a long segment in kInt8, or if the model can't have rows of
-// kK6V4.
-Recipe for_few_bytes(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
+// Returns the recipe with rows that suit the model and the budget instead of kInt8. kK6V4, if
+// `asked` is a share of the bytes or a loss: at equal bytes, it loses less, or as much within the
+// error (docs/notes/rows.md). Else kRaw, if the model's rows take no more bytes as they are
+// pushed. Else, or if the recipe has another encoding, `recipe`. kK6V4 is not taken if the share
+// holds every entry of a long segment without it, or if the model can't have such rows.
+Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,

@@ -18,8 +18,8 @@
 
 namespace precis {
 
-inline constexpr std::uint32_t kRecordMagic = 0x48435250;                             // "PRCH"
-inline constexpr std::uint16_t kRecordVersion = encoding_version(kEncodings.back());  // the latest
+inline constexpr std::uint32_t kRecordMagic = 0x48435250;      // "PRCH"
+inline constexpr std::uint16_t kRecordVersion = kFormVersion;  // the latest
 inline constexpr std::size_t kSectionAlign = 64;
 inline constexpr std::uint32_t kChecksumBlockEntries = 64;
 inline constexpr std::size_t kChecksumBytes = 16;

@@ -19,11 +19,18 @@ namespace precis {
 
 using TokenId = std::uint32_t;
 
-// Element types of K, V and queries. Values are stored and sent to peers: append only.
-enum class Dtype : std::uint8_t { kBf16 = 1, kF16 = 2, kF32 = 3 };
-constexpr std::size_t dtype_size_bytes(Dtype d) { return d == Dtype::kF32 ? 4 : 2; }
-std::string_view dtype_name(Dtype d);              // "bf16", "f16", "f32"
+// Element types of K, V and queries. Values are stored and sent to peers: append only. kF8E4M3 has
+// 4 bits of exponent and 3 of mantissa, NaN but no infinity, and numbers up to 448 (OCP 8-bit
+// Floating Point Specification, E4M3). Engines store KV in it, without scales of their own.
+enum class Dtype : std::uint8_t { kBf16 = 1, kF16 = 2, kF32 = 3, kF8E4M3 = 4 };
+inline constexpr std::array kDtypes = {Dtype::kBf16, Dtype::kF16, Dtype::kF32, Dtype::kF8E4M3};
+constexpr std::size_t dtype_size_bytes(Dtype d) {
+  return d == Dtype::kF32 ? 4 : d == Dtype::kF8E4M3 ? 1 : 2;
+}
+std::string_view dtype_name(Dtype d);              // "bf16", "f16", "f32", "f8_e4m3"
 Result<Dtype> parse_dtype(std::string_view name);  // kInvalidArgument lists the names
+// kInvalidArgument, with the names, unless `d` is one of kDtypes: values of peers may be others.
+Status check_dtype(Dtype d);
 
 // A SHA-256 digest of 32 bytes. Ordered and hashable, so it can be a map key.
 struct Digest {

@@ -20,7 +20,7 @@ struct Case {
   std::mt19937 random{kSeed};
   Order order = GENERATE(Order::kRows, Order::kRowsApart, Order::kColumns, Order::kColumnsApart,
                          Order::kElementsApart);
-  Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16);
+  Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF8E4M3);
   std::uint32_t head_dim = GENERATE(1u, 3u, 8u, 20u, 64u, 128u);
   std::uint32_t page_rows = GENERATE(1u, 5u, 16u, 33u);
   std::uint64_t size = dtype_size_bytes(dtype);

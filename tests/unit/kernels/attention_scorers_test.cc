@@ -39,7 +39,7 @@ LayerShape shape_for(const Recipe& recipe, std::uint32_t num_tokens, Rng& rng) {
   if (shape.behind) shape.pushed = pick(rng, 1, 2 * num_tokens);
   if (recipe.scorer == Scorer::kObservedMean) shape.pushed = num_tokens;
   if (recipe.needs_o_proj()) shape.o_proj_width = pick(rng, 1, 70);
-  shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+  shape.dtype = pick_dtype(rng);
   return shape;
 }
 

@@ -35,6 +35,21 @@ TEST_CASE("every f16 and bf16 widens to exactly its value", "[kernels][common]")
   }
 }
 
+TEST_CASE("every f8 widens to exactly its value, also as bf16", "[kernels][common]") {
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const auto octet = static_cast<std::uint8_t>(bits);
+    const double expected = value_at(HeadsView::packed(&octet, 1, 1, 1, Dtype::kF8E4M3), 0, 0, 0);
+    for (const float got : {f32_of_f8(octet), f32_of_bf16(bf16_of_f8(octet))}) {
+      CAPTURE(bits, got);
+      if (std::isnan(expected)) {
+        CHECK(std::isnan(got));
+      } else {
+        CHECK((got == expected && std::signbit(got) == std::signbit(expected)));
+      }
+    }
+  }
+}
+
 TEST_CASE("exp_f32 is within two units in the last place", "[kernels][common]") {
   double worst = 0;
   for (int i = -872990; i <= 800000; i += 7) {

@@ -34,7 +34,7 @@ TEST_CASE("records hold each head's entries in retention order", "[kernels][enco
     shape.begin = pick(rng, 0, 100);
     shape.stride_gap = pick(rng, 0, 3);
     shape.external = true;
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     CAPTURE(round, shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     Recipe recipe;
@@ -112,7 +112,7 @@ TEST_CASE("records are the same on every instruction set and at every address",
     shape.num_tokens = 700;
     shape.head_dim = head_dim;
     shape.external = true;
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     CAPTURE(shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     Recipe recipe;
@@ -148,7 +148,7 @@ TEST_CASE("encode finds what is not finite in rows that nobody has checked, kept
   INFO("PRECIS_TEST_SEED=" << seed);
   Rng rng(seed);
   ThreadPool pool(2);
-  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+  for (const Dtype dtype : kDtypes) {
     for (const std::uint32_t head_dim : {31u, 64u, 128u}) {
       LayerShape shape;
       shape.layer = 3;
@@ -255,7 +255,7 @@ TEST_CASE("rows that change while they are encoded are hashed as they were store
     shape.num_tokens = kTokens;
     shape.head_dim = head_dim;
     shape.external = true;
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     CAPTURE(shape.text());
     OwnedLayer layer = make_layer(shape, rng);
     Recipe recipe;
@@ -284,7 +284,7 @@ TEST_CASE("coded records have the entries of raw ones, and their rows coded", "[
   Rng rng(test_seed());
   const Encoding encoding =
       GENERATE(Encoding::kInt8, Encoding::kInt4, Encoding::kK8V4, Encoding::kK6V4);
-  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32, Dtype::kF8E4M3);
   const bool sealed = GENERATE(true, false);
   CAPTURE(dtype_name(dtype), sealed);
   LayerShape shape;

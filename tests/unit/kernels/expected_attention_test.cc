@@ -35,7 +35,7 @@ TEST_CASE("expected attention follows its definition, on every instruction set",
     shape.num_kv_heads = pick(rng, 1, 2);
     shape.begin = pick(rng, 0, 6);
     shape.query_stats = true;
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     recipe.ea_value_norm = pick(rng, 0, 1) == 1;
     CAPTURE(shape.text(), recipe.ea_value_norm);
     const OwnedLayer layer = make_layer(shape, rng);

@@ -210,7 +210,7 @@ TEST_CASE("the device refuses what is not finite, in the CPU's words", "[gpu][ba
   Rng rng(7);
   const auto cuda = make_cuda_backend(0, 2).value();
   const CpuStages cpu(2);
-  for (const Dtype dtype : {Dtype::kBf16, Dtype::kF16, Dtype::kF32}) {
+  for (const Dtype dtype : kDtypes) {
     for (const std::uint32_t head_dim : {5u, 8u}) {
       for (const bool in_keys : {true, false}) {
         LayerShape shape;

@@ -97,7 +97,7 @@ TEST_CASE("records made on the device are the CPU's", "[gpu][encode]") {
     shape.begin = pick(rng, 0, 100);
     shape.stride_gap = pick(rng, 0, 3);
     shape.external = true;
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     CAPTURE(round, shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     Recipe recipe;

@@ -15,14 +15,37 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
+double octet_by_definition(std::uint8_t octet) {
+  const int exponent = octet >> 3 & 15, mantissa = octet & 7;
+  if (exponent == 15 && mantissa == 7) return NAN;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -6 - 3) : std::ldexp(mantissa + 8, exponent - 7 - 3);
+  return octet & 0x80 ? -magnitude : magnitude;
+}
+
 void must(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.to_string());
+}
+
+// The f8_e4m3 whose value is the nearest; infinities become NaN.
+std::uint8_t nearest_octet(float value) {
+  std::uint8_t best = 0x7f;
+  for (int octet = 0; octet < 256 && std::isfinite(value); ++octet) {
+    const auto bits = static_cast<std::uint8_t>(octet);
+    const double distance = std::fabs(octet_by_definition(bits) - value);
+    if (best == 0x7f || distance < std::fabs(octet_by_definition(best) - value)) best = bits;
+  }
+  return best;
 }
 
 void store(std::byte* at, Dtype dtype, float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if (dtype == Dtype::kF32) {
     std::memcpy(at, &bits, 4);
+    return;
+  }
+  if (dtype == Dtype::kF8E4M3) {
+    *at = std::byte{nearest_octet(value)};
     return;
   }
   std::uint16_t half = static_cast<std::uint16_t>(bits >> 16);
@@ -82,8 +105,9 @@ void register_o_proj(OwnedLayer& owner, const LayerShape& shape, Rng& rng) {
   LayerShape rows = shape;
   rows.head_dim = shape.o_proj_width;
   rows.stride_gap = 0;
+  if (shape.dtype == Dtype::kF8E4M3) rows.dtype = Dtype::kBf16;  // weights have no 8 bits
   fill(owner.o_proj, in.num_q_heads, shape.head_dim, rows, rng);
-  in.o_proj = {owner.o_proj.data(), shape.o_proj_width, shape.dtype, {}};
+  in.o_proj = {owner.o_proj.data(), shape.o_proj_width, rows.dtype, {}};
   owner.gram = reference_gram(in);
   in.o_proj.gram = owner.gram;
 }
@@ -231,6 +255,7 @@ double value_at(const HeadsView& view, std::uint32_t head, std::uint32_t token,
     std::memcpy(&x, at, 4);
     return x;
   }
+  if (view.dtype == Dtype::kF8E4M3) return octet_by_definition(static_cast<std::uint8_t>(*at));
   std::uint16_t half;
   std::memcpy(&half, at, 2);
   return (view.dtype == Dtype::kF16 ? f16 : bf16)[half];

@@ -104,6 +104,9 @@ std::vector<RecordView> open_all(const AlignedBytes& records);
 // A seed from the system, or PRECIS_TEST_SEED; print it with INFO.
 std::uint64_t test_seed();
 std::uint32_t pick(Rng& rng, std::uint32_t low, std::uint32_t high);
+inline Dtype pick_dtype(Rng& rng) {
+  return kDtypes[pick(rng, 0, std::uint32_t{kDtypes.size()} - 1)];
+}
 
 // An input that has only sizes, for stages that read nothing else.
 LayerInput sizes_only(std::uint32_t num_kv_heads, std::uint32_t num_tokens, std::uint32_t layer = 0,

@@ -56,7 +56,7 @@ void check_everywhere(const LayerShape& shape, std::uint32_t lag, Rng& rng) {
 TEST_CASE("memory-bound scores agree with their definitions at every dim and dtype",
           "[kernels][score]") {
   Rng rng(21);
-  const auto dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
+  const auto dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32, Dtype::kF8E4M3);
   for (const std::uint32_t head_dim : {1u, 3u, 17u, 31u, 33u, 64u, 80u, 127u, 128u, 256u}) {
     LayerShape shape;
     shape.probe = true;

@@ -7,7 +7,7 @@ namespace precis::kernels::test {
 
 TEST_CASE("attention over ragged heads is the softmax of their rows", "[unit][kernels]") {
   std::mt19937_64 random(7);
-  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32, Dtype::kF8E4M3);
   const std::uint32_t group = GENERATE(1u, 3u, 4u, 7u), dim = GENERATE(8u, 64u, 80u, 128u, 256u);
   CAPTURE(dtype_name(dtype), group, dim);
   const RaggedProblem p = random_problem(random, dtype, group, dim);

@@ -33,6 +33,7 @@ struct RaggedProblem {
   }
   double element(const std::vector<std::byte>& from, std::size_t i) const {
     if (dtype == Dtype::kF32) return reinterpret_cast<const float*>(from.data())[i];
+    if (dtype == Dtype::kF8E4M3) return f32_of_f8(static_cast<std::uint8_t>(from[i]));
     const auto half = reinterpret_cast<const std::uint16_t*>(from.data())[i];
     return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
   }
@@ -85,6 +86,8 @@ inline std::vector<std::byte> random_rows(std::mt19937_64& random, std::size_t c
     if (dtype == Dtype::kF32) std::memcpy(bytes.data() + 4 * i, &bits, 4);
     if (dtype == Dtype::kBf16) std::memcpy(bytes.data() + 2 * i, &half, 2);
     if (dtype == Dtype::kF16) std::memcpy(bytes.data() + 2 * i, &f16, 2);
+    // The bits of an f8 from 0.5 to 2, with a random sign.
+    if (dtype == Dtype::kF8E4M3) bytes[i] = static_cast<std::byte>(0x30u | (bits & 0x8fu));
   }
   return bytes;
 }

@@ -58,7 +58,7 @@ Case random_case(Rng& rng, bool cuts) {
     s.num_tokens = std::max(1u, n - std::min(n, 1u));
   }
   s.begin = any_of(rng, {0, 0, 3, 1000});
-  s.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+  s.dtype = pick_dtype(rng);
   s.external = r.scorer == Scorer::kExternal;
   if (r.needs_queries()) {
     s.pushed = r.scorer == Scorer::kObservedMean

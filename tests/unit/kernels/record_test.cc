@@ -140,8 +140,9 @@ TEST_CASE("a header sealed around impossible sizes is refused before anything is
 
 TEST_CASE("a header whose version, encoding and head_dim do not fit is refused",
           "[kernels][record]") {
-  const auto refused = [](std::uint16_t version, std::uint8_t encoding, std::uint32_t head_dim) {
-    const EntryForm form{head_dim, Dtype::kBf16, static_cast<Encoding>(encoding)};
+  const auto refused = [](std::uint16_t version, std::uint8_t encoding, std::uint32_t head_dim,
+                          Dtype dtype = Dtype::kBf16) {
+    const EntryForm form{head_dim, dtype, static_cast<Encoding>(encoding)};
     AlignedBytes record(RecordLayout::of(3, form).size, std::byte{0});
     seal_record(record.mutable_bytes(), 0, 0, 3, form, {});
     RecordHeader h = header_of(record);
@@ -156,7 +157,10 @@ TEST_CASE("a header whose version, encoding and head_dim do not fit is refused",
   CHECK(refused(0, 0, 4).code() == StatusCode::kVersionMismatch);
   CHECK(refused(3, 3, 6).ok());
   CHECK(refused(3, 4, 8).ok());
-  CHECK(refused(4, 1, 4).code() == StatusCode::kVersionMismatch);
+  CHECK(refused(4, 0, 4, Dtype::kF8E4M3).ok());
+  CHECK(refused(4, 4, 4, Dtype::kF8E4M3).ok());
+  CHECK(refused(5, 1, 4).code() == StatusCode::kVersionMismatch);
+  CHECK_THAT(refused(1, 0, 4, Dtype::kF8E4M3).message(), Contains("version is 1, expected 4"));
   CHECK_THAT(refused(2, 0, 4).message(), Contains("version is 2, expected 1"));
   CHECK_THAT(refused(1, 1, 4).message(), Contains("version is 1, expected 2"));
   CHECK_THAT(refused(2, 3, 4).message(), Contains("version is 2, expected 3"));

@@ -14,7 +14,8 @@
 namespace precis::kernels::test {
 namespace {
 
-std::uint16_t half_of(Dtype dtype, float x) {
+std::uint16_t bits_of(Dtype dtype, float x) {
+  if (dtype == Dtype::kF8E4M3) return std::isinf(x) ? kF8Nan : nearest_finite_f8(x);
   return dtype == Dtype::kBf16 ? bf16_of_f32(x) : f16_of_f32(x);
 }
 float element(Dtype dtype, const std::byte* src) {
@@ -23,6 +24,7 @@ float element(Dtype dtype, const std::byte* src) {
     std::memcpy(&x, src, sizeof x);
     return x;
   }
+  if (dtype == Dtype::kF8E4M3) return f32_of_f8(static_cast<std::uint8_t>(*src));
   std::uint16_t half;
   std::memcpy(&half, src, sizeof half);
   return dtype == Dtype::kBf16 ? f32_of_bf16(half) : f32_of_f16(half);
@@ -49,8 +51,8 @@ Rows rows_of(const CodedRows& shape, const std::vector<float>& values) {
   Rows rows{shape, {}};
   for (const float x : values) {
     std::byte part[4];
-    const std::uint16_t half = shape.dtype == Dtype::kF32 ? 0 : half_of(shape.dtype, x);
-    std::memcpy(part, shape.dtype == Dtype::kF32 ? static_cast<const void*>(&x) : &half,
+    const std::uint16_t bits = shape.dtype == Dtype::kF32 ? 0 : bits_of(shape.dtype, x);
+    std::memcpy(part, shape.dtype == Dtype::kF32 ? static_cast<const void*>(&x) : &bits,
                 dtype_size_bytes(shape.dtype));
     rows.bytes.insert(rows.bytes.end(), part, part + dtype_size_bytes(shape.dtype));
   }
@@ -104,12 +106,23 @@ double transformed(const Rows& rows, std::size_t row, std::uint32_t i) {
   return sum;
 }
 
+// At least the largest error of rounding to the dtype, relative to the element.
+double unit_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kF32: return 0;
+    case Dtype::kF16: return 1e-3;
+    case Dtype::kBf16: return 8e-3;
+    case Dtype::kF8E4M3: break;
+  }
+  return 0.0626;
+}
+
 }  // namespace
 
 TEST_CASE("rows are coded as their transform, and come back within half a step",
           "[unit][kernels]") {
   std::mt19937_64 random(11);
-  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3);
   const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt6, RowCode::kInt4);
   const std::uint32_t dim =
       GENERATE(1u, 2u, 6u, 8u, 16u, 32u, 48u, 63u, 64u, 80u, 96u, 128u, 192u, 256u, 512u);
@@ -129,7 +142,7 @@ TEST_CASE("rows are coded as their transform, and come back within half a step",
       largest = std::max(largest, std::abs(found));
       CHECK(std::abs(found * double{step} - transformed(rows, r, i)) <= step / 2 + slack);
       const double rounding =
-          dtype == Dtype::kF32 ? 0 : std::abs(rows.at(r, i)) * (dtype == Dtype::kF16 ? 1e-3 : 8e-3);
+          std::abs(rows.at(r, i)) * unit_of(dtype) + (dtype == Dtype::kF8E4M3 ? 1e-3 : 0);
       CHECK(std::abs(back.at(r, i) - rows.at(r, i)) <= step / 2 * 1.01 + slack + rounding);
     }
     // The step is the least that holds the largest sum, except that it is rounded to 8 bits.
@@ -143,7 +156,7 @@ TEST_CASE("rows of any size are coded by the same sums in the same order", "[uni
   // A row of 3 b elements is three rows of b elements that share a step. Equal blocks have equal
   // codes, whether they are coded in registers or element by element.
   std::mt19937_64 random(12);
-  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3);
   const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt6, RowCode::kInt4);
   const std::uint32_t dim = GENERATE(16u, 32u, 64u, 128u, 256u);
   const Rows one = random_rows(random, {code, dtype, dim, 1});
@@ -233,18 +246,21 @@ TEST_CASE("codes and rows are the same with every instruction set", "[unit][kern
   check_all_sizes<Dtype::kF32, RowCode::kInt8>(random);
   check_all_sizes<Dtype::kBf16, RowCode::kInt8>(random);
   check_all_sizes<Dtype::kF16, RowCode::kInt8>(random);
+  check_all_sizes<Dtype::kF8E4M3, RowCode::kInt8>(random);
   check_all_sizes<Dtype::kF32, RowCode::kInt6>(random);
   check_all_sizes<Dtype::kBf16, RowCode::kInt6>(random);
   check_all_sizes<Dtype::kF16, RowCode::kInt6>(random);
+  check_all_sizes<Dtype::kF8E4M3, RowCode::kInt6>(random);
   check_all_sizes<Dtype::kF32, RowCode::kInt4>(random);
   check_all_sizes<Dtype::kBf16, RowCode::kInt4>(random);
   check_all_sizes<Dtype::kF16, RowCode::kInt4>(random);
+  check_all_sizes<Dtype::kF8E4M3, RowCode::kInt4>(random);
 }
 
 TEST_CASE("elements that are not finite make their row NaN, and large ones stay finite",
           "[unit][kernels]") {
   const RowCode code = GENERATE(RowCode::kInt8, RowCode::kInt6, RowCode::kInt4);
-  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16);
+  const Dtype dtype = GENERATE(Dtype::kF32, Dtype::kBf16, Dtype::kF16, Dtype::kF8E4M3);
   const std::uint32_t dim = GENERATE(8u, 16u, 64u);
   CAPTURE(dtype_name(dtype), static_cast<int>(code), dim);
   for (const float bad :
@@ -304,6 +320,26 @@ TEST_CASE("every half converts to f32 and back, and ties go to the even one", "[
   CHECK(f16_of_f32(65520.0f) == kF16ExponentBits);
   CHECK(std::isnan(f32_of_f16(f16_of_f32(std::numeric_limits<float>::quiet_NaN()))));
   CHECK(std::isnan(f32_of_bf16(bf16_of_f32(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST_CASE("every f8 converts to f32 and back, and ties go to the even one", "[unit][kernels]") {
+  for (std::uint32_t bits = 0; bits <= 0xff; ++bits) {
+    const auto octet = static_cast<std::uint8_t>(bits);
+    const float x = f32_of_f8(octet);
+    if ((bits & 0x7f) == kF8Nan) {
+      CHECK((nearest_finite_f8(x) & 0x7f) == kF8Nan);
+      continue;
+    }
+    CHECK(nearest_finite_f8(x) == octet);
+    if ((bits & 0x7f) == 0x7e) continue;
+    const float next = f32_of_f8(static_cast<std::uint8_t>(bits + 1));
+    const float middle = x + (next - x) / 2;
+    CHECK(nearest_finite_f8(middle) == bits + (bits & 1));
+    CHECK(nearest_finite_f8(std::nextafter(middle, x)) == bits);
+    CHECK(nearest_finite_f8(std::nextafter(middle, next)) == bits + 1);
+  }
+  CHECK(nearest_finite_f8(1e30f) == 0x7e);
+  CHECK(nearest_finite_f8(-std::numeric_limits<float>::infinity()) == 0xfe);
 }
 
 }  // namespace precis::kernels::test

@@ -47,7 +47,7 @@ TEST_CASE("scores agree with their definitions within 1e-5, on every instruction
   const Scorer scorer =
       GENERATE(Scorer::kStreamingLlm, Scorer::kKnorm, Scorer::kKeydiff, Scorer::kKvdiff,
                Scorer::kKvprobe, Scorer::kLagkv, Scorer::kLocalkv, Scorer::kRandom);
-  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32);
+  const Dtype dtype = GENERATE(Dtype::kBf16, Dtype::kF16, Dtype::kF32, Dtype::kF8E4M3);
   for (const std::uint32_t head_dim : {1u, 7u, 64u, 80u, 128u}) {
     // Unit keys of one channel are 1 and -1; if they cancel, the sign of their mean is noise.
     if ((scorer == Scorer::kKeydiff || scorer == Scorer::kKvdiff) && head_dim == 1) continue;

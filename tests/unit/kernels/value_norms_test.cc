@@ -42,7 +42,7 @@ TEST_CASE("value norms agree with their definitions, on every instruction set",
     shape.group = std::array{1u, 3u, 4u, 8u}[pick(rng, 0, 3)];
     shape.o_proj_width = pick(rng, 1, 70);  // rarely a multiple of a tile's 32
     shape.stride_gap = pick(rng, 0, 2);
-    shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = pick_dtype(rng);
     CAPTURE(shape.text());
     const OwnedLayer layer = make_layer(shape, rng);
     const auto expected = reference_norms(norm, layer.input);

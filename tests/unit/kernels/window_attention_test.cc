@@ -53,7 +53,7 @@ TEST_CASE("window attention follows its definition in every order and reduction"
   shape.num_kv_heads = pick(rng, 1, 2);
   shape.pushed = pick(rng, 1, shape.num_tokens);
   shape.lse = pick(rng, 0, 1) == 1;
-  shape.dtype = static_cast<Dtype>(pick(rng, 1, 3));
+  shape.dtype = pick_dtype(rng);
   CAPTURE(shape.text(), recipe.window, recipe.kernel);
   const OwnedLayer layer = make_layer(shape, rng);
   check_scores(scores_of(recipe, layer.input), reference_scores(recipe, layer.input));
@@ -93,7 +93,7 @@ TEST_CASE("window attention agrees on every instruction set at odd dims, groups 
     shape.pushed = pick(rng, 1, 20);  // rows rarely fill a tile of 16 or 32
     shape.lse = pick(rng, 0, 1) == 1;
     shape.stride_gap = pick(rng, 0, 3);
-    shape.dtype = head_dim % 2 == 0 ? Dtype::kBf16 : static_cast<Dtype>(pick(rng, 1, 3));
+    shape.dtype = head_dim % 2 == 0 ? Dtype::kBf16 : pick_dtype(rng);
     const OwnedLayer layer = make_layer(shape, rng);
     Recipe recipe = window_recipe(shape.pushed, 1 + 2 * pick(rng, 0, 3));
     recipe.pool_order = static_cast<PoolOrder>(pick(rng, 0, 3));

@@ -122,12 +122,15 @@ TEST_CASE("a default recipe leaves rows as they are if all entries are kept", "[
   CHECK(default_for(recipe, Budget::entries(1), {}) == recipe);
 }
 
-TEST_CASE("a recipe of 8 bits takes fewer for a share of the bytes", "[unit][schema]") {
-  const auto used = [&](const char* encoding, const Budget& keep, std::uint32_t head_dim = 64) {
+TEST_CASE("a default recipe of 8 bits takes the rows that suit the budget and the model",
+          "[unit][schema]") {
+  const auto used = [&](const char* encoding, const Budget& keep, std::uint32_t head_dim = 64,
+                        Dtype dtype = Dtype::kBf16) {
     ModelSpec m = model(3, 2);
     m.head_dim = head_dim;
+    m.dtype = dtype;
     const std::string text = "keydiff(encoding=" + std::string(encoding) + ")";
-    return for_few_bytes(recipe_of(text.c_str()), m, keep).encoding;
+    return with_fitting_rows(recipe_of(text.c_str()), m, keep).encoding;
   };
   const Budget tenth = Budget::byte_share(0.1).value();
   CHECK(used("int8", tenth) == Encoding::kK6V4);
@@ -144,6 +147,13 @@ TEST_CASE("a recipe of 8 bits takes fewer for a share of the bytes", "[unit][sch
   CHECK(used("int8", Budget::byte_share(0.563).value()) == Encoding::kK6V4);
   CHECK(used("int8", Budget::byte_share(0.564).value()) == Encoding::kInt8);
   CHECK(used("int8", Budget::byte_share(1).value()) == Encoding::kInt8);
+  CHECK(used("int8", Budget::entries(9), 2) == Encoding::kRaw);  // the step takes as much
+  // Rows of 8 bits already.
+  CHECK(used("int8", Budget::ratio_ppm(100'000), 64, Dtype::kF8E4M3) == Encoding::kRaw);
+  CHECK(used("int4", Budget::ratio_ppm(100'000), 64, Dtype::kF8E4M3) == Encoding::kInt4);
+  CHECK(used("int8", tenth, 64, Dtype::kF8E4M3) == Encoding::kK6V4);
+  CHECK(used("int8", tenth, 62, Dtype::kF8E4M3) == Encoding::kRaw);
+  CHECK(used("int8", Budget::byte_share(1).value(), 64, Dtype::kF8E4M3) == Encoding::kK6V4);
 }
 
 TEST_CASE("min_entries is a floor of every budget, capped at the segment", "[unit][schema]") {

@@ -2,6 +2,7 @@
 #include "precis/catalog_row.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "precis/limits.h"
 #include "tests/unit/schema/random_messages.h"
@@ -71,7 +72,7 @@ TEST_CASE("a row of a newer format is a version mismatch that names both version
   const SegmentRow row = RandomMessages(5).segment_row();
   const Status status = decode_segment_row(encode(row, kRowVersion + 1)).status();
   REQUIRE(status.code() == StatusCode::kVersionMismatch);
-  REQUIRE_THAT(status.message(), Contains("format version is 4, this build reads up to 3"));
+  REQUIRE_THAT(status.message(), Contains("format version is 5, this build reads up to 4"));
 }
 
 TEST_CASE("the row of a segment with coded rows is of a version that older builds refuse",
@@ -86,6 +87,18 @@ TEST_CASE("the row of a segment with coded rows is of a version that older build
     row.encoding = encoding;
     CHECK(encode(row) == encode(row, version));
     CHECK(decode_segment_row(encode(row))->encoding == encoding);
+  }
+}
+
+TEST_CASE("the row of a model of f8 is of a version that older builds refuse", "[unit][schema]") {
+  StoredModel row = RandomMessages(5).stored_model();
+  for (const Dtype dtype : kDtypes) {
+    row.model.dtype = dtype;
+    const auto bytes = encode(row);
+    std::uint16_t version;
+    std::memcpy(&version, bytes.data() + 4, sizeof version);
+    CHECK(version == (dtype == Dtype::kF8E4M3 ? 4 : 1));
+    CHECK(decode_stored_model(bytes)->model.dtype == dtype);
   }
 }
 

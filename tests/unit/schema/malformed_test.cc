@@ -129,7 +129,7 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   push.dtype = static_cast<Dtype>(0);
   CHECK_THAT(refusal(push), Contains("dtype is unset"));
   push.dtype = static_cast<Dtype>(9);
-  CHECK_THAT(refusal(push), Contains("dtype is 9, maximum 3"));
+  CHECK_THAT(refusal(push), Contains("dtype is 9, maximum 4"));
   push = sound;
   push.keys.address = ~std::uint64_t{0} - 10;
   push.keys.size_bytes = 11;
@@ -144,6 +144,11 @@ TEST_CASE("requests out of range are refused with the field's name and its limit
   push = sound;
   push.lse.emplace().key = std::string(limits::kRegionKeyBytesMax + 1, 'k');
   CHECK_THAT(refusal(push), Contains("lse: key length is 4097, maximum 4096"));
+
+  msg::PushProjection weights;
+  weights.width = 8;
+  weights.dtype = Dtype::kF8E4M3;
+  CHECK_THAT(refusal(weights), Contains("dtype is f8_e4m3; weights must be bf16, f16 or f32"));
 
   msg::Lookup lookup;
   lookup.tokens.resize(limits::kPathTokensMax + 1);

@@ -56,7 +56,7 @@ struct Filler {
   }
 
   // ---- shared types
-  void operator()(Dtype& x) { x = static_cast<Dtype>(1 + r.number(2)); }
+  void operator()(Dtype& x) { x = kDtypes[r.number(kDtypes.size() - 1)]; }
   void operator()(Encoding& x) { x = static_cast<Encoding>(r.number(2)); }
   void operator()(Budget& x) { x = {static_cast<Budget::Kind>(r.number(5)), r.random_()}; }
   void operator()(Status& x) {
@@ -157,6 +157,7 @@ struct Filler {
   void narrow(msg::PushProjection& x) {
     x.layer = up_to(limits::kLayersMax - 1);
     x.width = 1 + up_to(limits::kHiddenMax - 1);
+    if (x.dtype == Dtype::kF8E4M3) x.dtype = Dtype::kBf16;
   }
   void narrow(msg::ModelRow& x) { x.projections = up_to(limits::kLayersMax); }
   void narrow(msg::PutBegun& x) { token_range(x.begin, x.end); }

@@ -47,9 +47,8 @@ TEST_CASE("every status code has a name of its own", "[unit][schema]") {
 
 TEST_CASE("dtypes and durabilities parse by their names and refuse others with the choices",
           "[unit][schema]") {
-  for (Dtype d : {Dtype::kBf16, Dtype::kF16, Dtype::kF32})
-    CHECK(parse_dtype(dtype_name(d)).value() == d);
-  CHECK_THAT(parse_dtype("fp8").status().message(), Contains("choose bf16, f16 or f32"));
+  for (const Dtype d : kDtypes) CHECK(parse_dtype(dtype_name(d)).value() == d);
+  CHECK_THAT(parse_dtype("fp8").status().message(), Contains("choose bf16, f16, f32 or f8_e4m3"));
   for (Durability d :
        {Durability::kMemory, Durability::kWal, Durability::kFsync, Durability::kShared}) {
     CHECK(parse_durability(durability_name(d)).value() == d);

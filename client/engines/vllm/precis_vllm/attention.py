@@ -24,6 +24,7 @@ from vllm.utils.torch_utils import async_tensor_h2d, is_quantized_kv_cache
 from vllm.v1.kv_cache_interface import FullAttentionSpec, replace_as
 
 from . import NAME
+from .model import F8
 from .plan import Layout, padded
 
 if TYPE_CHECKING:
@@ -146,6 +147,13 @@ class HeadBatch:
         )
 
 
+def ordered(rows: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """The rows in this order. Rows of f8 go as bytes, because PyTorch does not index this dtype."""
+    if rows.element_size() > 1:
+        return rows.index_select(0, order)
+    return rows.view(torch.uint8).index_select(0, order).view(rows.dtype)
+
+
 class RaggedImpl:
     """A mixin for a backend's implementation: attends head by head if a request has a prefix."""
 
@@ -159,11 +167,18 @@ class RaggedImpl:
             (self.sliding_window not in (-1, (-1, -1)), "sliding windows"),
             (self.alibi_slopes is not None, "ALiBi"),
             (self.sinks is not None, "attention sinks"),
-            (is_quantized_kv_cache(self.kv_cache_dtype), f"a KV cache in {self.kv_cache_dtype}"),
+            (
+                is_quantized_kv_cache(self.kv_cache_dtype) and self.kv_cache_dtype not in F8,
+                f"a KV cache in {self.kv_cache_dtype}",
+            ),
         ]
         for is_so, what in refused:
             if RaggedBackend.connected and is_so:
                 raise ValueError(f"PrecisConnector does not support {what}")
+
+    def fused_output_quant_supported(self, *args: Any) -> bool:
+        """As in vLLM; False with the connector, because results are put into their order here."""
+        return not RaggedBackend.connected and super().fused_output_quant_supported(*args)
 
     @functools.cached_property
     def one_head(self) -> RaggedImpl:
@@ -214,7 +229,7 @@ class RaggedImpl:
         queries, target = query[:tokens].reshape(shape), output[:tokens].view(shape)
         out = target
         if batch.order is not None:
-            queries, out = queries.index_select(0, batch.order), torch.empty_like(target)
+            queries, out = ordered(queries, batch.order), torch.empty_like(target)
         metadata = dataclasses.replace(
             attn_metadata,
             num_actual_tokens=len(queries),

@@ -20,7 +20,7 @@ from precis import engines
 from .attention import RaggedImpl
 from .blocks import RaggedManager
 from .metrics import PromMetrics, Stats
-from .model import check_engine
+from .model import check_engine, model_spec
 from .plan import ranks_of
 from .scheduler import Scheduler
 from .settings import Settings
@@ -51,7 +51,7 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         check_engine(vllm_config, kv_cache_config)
         # If a prefix cannot be fetched, the request's prompt is computed.
         transfer.kv_load_failure_policy = "recompute"
-        spec = engines.model_spec(vllm_config.model_config, settings)
+        spec = model_spec(vllm_config, settings)
         service = engines.Service(settings, spec, init_logger("vllm.precis"))
         heads = vllm_config.model_config.get_total_num_kv_heads()
         tp = vllm_config.parallel_config.tensor_parallel_size
@@ -127,6 +127,13 @@ class PrecisConnector(KVConnectorBase_V1, SupportsHMA):
         layer = config.compilation_config.static_forward_context[next(iter(kv_caches))]
         if not isinstance(layer.impl, RaggedImpl):
             raise ValueError(f"Precis does not support the backend of {type(layer.impl).__name__}")
+        scales = [
+            getattr(config.compilation_config.static_forward_context[name], which, None)
+            for name in kv_caches
+            for which in ("_q_scale", "_k_scale", "_v_scale")
+        ]
+        if any(isinstance(scale, torch.Tensor) and scale.numel() > 1 for scale in scales):
+            raise ValueError("Precis does not support scales of a KV cache in fp8 for each head")
         pages = Pages(kv_caches, lambda cache: layer.impl.rows(cache, layer))
         if pages.size != config.cache_config.block_size:
             raise ValueError(

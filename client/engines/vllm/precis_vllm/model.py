@@ -1,8 +1,26 @@
-"""The check that the plug-in supports an engine."""
+"""The engine's model in the store, and the check that the plug-in supports the engine."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
+
+from precis import ModelSpec, engines
+
+from .settings import Settings
+
+F8 = ("fp8", "fp8_e4m3")  # vLLM's names for a KV cache in f8_e4m3
+
+
+def model_spec(config: Any, settings: Settings) -> ModelSpec:
+    """The ModelSpec of an engine's model, with the dtype of its KV cache.
+
+    Raises:
+        ValueError: as engines.model_spec().
+    """
+    spec = engines.model_spec(config.model_config, settings)
+    in_f8 = config.cache_config.cache_dtype in F8
+    return dataclasses.replace(spec, dtype="f8_e4m3") if in_f8 else spec
 
 
 def check_engine(config: Any, kv_cache_config: Any) -> None:
@@ -23,8 +41,12 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
         (model.use_mla, "MLA, which has no K and V of heads"),
         (len(groups) > 1, "layers of several kinds (sliding windows, Mamba)"),
         (
-            cache.cache_dtype not in ("auto", dtype),
-            f"--kv-cache-dtype {cache.cache_dtype}: the store keeps only the model's own dtype",
+            cache.cache_dtype not in ("auto", dtype, *F8),
+            f"--kv-cache-dtype {cache.cache_dtype}: choose the model's own dtype or fp8_e4m3",
+        ),
+        (
+            bool(getattr(cache, "kv_cache_dtype_skip_layers", None)),
+            "--kv-cache-dtype-skip-layers: all layers need one dtype",
         ),
         (parallel.pipeline_parallel_size > 1, "pipeline parallelism"),
         (parallel.decode_context_parallel_size > 1, "decode context parallelism"),

@@ -63,12 +63,13 @@ class Pages:
         for index, cache in enumerate(caches):
             offset = (cache.data_ptr() - first.data_ptr()) // first.element_size()
             follows = offset == index * first.numel() and cache.is_contiguous()
-            if cache.shape != first.shape or not follows:
+            if cache.shape != first.shape or cache.dtype != first.dtype or not follows:
                 raise ValueError(
-                    f"the KV cache of {self.layers[index]} is {list(cache.shape)} with strides "
-                    f"{list(cache.stride())}, {offset} elements from the first layer's; Precis "
-                    "needs layers of one shape that follow each other, with a page for each head "
-                    "(vLLM's layout LBHNC)"
+                    f"the KV cache of {self.layers[index]} is {list(cache.shape)} of "
+                    f"{cache.dtype}, the first layer's {list(first.shape)} of {first.dtype}, with "
+                    f"strides {list(cache.stride())}, {offset} elements from the first layer's; "
+                    "Precis needs layers of one shape and dtype that follow each other, with a "
+                    "page for each head (vLLM's layout LBHNC)"
                 )
         count = len(caches) * self.num_blocks * self.heads
         if count >= 2**31:

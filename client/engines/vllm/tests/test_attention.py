@@ -22,6 +22,7 @@ from vllm.v1.attention.backends import cpu_attn, flash_attn, triton_attn
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 
 DIM = 32
+F8 = torch.float8_e4m3fn
 BACKENDS = {
     "CPU_ATTN": attention_cpu.RaggedCpuBackend,
     "FLASH_ATTN": attention_gpu.RaggedFlashBackend,
@@ -31,15 +32,26 @@ BACKENDS = {
 
 def paged(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, starts: torch.Tensor,
-    lengths: torch.Tensor, table: torch.Tensor, scale: float,
+    lengths: torch.Tensor, table: torch.Tensor, scale: float, descales: tuple[Any, Any],
 ) -> None:  # fmt: skip
-    """Causal attention over a paged cache, sequence by sequence and head by head."""
+    """Causal attention over a paged cache, sequence by sequence and head by head.
+
+    `descales`: of K and V, [sequences, heads]; used for a cache in f8.
+    """
     group = q.shape[1] // k.shape[2]
+    in_f8 = k.dtype == F8
+    if in_f8:
+        q, k, v = (x.to(torch.float32) for x in (q, k, v))
     for sequence, length in enumerate(lengths.tolist()):
         begin, end = starts[sequence : sequence + 2].tolist()
         used = table[sequence, : -(-length // SIZE)].long()
         for head in range(q.shape[1]):
             keys, values = (x[used, :, head // group].reshape(-1, DIM)[:length] for x in (k, v))
+            if in_f8:
+                keys, values = (
+                    rows * by[sequence, head // group]
+                    for rows, by in zip((keys, values), descales, strict=True)
+                )
             out[begin:end, head] = dense(q[begin:end, head], keys, values, scale)
 
 
@@ -60,7 +72,8 @@ def flash_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
     assert starts.is_contiguous() and lengths.is_contiguous()
     assert starts.shape == (sequences + 1,) and table.shape[0] == sequences <= 65_535
     assert v.shape == k.shape and size % 16 == 0 and dim % 8 == 0 and q.shape[1] % heads == 0
-    assert out.shape == q.shape and q.shape[0] == starts[-1] and q.dtype == k.dtype == out.dtype
+    assert out.shape == q.shape and q.shape[0] == starts[-1]
+    assert q.dtype == k.dtype and (out.dtype == q.dtype or q.dtype == F8)
     # For the Tensor Memory Accelerator, with which FlashAttention 3 and 4 load pages.
     assert all(s * x.element_size() % 16 == 0 for x in (k, v) for s in x.stride()[:-1])
     assert all(x.data_ptr() % 16 == 0 for x in (k, v))
@@ -70,7 +83,8 @@ def flash_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
     assert given["window_size"] in (None, [-1, -1]) and given["softcap"] == 0
     for name in ("alibi_slopes", "s_aux", "mask_mod", "aux_tensors", "dynamic_causal"):
         assert given[name] is None
-    paged(q, k, v, out, starts, lengths, table, given["softmax_scale"])
+    descales = given["k_descale"], given["v_descale"]
+    paged(q, k, v, out, starts, lengths, table, given["softmax_scale"], descales)
 
 
 def triton_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
@@ -88,7 +102,8 @@ def triton_kernel(*, q: Any, k: Any, v: Any, out: Any, **given: Any) -> None:
         assert given["softmax_segm_output"].numel() >= parts * DIM
         assert given["softmax_segm_output"].is_contiguous()
         assert given["softmax_segm_output"].shape[1] == q.shape[1]
-    paged(q, k, v, out, starts, lengths, table, given["softmax_scale"])
+    descales = given["k_descale"], given["v_descale"]
+    paged(q, k, v, out, starts, lengths, table, given["softmax_scale"], descales)
 
 
 def configured(monkeypatch: pytest.MonkeyPatch, connector: str | None = NAME) -> None:
@@ -121,20 +136,24 @@ class Case:
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, backend: str, requests: list[Request], heads: int,
-        group: int, dtype: torch.dtype,
+        group: int, dtype: torch.dtype, kv_cache_dtype: str = "auto",
     ) -> None:  # fmt: skip
+        """`dtype`: of queries and results, and of the cache unless it is in f8."""
         configured(monkeypatch)
+        monkeypatch.setattr(flash_attn, "flash_attn_supports_kv_cache_dtype", lambda *a, **k: True)
         self.requests, self.heads, self.group, self.backend = requests, heads, group, backend
-        self.impl = make(backend, heads, group)
+        self.in_f8 = kv_cache_dtype != "auto"
+        self.impl = make(backend, heads, group, kv_cache_dtype=kv_cache_dtype)
         self.impl.vllm_flash_attn_version = 3
         monkeypatch.setattr(flash_attn, "flash_attn_varlen_func", flash_kernel, raising=False)
         monkeypatch.setattr(triton_attn, "unified_attention", triton_kernel)
         isa = cpu_attn._get_attn_isa(dtype, SIZE, DIM)
-        self.caches = batches.caches(heads, DIM, dtype)
-        one = torch.ones(())
+        self.caches = batches.caches(heads, DIM, torch.uint8 if self.in_f8 else dtype)
+        self.scales = (0.5, 0.25) if self.in_f8 else (1.0, 1.0)  # of K and V
+        one, (k_scale, v_scale) = torch.ones(()), map(torch.tensor, self.scales)
         self.layer = SimpleNamespace(
-            layer_name=list(self.caches)[1], isa=isa, _q_scale=one, _k_scale=one, _v_scale=one,
-            _k_scale_float=1.0, _v_scale_float=1.0,
+            layer_name=list(self.caches)[1], isa=isa, _q_scale=one, _k_scale=k_scale,
+            _v_scale=v_scale, _k_scale_float=self.scales[0], _v_scale_float=self.scales[1],
         )  # fmt: skip
         self.pages = Pages(self.caches, lambda cache: self.impl.rows(cache, self.layer))
         found = batches.layouts(requests)
@@ -149,14 +168,21 @@ class Case:
         self.fill()
 
     def random(self, *shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=self.draw).to(self.dtype)
+        drawn = torch.randn(*shape, generator=self.draw)
+        return (drawn.to(F8) if self.in_f8 else drawn).to(self.dtype)
+
+    def stored(self, rows: torch.Tensor, scale: float) -> torch.Tensor:
+        """Rows as the cache has them."""
+        return (rows / scale).to(F8).view(torch.uint8) if self.in_f8 else rows
 
     def fill(self) -> None:
         """Writes prefixes by the store's view of the pages, new tokens by the backend."""
-        for keys_or_values in (self.pages.store.keys, self.pages.store.values):
+        for scale, rows in zip(
+            self.scales, (self.pages.store.keys, self.pages.store.values), strict=True
+        ):
             for request in self.requests:
                 for page in request.layout.table.tolist() if request.layout else ():
-                    keys_or_values[page] = self.random(SIZE, DIM)
+                    rows[page] = self.stored(self.random(SIZE, DIM), scale)
         self.near = []
         cache = self.caches[self.layer.layer_name]
         for request in self.requests:
@@ -168,8 +194,8 @@ class Case:
             if self.backend == "CPU_ATTN":
                 self.impl.do_kv_cache_update(self.layer, keys, values, cache, slots)
             else:  # as reshape_and_cache_flash, whose caches are these halves of the content
-                cache[slots // SIZE, :, slots % SIZE, :DIM] = keys
-                cache[slots // SIZE, :, slots % SIZE, DIM:] = values
+                cache[slots // SIZE, :, slots % SIZE, :DIM] = self.stored(keys, self.scales[0])
+                cache[slots // SIZE, :, slots % SIZE, DIM:] = self.stored(values, self.scales[1])
 
     def metadata(self) -> Any:
         """The backend's own metadata."""
@@ -192,12 +218,17 @@ class Case:
         """The keys and values that a request's KV head attends to."""
         found, layout = [], self.requests[request].layout
         index = self.pages.index[self.layer.layer_name] * self.heads + head
-        for store, near in zip(
-            (self.pages.store.keys, self.pages.store.values), self.near[request], strict=True
+        for store, near, scale in zip(
+            (self.pages.store.keys, self.pages.store.values),
+            self.near[request],
+            self.scales,
+            strict=True,
         ):
             begin, end = layout.starts[index : index + 2] if layout else (0, 0)
             table = layout.table[begin:end].astype(np.int64) if layout else []
             far = [store[page] for page in table]
+            if self.in_f8:
+                far = [page.contiguous().view(F8).to(self.dtype) * scale for page in far]
             found.append(torch.cat([*far, near[:, head]]))
         return found[0], found[1]
 
@@ -206,10 +237,12 @@ class Case:
         metadata, heads, group = self.metadata(), self.heads, self.group
         tokens = metadata.num_actual_tokens
         # With rows past the last token, as CUDA graphs pad them.
-        query, output = self.random(tokens + 3, heads * group, DIM), None
+        query = self.random(tokens + 3, heads * group, DIM)
         output = torch.full_like(query, 9)
         cache = self.caches[self.layer.layer_name]
-        got = self.impl.forward(self.layer, query, None, None, cache, metadata, output)
+        # vLLM rounds the queries of FlashAttention to f8.
+        given = query.to(F8) if self.in_f8 and self.backend == "FLASH_ATTN" else query
+        got = self.impl.forward(self.layer, given, None, None, cache, metadata, output)
         want = torch.full_like(query, 9)
         for r, request in enumerate(self.requests):
             begin = int(metadata.query_start_loc[r])
@@ -237,6 +270,16 @@ def test_it_does_in_the_dtypes_of_gpus(
     monkeypatch: pytest.MonkeyPatch, backend: str, dtype: torch.dtype
 ) -> None:
     Case(monkeypatch, backend, batches.draw(4, 2), 2, 2, dtype).check(2e-2)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kv_cache_dtype", ["fp8", "fp8_e4m3"])
+@pytest.mark.parametrize("seed", range(3))
+def test_it_does_over_a_cache_in_f8(
+    monkeypatch: pytest.MonkeyPatch, backend: str, kv_cache_dtype: str, seed: int
+) -> None:
+    requests = batches.draw(seed, 2, decode=seed == 0)
+    Case(monkeypatch, backend, requests, 2, 3, torch.float32, kv_cache_dtype).check(2e-5)
 
 
 def test_a_batch_too_large_to_split_its_sequences_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +316,6 @@ def test_steps_without_a_prefix_are_vllms_own(
         ({"sliding_window": 128}, "sliding windows"),
         ({"alibi_slopes": [0.5, 0.25]}, "ALiBi"),
         ({"sinks": torch.zeros(2)}, "attention sinks"),
-        ({"kv_cache_dtype": "fp8"}, "a KV cache in fp8"),
         ({"kv_cache_dtype": "fp8_e5m2"}, "a KV cache in fp8_e5m2"),
     ],
 )

@@ -24,7 +24,9 @@ def engine(**changed: Any) -> SimpleNamespace:
             "dtype": torch.bfloat16, "use_mla": False, "is_mm_prefix_lm": False,
             "is_diffusion": False, "rswa_window": None,
         },
-        "cache_config": {"cache_dtype": "auto", "block_size": batches.SIZE},
+        "cache_config": {
+            "cache_dtype": "auto", "block_size": batches.SIZE, "kv_cache_dtype_skip_layers": [],
+        },
         "parallel_config": {
             "pipeline_parallel_size": 1, "decode_context_parallel_size": 1,
             "prefill_context_parallel_size": 1,
@@ -40,9 +42,9 @@ def engine(**changed: Any) -> SimpleNamespace:
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
-        ({"cache_dtype": "fp8"}, "--kv-cache-dtype fp8"),
-        ({"cache_dtype": "fp8_e4m3"}, "--kv-cache-dtype fp8_e4m3"),
+        ({"cache_dtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2: choose the model's own dtype"),
         ({"cache_dtype": "float16"}, "--kv-cache-dtype float16"),
+        ({"kv_cache_dtype_skip_layers": ["0"]}, "--kv-cache-dtype-skip-layers"),
         ({"use_mla": True}, "MLA"),
         ({"is_mm_prefix_lm": True}, "attention that is not causal"),
         ({"is_diffusion": True}, "attention that is not causal"),
@@ -60,8 +62,8 @@ def test_what_an_engine_has_that_is_not_supported_is_refused(
         check_engine(engine(**changed), None)
 
 
-@pytest.mark.parametrize("dtype", ["auto", "bfloat16"])
-def test_the_models_own_dtype_is_not_refused(dtype: str) -> None:
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "fp8", "fp8_e4m3"])
+def test_the_models_own_dtype_and_f8_are_not_refused(dtype: str) -> None:
     check_engine(engine(cache_dtype=dtype), None)
 
 
@@ -72,11 +74,11 @@ class Impl(RaggedImpl):
         pass
 
 
-def register(impl: Any, **changed: Any) -> Any:
+def register(impl: Any, caches: Any = None, scale: Any = None, **changed: Any) -> Any:
     """The connector's view of an engine's caches."""
-    caches = batches.caches(2, 32, torch.float32)
+    caches = caches or batches.caches(2, 32, torch.float32)
     config = engine(**changed)
-    layers = {name: SimpleNamespace(impl=impl) for name in caches}
+    layers = {name: SimpleNamespace(impl=impl, _k_scale=scale) for name in caches}
     config.compilation_config = SimpleNamespace(static_forward_context=layers)
     made = PrecisConnector.__new__(PrecisConnector)
     made._vllm_config, made.worker = config, SimpleNamespace(pages=None)
@@ -92,6 +94,20 @@ def test_caches_are_taken_as_the_backend_lays_out_their_rows() -> None:
 def test_a_backend_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="does not support the backend of SimpleNamespace"):
         register(SimpleNamespace())
+
+
+def test_scales_of_each_head_are_refused() -> None:
+    assert register(Impl(), scale=torch.tensor(2.0))
+    with pytest.raises(ValueError, match="scales of a KV cache in fp8 for each head"):
+        register(Impl(), scale=torch.tensor([1.0, 2.0]))
+
+
+def test_layers_of_several_dtypes_are_refused() -> None:
+    caches = batches.caches(2, 32, torch.float32)
+    last = list(caches)[-1]
+    caches[last] = caches[last].view(torch.int32)
+    with pytest.raises(ValueError, match=r"of torch.int32, the first layer's .* of torch.float32"):
+        register(Impl(), caches)
 
 
 def test_blocks_that_a_backend_splits_are_refused() -> None:

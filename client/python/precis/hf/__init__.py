@@ -5,7 +5,8 @@
 * :func:`prefill` reads a prompt and pushes its KV layer by layer; :func:`store` does a whole put.
 * :class:`RaggedCache` is a cache over restored prefixes, with exact attention;
   ``hf_model.generate(prompt, past_key_values=ragged)`` works as with any cache.
-* :func:`generate`, :func:`forward` and :func:`answer_nlls` continue from any cache.
+* :func:`generate`, :func:`forward` and :func:`answer_nlls` continue from any cache;
+  :func:`compress_tail` and :class:`WhileDecoding` compress a cache that grows.
 * :func:`output_projections`, :class:`Needs`, :class:`Scorers` and :func:`repetitions` compute the
   inputs that recipes need besides K and V.
 
@@ -16,6 +17,7 @@ from .attention import ATTENTION_NAME
 from .conversation import Conversation, Turn
 from .decode import Answer, answer_nll, answer_nlls, forward, generate
 from .generation import over_ragged_caches
+from .live import WhileDecoding, compress_tail
 from .modules import Rotation, attention_modules, output_projections
 from .needs import Needs, QueryStatistics
 from .prefill import Prefilled, prefill, store
@@ -38,10 +40,12 @@ __all__ = [
     "Rotation",
     "Scorers",
     "Turn",
+    "WhileDecoding",
     "answer_nll",
     "answer_nlls",
     "attention_modules",
     "attention_windows",
+    "compress_tail",
     "forward",
     "generate",
     "model_spec",

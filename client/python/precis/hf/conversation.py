@@ -16,6 +16,7 @@ from ..budget import ALL
 from ..errors import Error, NotFound
 from .chat import Chat
 from .decode import Tokens, refuse_limits
+from .live import is_compressed
 from .prefill import store, time_on
 from .ragged import RaggedCache
 
@@ -296,6 +297,8 @@ class Conversation:
             raise ValueError("message: it has no tokens")
         start = time.perf_counter()
         path = self._tokens + new
+        if self._live is not None and is_compressed(self._live):  # nothing can be stored from it
+            self._live = None
         restored = self._live is None
         live, held, told, times = self._answer(path, answer)
         self._live, self._tokens = live, path + told

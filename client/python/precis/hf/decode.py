@@ -17,6 +17,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
+from .live import WhileDecoding, compress_tail
 from .ragged import RaggedCache
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def generate(
     top_k: int = 0,
     seed: int | None = None,
     logits_processor: LogitsProcessorList | None = None,
+    compress: WhileDecoding | None = None,
 ) -> Iterator[int]:
     """Continues `tokens`, yielding each new token as soon as it is known.
 
@@ -83,6 +85,8 @@ def generate(
         seed: of the samples; by default PyTorch's own state of randomness decides.
         logits_processor: processors of Transformers, for example penalties, which run first. They
             see `tokens` and the yielded tokens.
+        compress: `cache`, a RaggedCache, is compressed by compress_tail() while it grows, so that a
+            long text takes about `keep` of its memory.
 
     The cache grows by `tokens` and by every yielded token but the last.
 
@@ -91,7 +95,11 @@ def generate(
             `top_k` without a temperature.
     """
     choose = _chooser(hf_model, temperature, top_p, top_k, seed, logits_processor)
-    return _continue(hf_model, token_list(tokens), cache, max_new_tokens, stop, choose)
+    if compress is not None:
+        if not isinstance(cache, RaggedCache):
+            raise ValueError(f"compress: needs a RaggedCache, not a {type(cache).__name__}")
+        compress.try_on(hf_model, cache)
+    return _continue(hf_model, token_list(tokens), cache, max_new_tokens, stop, choose, compress)
 
 
 def refuse_limits(temperature: float, top_p: float, top_k: int) -> None:
@@ -143,6 +151,7 @@ def _continue(
     max_new_tokens: int,
     stop: Sequence[int] | None,
     choose: _Choose,
+    compress: WhileDecoding | None,
 ) -> Iterator[int]:
     if not tokens:
         if not isinstance(cache, RaggedCache):
@@ -156,6 +165,8 @@ def _continue(
         stop = eos if isinstance(eos, list) else [] if eos is None else [eos]
     seen = torch.tensor([tokens], dtype=torch.long, device=hf_model.device)
     for _ in range(max_new_tokens):
+        if compress is not None and compress.is_due(cache):
+            compress_tail(hf_model, cache, compress)
         token = choose(seen, forward(hf_model, tokens, cache, logits_to_keep=1))
         if token in stop:
             return

@@ -13,6 +13,7 @@ import torch
 
 from ..arrays import count_in
 from .decode import Tokens, forward, token_list
+from .live import refuse_compressed
 from .needs import Needs
 from .pusher import Pusher
 from .ragged import RaggedCache
@@ -82,7 +83,8 @@ def prefill(
         progress: called with each layer's index once its push has started, on the pushing thread.
 
     Raises:
-        ValueError: `past` holds other tokens, or the put covers other tokens.
+        ValueError: `past` holds other tokens, or the put covers other tokens, or it would continue
+            tokens that compress_tail() has compressed.
         precis.Error: from a push; the put has then ended.
     """
     tokens = token_list(tokens)
@@ -90,6 +92,7 @@ def prefill(
     _check_held(cache, tokens)
     needs, pushed = None, len(tokens)
     if put is not None:
+        refuse_compressed(cache)
         if put.end != len(tokens) or put.begin < cache.prefix_tokens:
             raise ValueError(
                 f"the put is of tokens [{put.begin}, {put.end}), and this prefill can push "
@@ -230,8 +233,9 @@ def store(
         The segment and its prefill: those of the last segment, if there are several.
 
     Raises:
-        ValueError: `past` holds other tokens, or was cropped inside a block of the service; or
-            segment_tokens is not positive, or there is also a `prefill_s`.
+        ValueError: `past` holds other tokens, or was cropped inside a block of the service, or
+            holds tokens that compress_tail() has compressed; or segment_tokens is not positive, or
+            there is also a `prefill_s`.
     """
     tokens = token_list(tokens)
     how: dict[str, Any] = {
@@ -271,6 +275,7 @@ def _stands_on(
         raise ValueError(
             f"past: the cache has {len(past.prefixes)} prefixes, must have one, for the parent"
         )
+    refuse_compressed(past)
     known = past.stored_path or tokens  # a match can come without its tokens
     same = min(_same(known, tokens), len(tokens) - 1)
     whole = (s for s in reversed(past.stored) if past.prefix_tokens <= s.end <= same)

@@ -13,6 +13,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from .attention import AttendedCache, attend_over_ragged
@@ -108,6 +109,37 @@ class RaggedCache(AttendedCache):
         other._fed, other.stored = list(self._fed), list(self.stored)
         other.layers = [layer.fork(other._source) for layer in self.layers]
         return other
+
+    # ---- compression in memory (live.py) --------------------------------------------------------
+
+    def check_single(self) -> None:
+        """Raises ValueError unless the cache holds one sequence without padding."""
+        rows = max(self._batch() or 1, len(self.prefixes))
+        if rows > 1 or self._source.seen is not None:
+            held = f"{rows} rows" if rows > 1 else "padding"
+            raise ValueError(f"one sequence without padding is needed; the cache holds {held}")
+
+    def rows_shape(self, tokens: int) -> tuple[int, int, int]:
+        """The shape of K or V of so many tokens of a layer, [heads, n, head_dim]."""
+        return self._source.rows_shape(tokens)
+
+    def entries(self, layer: int) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
+        """Positions, keys and values of each head's kept entries, of the only prefix."""
+        return self._source.entries(layer)
+
+    def replace_prefix(self, prefix: Prefix, ids: torch.Tensor | None) -> None:
+        """Takes a longer prefix instead of the only one; its tokens leave the tail.
+
+        `ids`: of all tokens, if they are known. Nothing changes if memory is short.
+        """
+        end, held = prefix.matched_tokens, self.get_seq_length()
+        tails = [layer.rest_of_tail(end - self.prefix_tokens) for layer in self.layers]
+        for layer, tail in zip(self.layers, tails, strict=True):
+            layer.replace_tail(*tail)
+            layer.load_anew()
+        self._source.replace(prefix)
+        self.prefixes = (prefix,)
+        self._fed = [(end, None if ids is None else ids[None, end:])] if end < held else []
 
     # ---- its length -----------------------------------------------------------------------------
 

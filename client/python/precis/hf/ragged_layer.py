@@ -18,6 +18,7 @@ from transformers.cache_utils import CacheLayerMixin
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from .. import _core
+from ..arrays import Float8Array
 from . import merged
 from .spec import attention_windows, head_dim, text_config
 
@@ -140,12 +141,37 @@ class Source:
             places = (self.seen[rows, :columns].cumsum(1) - 1).clamp_min(0)
         return places + self.lengths[which]
 
+    def entries(self, index: int) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
+        """Positions, keys and values of the used entries of each head, of the only prefix."""
+        (prefix,), (length,) = self._prefixes, self.lengths
+        if prefix is None:
+            yield from [(np.empty(0, np.uint32), self._no_rows(), self._no_rows())] * self._heads
+            return
+        for entries in prefix.layers[index].heads:
+            positions = np.asarray(entries.positions)
+            keys, values = self._tensor(entries.keys), self._tensor(entries.values)
+            if length < int(prefix.matched_tokens):
+                used = np.flatnonzero(positions < length)
+                rows = torch.from_numpy(used).to(self.device)
+                positions, keys, values = positions[used], keys[rows], values[rows]
+            yield positions, keys, values
+
+    def _no_rows(self) -> torch.Tensor:
+        return torch.empty(0, self._head_dim, dtype=self._dtype, device=self.device)
+
+    def replace(self, prefix: Prefix) -> None:
+        """Takes another prefix instead of the only one."""
+        self._prefixes, self.lengths = (prefix,), [int(prefix.matched_tokens)]
+
+    def rows_shape(self, tokens: int) -> tuple[int, int, int]:
+        """The shape of K or V of so many tokens of a layer, [heads, n, head_dim]."""
+        return self._heads, tokens, self._head_dim
+
     def load_layer(self, index: int, which: int) -> list[Kept]:
         """The kept keys and values of a layer of one prefix, as tensors for attention."""
         prefix, length = self._prefixes[which], self.lengths[which]
         if prefix is None or length == 0:
-            none = torch.empty(0, self._head_dim, dtype=self._dtype, device=self.device)
-            return [Kept(none, none)] * self._heads
+            return [Kept(self._no_rows(), self._no_rows())] * self._heads
         heads = prefix.layers[index].heads
         if len(heads) != self._heads:
             raise ValueError(
@@ -173,6 +199,8 @@ class Source:
 
     def _tensor(self, rows: Any) -> torch.Tensor:
         tensor = rows if isinstance(rows, torch.Tensor) else torch.from_dlpack(rows)
+        if isinstance(rows, Float8Array):
+            tensor = tensor.view(torch.float8_e4m3fn)
         if tensor.ndim != 2 or tensor.shape[1] != self._head_dim:
             raise ValueError(
                 f"kept rows have shape {tuple(tensor.shape)}, the model [count, {self._head_dim}]"
@@ -255,12 +283,35 @@ class RaggedLayer(CacheLayerMixin):
         """Drops the tail's tokens after the first `tokens`."""
         self._tail = min(self._tail, tokens)
 
+    def rest_of_tail(self, first: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A copy of the tail's tokens from the one at index `first` on."""
+        rest = slice(first, self._tail)
+        return self.keys[:, :, rest].clone(), self.values[:, :, rest].clone()
+
+    def replace_tail(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Takes another tail, and releases the memory of the one before."""
+        self.keys, self.values, self._shared = keys, values, False
+        self._tail = keys.shape[2]
+
     def load_anew(self) -> None:
         """Drops the loaded entries; the next use loads them from the source again."""
         self._kept, self._kept_rows = {}, {}
 
     def reset(self) -> None:
         self._tail = 0
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeats every row of the tail."""
+        if self._tail:
+            self.replace_tail(*(rows.repeat_interleave(repeats, 0) for rows in self._rows()))
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keeps only some rows of the tail."""
+        if self._tail:
+            self.replace_tail(*(rows[indices.to(rows.device)] for rows in self._rows()))
+
+    def _rows(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.keys[:, :, : self._tail], self.values[:, :, : self._tail]
 
     def fork(self, source: Source) -> RaggedLayer:
         """A layer with the same entries, for the cache of `source`."""

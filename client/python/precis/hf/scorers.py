@@ -18,6 +18,10 @@ class Scorers:
 
     def __init__(self, hf_model: PreTrainedModel, needs: Needs, dtype: str, begin: int) -> None:
         """`dtype`: of pushed K, V and queries. `begin`: the position of the first new token."""
+        if dtype not in TORCH_DTYPES:
+            raise ValueError(
+                f"dtype: the store's model has {dtype}; precis.hf pushes bf16, f16 or f32"
+            )
         self._needs = needs
         self._dtype = TORCH_DTYPES[dtype]
         self._begin = begin
