@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from precis.eval import quotes
 from precis.eval.gguf_tokenizer import merges_of
 from precis.eval.needles import CHATML, Dialogue, make_document
 from precis.eval.tasks import (
@@ -195,3 +196,49 @@ def test_merges_follow_from_pieces_and_their_scores():
     pieces = ["a", "b", "c", "ab", "abc", "bc"]
     scores = [0.0, 0.0, 0.0, -2.0, -3.0, -1.0]
     assert merges_of(pieces, scores) == [("b", "c"), ("a", "b"), ("a", "bc"), ("ab", "c")]
+
+
+@pytest.fixture
+def collections(tmp_path, monkeypatch):
+    """An empty folder of quotations."""
+    monkeypatch.setattr(quotes, "FOLDER", tmp_path)
+    quotes.with_authors.cache_clear()
+    yield tmp_path
+    quotes.with_authors.cache_clear()
+
+
+def test_authors_of_quotations_are_asked_for_by_the_first_words(collections):
+    with pytest.raises(FileNotFoundError, match="install Debian's package 'fortunes'"):
+        make_document(TEXT, quotes.AUTHORS, 400, 1, words)
+    said = [
+        f"Opinion {i} about life takes\nmore than eight words to say.\n\t\t-- Ada N. Author{i}"
+        for i in range(9)
+    ]
+    others = [
+        "Nobody said this, and it is quite long.",
+        "Too short.\n\t\t-- Ben Brief",
+        "These words name Carl Clear, who is the author.\n\t\t-- Carl Clear",
+        'This one has words enough, and a source.\n\t\t-- Dora Deep, "A Book"',
+    ]
+    (collections / "platitudes").write_text("\n%\n".join(others + said) + "\n%\n")
+    found = set()
+    for seed in range(9):
+        document = make_document(TEXT, quotes.AUTHORS, 400, seed, words)
+        assert len({needle.word for needle in document.needles}) == 4
+        for needle in document.needles:
+            number = needle.word.removeprefix("Ada N. Author")
+            begin = f"Opinion {number} about life takes more than eight"
+            assert needle.ask == f'Who said "{begin} ..."?' and needle.code == needle.word
+            whole = f"{begin} words to say. {needle.begin} {needle.word}."
+            assert needle.told == (whole,)
+            piece, told = words(whole), document.tokens
+            assert any(told[i : i + len(piece)] == piece for i in range(len(told)))
+            found.add(number)
+    assert found == set("012345678")  # also the last one, before the collection's end
+
+
+def test_too_few_authors_are_refused(collections):
+    one = "One opinion about life takes more than eight words.\n\t\t-- Ada Author\n%\n"
+    (collections / "platitudes").write_text(one)
+    with pytest.raises(ValueError, match="have 1 authors, 4 are needed"):
+        make_document(TEXT, quotes.AUTHORS, 400, 1, words)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from pathlib import Path
 
 import pytest
-from kv import random_layers
+from kv import random_layers, toy_spec
 
 import precis
 from precis import hf
 from precis.eval.cuts import Recipe
-from precis.profile import measure
+from precis.model import profile_for
+from precis.profile import measure, shipped
 from precis.profile.__main__ import main
 
 
@@ -133,3 +136,28 @@ def test_a_shipped_profile_is_not_written_over_and_budgets_need_their_recipe(tmp
             main(["measure", *arguments])
         assert ended.value.code == 2
         assert reason in capsys.readouterr().err
+
+
+def test_the_page_says_what_the_shipped_probe_keeps_at_a_loss():
+    page = (Path(__file__).parents[2] / "docs/which-recipe.md").read_text()
+    told = re.findall(r"^\| (0\.\d+) \| (\d+)% \| \d+% \| \+", page, re.MULTILINE)
+    longer = re.search(
+        r"(0\.\d+) keeps all entries, .* (0\.\d+) keeps (\d+)% and (0\.\d+) keeps (\d+)%",
+        page.replace("\n", " "),
+    )
+    assert [loss for loss, _ in told] == ["0.05", "0.1", "0.15", "0.2"] and longer
+    spec = toy_spec(num_layers=30, num_q_heads=9, num_kv_heads=3, head_dim=64)
+
+    def kept(loss: str, tokens: int) -> int:
+        found = precis.compress(
+            spec,
+            random_layers(spec, tokens),
+            "global_kvprobe(encoding=k6v4)",
+            f"loss {loss}",
+            profile=profile_for(shipped.text("smollm2_kvprobe"), spec),
+        )
+        return round(100 * found.plan.sum() / (spec.num_layers * spec.num_kv_heads * tokens))
+
+    assert [kept(loss, 1024) for loss, _ in told] == [int(share) for _, share in told]
+    of_longer = [(longer[1], 100), (longer[2], int(longer[3])), (longer[4], int(longer[5]))]
+    assert [kept(loss, 1100) for loss, _ in of_longer] == [share for _, share in of_longer]

@@ -123,15 +123,16 @@ def _parser(prog: str) -> argparse.ArgumentParser:
             "values",
             "variables",
             "facts",
+            "authors",
             "functions",
             "tickets",
             "continuation",
         ),
         default="codes",
         help="the hidden facts: codes for words in licences (keys: among many more; values: two "
-        "for each word; variables: names of names), facts about people in quotations, functions in "
-        "program text, or tickets in the transcript of an agent's calls; continuation hides "
-        "nothing, and asks for the words that follow",
+        "for each word; variables: names of names), facts about people in quotations, authors of "
+        "quotations among others, functions in program text, or tickets in the transcript of an "
+        "agent's calls; continuation hides nothing, and asks for the words that follow",
     )
     add(
         "--aware",

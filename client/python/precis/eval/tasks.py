@@ -3,9 +3,9 @@
 "codes", "keys", "values" and "variables" are families of RULER (Hsieh et al., 2024, section 3):
 a number for each word; the same among twelve more that nobody asks for; two numbers for each word,
 in separate sentences; and names of names of numbers. "facts" are about people by their trade, of
-four kinds. "functions" are Python functions that return a number, in program text. "tickets" are
-results of an agent's calls of a tool, in the transcript of many calls. "continuation" hides
-nothing, and asks for the words that follow.
+four kinds. "authors" are those of real quotations (quotes.py). "functions" are Python functions
+that return a number, in program text. "tickets" are results of an agent's calls of a tool, in the
+transcript of many calls. "continuation" hides nothing, and asks for the words that follow.
 """
 
 from __future__ import annotations

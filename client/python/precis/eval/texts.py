@@ -15,12 +15,11 @@ from pathlib import Path
 
 from precis import files
 
-from . import tasks
+from . import quotes, tasks
 from .needles import Dialogue, Document, Encode, Task, make_document
 from .tasks import split_sentences
 
 _LICENCES = Path("/usr/share/common-licenses")
-_FORTUNES = Path("/usr/share/games/fortunes")
 # Long texts first: the demo takes the first that exists.
 EVALUATION = ("GPL-3", "GPL-2", "MPL-2.0", "Apache-2.0")
 _FITTING = ("CC0-1.0", "Artistic")
@@ -81,13 +80,13 @@ def quotations() -> list[Text]:
         FileNotFoundError: it is not installed.
     """
     names = ("literature", "science", "wisdom", "art", "people", "work", "education")
-    found = [_FORTUNES / name for name in names if (_FORTUNES / name).is_file()]
+    found = [name for name in names if (quotes.FOLDER / name).is_file()]
     if not found:
         raise FileNotFoundError(
-            f"no quotations in {_FORTUNES}; install Debian's package 'fortunes', or name a text "
-            "file of your own"
+            f"no quotations in {quotes.FOLDER}; install Debian's package 'fortunes', or name a "
+            "text file of your own"
         )
-    return [Text(path.name, _read(path).replace("\n%\n", "\n")) for path in found]
+    return [Text(name, "\n".join(quotes.read_quotations(name))) for name in found]
 
 
 def program_texts() -> list[Text]:
@@ -120,6 +119,7 @@ TASKS: dict[str, tuple[Task, Callable[[], list[Text]]]] = {
     "values": (tasks.VALUES, machine_texts),
     "variables": (tasks.VARIABLES, machine_texts),
     "facts": (tasks.FACTS, quotations),
+    "authors": (quotes.AUTHORS, quotations),
     "functions": (tasks.FUNCTIONS, program_texts),
     "tickets": (tasks.TICKETS, transcripts),
     "continuation": (tasks.CONTINUATION, lambda: machine_texts() + quotations()),
