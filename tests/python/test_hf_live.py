@@ -225,8 +225,9 @@ def test_a_probe_of_the_same_weights_scores_the_tail(random_llama, tokens):
 def test_what_cannot_be_compressed_is_refused(random_llama, tokens):
     two = hf.RaggedCache(random_llama)
     random_llama(torch.tensor([tokens[:60], tokens[60:120]]), past_key_values=two)
-    with pytest.raises(ValueError, match=r"one sequence without padding is needed; .* 2 rows"):
-        hf.compress_tail(random_llama, two, HOW)
+    for call in (hf.compress_tail, lambda model, *how: how[1].try_on(model, how[0])):
+        with pytest.raises(ValueError, match=r"one sequence without padding is needed; .* 2 rows"):
+            call(random_llama, two, HOW)
     with pytest.raises(ValueError, match="every_k: is 0"):
         hf.WhileDecoding(every_k=0)
     with pytest.raises(precis.InvalidArgument, match="recent"):

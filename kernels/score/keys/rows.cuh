@@ -1,8 +1,8 @@
 // Rows of K and V in registers, for kernels that reduce over channels. Only for kernel sources.
 //
 // A row is divided into units: 16 bytes if rows are multiples of 16 bytes and not of f8, else
-// single elements. A
-// power of two of a warp's lanes share a row, unit after unit; a warp holds one row or several.
+// single elements. A power of two of a warp's lanes share a row, unit after unit; a warp holds one
+// row or several.
 #pragma once
 
 #include "kernels/common/device_code.cuh"

@@ -23,6 +23,12 @@ def model_spec(config: Any, settings: Settings) -> ModelSpec:
     return dataclasses.replace(spec, dtype="f8_e4m3") if in_f8 else spec
 
 
+def asks_for_f8(model: Any) -> bool:
+    """Whether the checkpoint has a scheme for the KV cache, which workers see, but no scheduler."""
+    config = getattr(getattr(model, "hf_config", None), "quantization_config", None)
+    return isinstance(config, dict) and config.get("kv_cache_scheme") is not None
+
+
 def check_engine(config: Any, kv_cache_config: Any) -> None:
     """Checks that the plug-in supports an engine of this configuration.
 
@@ -43,6 +49,10 @@ def check_engine(config: Any, kv_cache_config: Any) -> None:
         (
             cache.cache_dtype not in ("auto", dtype, *F8),
             f"--kv-cache-dtype {cache.cache_dtype}: choose the model's own dtype or fp8_e4m3",
+        ),
+        (
+            cache.cache_dtype == "auto" and asks_for_f8(model),
+            "fp8 that only the checkpoint asks for: set --kv-cache-dtype fp8",
         ),
         (
             bool(getattr(cache, "kv_cache_dtype_skip_layers", None)),

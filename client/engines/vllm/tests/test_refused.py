@@ -16,13 +16,15 @@ from precis_vllm.model import check_engine
 from vllm.v1.attention.backends.registry import AttentionBackendEnum
 from vllm.v1.kv_cache_layout import KVCacheLayout
 
+SCHEME = SimpleNamespace(quantization_config={"kv_cache_scheme": {"num_bits": 8}})
+
 
 def engine(**changed: Any) -> SimpleNamespace:
     """A supported configuration, with `changed` values in any of its parts."""
     parts: dict[str, dict[str, Any]] = {
         "model_config": {
             "dtype": torch.bfloat16, "use_mla": False, "is_mm_prefix_lm": False,
-            "is_diffusion": False, "rswa_window": None,
+            "is_diffusion": False, "rswa_window": None, "hf_config": None,
         },
         "cache_config": {
             "cache_dtype": "auto", "block_size": batches.SIZE, "kv_cache_dtype_skip_layers": [],
@@ -45,6 +47,7 @@ def engine(**changed: Any) -> SimpleNamespace:
         ({"cache_dtype": "fp8_e5m2"}, "--kv-cache-dtype fp8_e5m2: choose the model's own dtype"),
         ({"cache_dtype": "float16"}, "--kv-cache-dtype float16"),
         ({"kv_cache_dtype_skip_layers": ["0"]}, "--kv-cache-dtype-skip-layers"),
+        ({"hf_config": SCHEME}, "fp8 that only the checkpoint asks for: set --kv-cache-dtype fp8"),
         ({"use_mla": True}, "MLA"),
         ({"is_mm_prefix_lm": True}, "attention that is not causal"),
         ({"is_diffusion": True}, "attention that is not causal"),
@@ -65,6 +68,8 @@ def test_what_an_engine_has_that_is_not_supported_is_refused(
 @pytest.mark.parametrize("dtype", ["auto", "bfloat16", "fp8", "fp8_e4m3"])
 def test_the_models_own_dtype_and_f8_are_not_refused(dtype: str) -> None:
     check_engine(engine(cache_dtype=dtype), None)
+    if dtype != "auto":
+        check_engine(engine(cache_dtype=dtype, hf_config=SCHEME), None)
 
 
 class Impl(RaggedImpl):

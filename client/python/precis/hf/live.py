@@ -30,8 +30,9 @@ class WhileDecoding:
     Attributes:
         every_k: once so many tokens and the recent ones follow the prefix, all but the recent ones
             are compressed together.
-        keep, recipe: as in precis.compress. Only recipes that need K and V alone. The rows stay in
-            the model's dtype, so a share of the entries is also the share of the memory.
+        keep, recipe: as in precis.compress. Only recipes that need K and V alone. `keep` is best a
+            share of the entries, which is also the share of the memory, because the rows stay in
+            the model's dtype. A number of entries or bytes applies to each compression anew.
         profile: of these weights; its model's name and revision do not matter.
         recent: so many last tokens stay as they are, because many heads attend to near tokens.
     """
@@ -73,7 +74,8 @@ class WhileDecoding:
         return made.positions
 
     def try_on(self, hf_model: PreTrainedModel, cache: RaggedCache) -> None:
-        """Raises what positions() would, before anything is generated."""
+        """Raises what compress_tail() would, before anything is generated."""
+        cache.check_single()
         row = torch.ones(1, dtype=hf_model.dtype).expand(*cache.rows_shape(_TRIED_TOKENS))
         self.positions(hf_model, [(row, row)] * len(cache.layers), 0)
 
@@ -120,7 +122,8 @@ def compress_tail(
 
     They are in no service: store before this call what is to be stored. Afterwards store() and a
     prefill() that pushes refuse the cache, and reset() keeps the compressed tokens. As in any
-    prefix, a later prompt can't differ from them.
+    prefix, a later prompt can't differ from them. A Conversation whose cache is compressed drops
+    it at its next turn, and restores its turns from the service.
 
     Raises:
         ValueError: the cache has several rows or prefixes, or padding.
