@@ -77,6 +77,13 @@ def smollm2():
     return SMOLLM2.load()
 
 
+@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
+def hf_model(request):
+    """A real model, and two with random weights."""
+    fixture = request.getfixturevalue(request.param)
+    return fixture[0] if request.param == "smollm2" else fixture
+
+
 @pytest.fixture(scope="session")
 def random_llama():
     """A Llama with random weights, 32 query heads over 8 KV heads."""

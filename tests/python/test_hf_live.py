@@ -32,12 +32,6 @@ HOW = hf.WhileDecoding(every_k=40, keep=0.4, recipe="ada_keydiff", recent=5)
 ALL = dataclasses.replace(HOW, keep=1.0)
 
 
-@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
-def hf_model(request):
-    fixture = request.getfixturevalue(request.param)
-    return fixture[0] if request.param == "smollm2" else fixture
-
-
 @pytest.fixture
 def tokens() -> list[int]:
     generator = torch.Generator().manual_seed(SEED)

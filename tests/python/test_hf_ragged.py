@@ -21,12 +21,6 @@ CHUNKS = [7, 1, 1, 1, 1, 1, 20, 1, 1, 30]
 BOUND = 1e-3  # max abs difference of logits in float32
 
 
-@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
-def hf_model(request):
-    fixture = request.getfixturevalue(request.param)
-    return fixture[0] if request.param == "smollm2" else fixture
-
-
 @pytest.fixture
 def tokens(hf_model) -> list[int]:
     generator = torch.Generator().manual_seed(SEED)
@@ -98,6 +92,20 @@ def test_queries_in_blocks_give_the_same_logits(random_llama, monkeypatch):
     monkeypatch.setattr("precis.hf.ragged_layer._BLOCK_SCORES", 4000)  # 7 queries at a time
     blocks = hf.forward(random_llama, tokens[70:], hf.RaggedCache(random_llama, prefix))
     assert (whole - blocks).abs().max() <= 1e-4
+
+
+def test_rows_of_a_batch_are_repeated_and_selected(random_llama):
+    first, second = torch.arange(20, 40).tolist(), torch.arange(60, 80).tolist()
+    more = torch.arange(200, 205)
+    ragged = hf.RaggedCache(random_llama)
+    random_llama(torch.tensor([first, second]), past_key_values=ragged)
+    ragged.batch_repeat_interleave(2)
+    ragged.batch_select_indices(torch.tensor([0, 3]))
+    out = random_llama(more.expand(2, -1), past_key_values=ragged).logits
+    for row, tokens in zip(out, (first, second), strict=True):
+        alone = hf.RaggedCache(random_llama)
+        hf.forward(random_llama, tokens, alone)
+        assert (row - hf.forward(random_llama, more, alone)).abs().max() <= BOUND
 
 
 def test_a_prefix_in_f8_is_read_as_its_numbers(random_llama):

@@ -17,12 +17,6 @@ BOUND = 1e-3
 CHUNKS = [20, 1, 1, 1, 11, 30]
 
 
-@pytest.fixture(params=["smollm2", "random_llama", "random_gemma3"])
-def hf_model(request):
-    fixture = request.getfixturevalue(request.param)
-    return fixture[0] if request.param == "smollm2" else fixture
-
-
 @pytest.fixture
 def tokens() -> list[int]:
     generator = torch.Generator().manual_seed(SEED)
