@@ -48,6 +48,7 @@ def fingerprint(m):
         struct.pack("<d", m["rope_theta"]),
         text(m["rope_scaling"]),
         u32(m["block_tokens"]),
+        *map(u32, m["windows"]),
     )
 
 
@@ -129,6 +130,7 @@ def main():
         "rope_theta": 10000.0,
         "rope_scaling": "",
         "block_tokens": 4,
+        "windows": [],
     }
     large = {
         "name": "example/größer",
@@ -141,8 +143,10 @@ def main():
         "rope_theta": 500000.0,
         "rope_scaling": '{"factor":8.0,"rope_type":"llama3"}',
         "block_tokens": 64,
+        "windows": [],
     }
-    models = [small, {**small, "dtype": "f16"}, {**small, "dtype": "f8_e4m3"}, large]
+    changes = [{"dtype": "f16"}, {"dtype": "f8_e4m3"}, {"windows": [0, 512]}]
+    models = [small, *({**small, **change} for change in changes), large]
 
     roots = [
         {

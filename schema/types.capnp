@@ -44,6 +44,8 @@ struct ModelSpec $Is.byHand("types.h") $Is.checked {
   ropeScaling @8 :Text $Is.atMost("kRopeScalingBytesMax");
   # Canonical JSON, empty for none.
   blockTokens @9 :UInt32;
+  windows @10 :Data $Is.array("std::uint32_t") $Is.atMost("kLayersMax");
+  # The sliding window of each layer in tokens, 0 for none. Empty: no layer has one.
 }
 
 struct Budget $Is.byHand("types.h") {

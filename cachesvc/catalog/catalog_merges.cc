@@ -77,10 +77,13 @@ std::vector<Catalog::Row> CatalogMerges::mergeable(std::string_view tenant, cons
   const auto recipe = parse_recipe(last.row->recipe);
   if (!recipe.ok() || recipe->partition_keep_ppm > 0) return {};
   const bool mixes = is_faithful_from(last);
+  const ModelSpec& model = models_.at({last.row->tenant, last.row->model}).spec;
   std::vector<Row> run;
   for (const SegmentNode* each = &last; each; each = each->parent) {
     if (each->row->begin < recipe->min_entries) break;
     if (each != &last && !may_join(*each, last, mixes)) break;
+    // Segments that are matched only whole would become one that ends where the last of them does.
+    if (model.hides_tokens(last.row->end - each->row->begin)) break;
     run.push_back(each->row);
   }
   std::reverse(run.begin(), run.end());

@@ -104,7 +104,7 @@ template <typename Fits>
 const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const Fits& fits) const {
   for (const Candidate& each : candidates) {
     if (!suits(each)) return nullptr;
-    if (fits(*each.segment->row)) return each.segment;
+    if (fits(*each.segment)) return each.segment;
   }
   return nullptr;
 }
@@ -139,7 +139,8 @@ const SegmentNode* PrefixIndex::best_behind(const Query& query, const Boundary& 
   const Candidates* const candidates =
       longest_tail(query, boundary, path.tokens.subspan(position, length));
   if (!candidates) return nullptr;
-  return query.best(*candidates, [&](const SegmentRow& row) { return ends_behind(row, position); });
+  return query.best(
+      *candidates, [&](const SegmentNode& segment) { return ends_behind(*segment.row, position); });
 }
 
 // Returns the last boundary that a suitable segment covers. All earlier ones are covered too.
@@ -157,19 +158,24 @@ std::size_t PrefixIndex::last_covered(const Query& query) const {
   return covered;
 }
 
+// A boundary inside segments that can't be matched in part leads to an earlier match.
 std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
                                                        std::uint32_t faithful_ppm) const {
   const Query query{path, faithful_ppm};
-  const std::size_t covered = last_covered(query);
-  const Boundary* const boundary = find(path, covered);
-  if (!boundary) return std::nullopt;  // Nothing is stored under this root.
-  const std::size_t position = covered * path.block_tokens;
-  const SegmentNode* const whole = best_behind(query, *boundary, position, path.tokens.size());
-  if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
-  const SegmentNode* const covering = query.best(
-      boundary->covering, [&](const SegmentRow& row) { return covers_position(row, position); });
-  if (!covering) return std::nullopt;  // At the root, and no tail fits.
-  return Match{covering, static_cast<std::uint32_t>(position)};
+  for (std::size_t block = last_covered(query) + 1; block-- > 0;) {
+    const Boundary* const boundary = find(path, block);
+    if (!boundary) continue;  // nothing is stored under this root
+    const std::size_t position = block * path.block_tokens;
+    const SegmentNode* const whole = best_behind(query, *boundary, position, path.tokens.size());
+    if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
+    const SegmentNode* const covering =
+        query.best(boundary->covering, [&](const SegmentNode& segment) {
+          return covers_position(*segment.row, position) &&
+                 (!segment.whole_only || segment.row->end == position);
+        });
+    if (covering) return Match{covering, static_cast<std::uint32_t>(position)};
+  }
+  return std::nullopt;
 }
 
 bool PrefixIndex::covers(const Digest& block) const {

@@ -42,9 +42,10 @@ class PrefixIndex {
 
   // Both functions see only segments that are faithful up to at least `faithful_ppm`.
   //
-  // longest() returns the segment at the end of the longest match, whole or partial up to a
-  // boundary. Among several it prefers the most faithful, then the one with the most entries among
-  // the matched tokens (pro rata for a partial segment), then the newest.
+  // longest() returns the segment at the end of the longest match, whole or, unless it is
+  // whole_only, partial up to a boundary. Among several it prefers the most faithful, then the one
+  // with the most entries among the matched tokens (pro rata for a partial segment), then the
+  // newest.
   std::optional<Match> longest(const TokenPath& path, std::uint32_t faithful_ppm) const;
   // Whether a segment has this block.
   bool covers(const Digest& block) const;
@@ -74,7 +75,7 @@ class PrefixIndex {
     bool suits(const Candidate& candidate) const {
       return candidate.segment->faithful_ppm >= faithful_ppm;
     }
-    // Returns the first candidate that suits and whose row `fits`, or null.
+    // Returns the first candidate that suits and that `fits`, or null.
     template <typename Fits>
     const SegmentNode* best(const Candidates& candidates, const Fits& fits) const;
   };

@@ -24,6 +24,7 @@ struct SegmentNode {
   std::uint64_t chain_entries = 0;      // kept entries over its chain
   std::uint32_t faithful_ppm = 0;       // of its chain (faithful.h)
   std::uint32_t block_tokens = 0;       // of its model
+  bool whole_only = false;              // it can't be matched in part (ModelSpec::hides_tokens())
   Digest boundary;                      // digest of the last whole block on its path, or the root
   std::uint64_t pins = 0;               // pinned sessions at it, and children that have pins
   // Kept by PrefixIndex: false only if no other segment is a candidate where this one is.

@@ -253,6 +253,7 @@ void SegmentTree::enter_service(SegmentNode& node) {
   const ModelSpec& model = *find_model_(row.tenant, row.model);
   follow_chain(node, model);
   node.block_tokens = model.block_tokens;
+  node.whole_only = model.hides_tokens(row.end - row.begin);
   if (!row.blocks.empty()) {
     node.boundary = row.blocks.back();
   } else {

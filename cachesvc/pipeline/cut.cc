@@ -74,6 +74,15 @@ Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec
   return std::min(entries, row.plan.total());
 }
 
+std::size_t links_out_of_sight(const ModelSpec& model,
+                               std::span<const std::shared_ptr<const SegmentRow>> links,
+                               std::uint32_t layer, std::uint32_t reader_end) {
+  const auto is_hidden = [&](const std::shared_ptr<const SegmentRow>& row) {
+    return is_out_of_sight(model.windows, layer, row->end, reader_end);
+  };
+  return static_cast<std::size_t>(std::ranges::partition_point(links, is_hidden) - links.begin());
+}
+
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape) {
   LayerRecords layer;
   layer.num_heads = shape.num_heads;
@@ -97,10 +106,11 @@ Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& 
 }
 
 std::vector<std::uint32_t> counts_at(const LayerRecords& layer,
-                                     std::span<const std::uint64_t> entries) {
-  std::vector<std::uint32_t> counts;
+                                     std::span<const std::uint64_t> entries,
+                                     std::size_t first_link) {
+  std::vector<std::uint32_t> counts(first_link * layer.num_heads);
   counts.reserve(layer.records.size());
-  for (std::size_t link = 0; link < layer.num_links(); ++link) {
+  for (std::size_t link = first_link; link < layer.num_links(); ++link) {
     for (std::uint32_t h = 0; h < layer.num_heads; ++h) {
       counts.push_back(kernels::count_at(layer.at(link, h).view, entries[link]));
     }

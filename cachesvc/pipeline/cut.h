@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,12 @@ Result<std::uint64_t> cut_entries(const SegmentRow& row, const ModelSpec& model,
 // As cut_entries(), except that a larger budget gives all stored entries.
 Result<std::uint64_t> cut_entries_at_most(const SegmentRow& row, const ModelSpec& model,
                                           const Budget& budget);
+
+// How many of the first links of a chain (from the root on) are out of sight in this layer for a
+// reader that goes on at token `reader_end`. It gets no entries of them.
+std::size_t links_out_of_sight(const ModelSpec& model,
+                               std::span<const std::shared_ptr<const SegmentRow>> links,
+                               std::uint32_t layer, std::uint32_t reader_end);
 
 // The expected form of a layer's records, and the KV heads [head_begin, head_begin + num_heads).
 struct LayerShape {
@@ -54,9 +61,11 @@ struct LayerRecords {
 // kCorruption if the records do not have this shape.
 Result<LayerRecords> open_layer(std::span<const Bytes> links, const LayerShape& shape);
 
-// Returns how many first entries of each record are within its link's cut, entries[link].
+// Returns how many first entries of each record are within its link's cut, entries[link]; 0 for the
+// links before `first_link`.
 std::vector<std::uint32_t> counts_at(const LayerRecords& layer,
-                                     std::span<const std::uint64_t> entries);
+                                     std::span<const std::uint64_t> entries,
+                                     std::size_t first_link = 0);
 
 struct LayerCut {
   std::vector<std::uint32_t> counts;              // [num_links, num_heads]

@@ -6,9 +6,9 @@
 
 namespace precis {
 Recipe default_recipe(const Recipe& recipe, const msg::Budgets& budgets, const ModelSpec& model,
-                      const Budget& asked) {
+                      const Budget& asked, std::uint32_t num_tokens) {
   const Recipe used = default_for(recipe, asked, budgets.effective.limit);
-  return recipe_is_set(budgets) ? used : with_fitting_rows(used, model, asked);
+  return recipe_is_set(budgets) ? used : with_fitting_rows(used, model, asked, num_tokens);
 }
 
 Result<Budget> budget_of_put(const Catalog& catalog, std::string_view tenant, const Digest& model,

@@ -63,7 +63,7 @@ LayerCounts count_layer(const LayerRecords& layer, const ReaderCut& cut) {
   std::vector<Part> parts(layer.num_links());
   for (std::uint32_t h = 0; h < layer.num_heads; ++h) {
     std::uint64_t stored = 0, total = 0;
-    for (std::size_t link = 0; link <= last; ++link) {
+    for (std::size_t link = cut.first_link; link <= last; ++link) {
       const kernels::RecordView& record = layer.at(link, h).view;
       const std::uint32_t count = kernels::count_at(record, cut.entries[link]);
       if (link == last && cut.in_part) {

@@ -17,6 +17,7 @@ struct ReaderCut {
   // If the last link is matched in part, the reader gets only its entries before matched_end.
   bool in_part = false;
   std::uint32_t matched_end = 0;
+  std::size_t first_link = 0;  // the layer's links before it are out of sight, and not served
 };
 
 // The counts of one layer. For each (layer, head), the reader gets the entries within the cuts of

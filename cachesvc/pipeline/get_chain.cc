@@ -82,6 +82,7 @@ bool GetChain::is_held_by(const SegmentRow& row, std::size_t link, const msg::Ge
 
 std::vector<std::uint32_t> GetChain::counts(const msg::Get& request, std::uint32_t layer) const {
   std::vector<std::uint32_t> counts;
+  if (!entries.empty()) return counts;
   for (const msg::GetLink& link : request.links) {
     const auto begin = link.counts.begin() + static_cast<std::ptrdiff_t>(layer) * num_heads;
     counts.insert(counts.end(), begin, begin + num_heads);

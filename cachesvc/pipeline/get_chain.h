@@ -20,8 +20,8 @@ struct GetChain {
 
   // Returns whether `row`, as link `link`, stores what the get reads of that link.
   bool is_held_by(const SegmentRow& row, std::size_t link, const msg::Get& request) const;
-  // Returns how many first entries of each record of a layer are served, [num_links, num_heads].
-  // Only for a request with counts.
+  // Returns how many first entries of each record of a layer are served, [num_links, num_heads], as
+  // the request says; empty if it has no counts.
   std::vector<std::uint32_t> counts(const msg::Get& request, std::uint32_t layer) const;
 };
 

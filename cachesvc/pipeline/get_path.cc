@@ -91,8 +91,12 @@ Task<Result<LayerCut>> GetPath::cut_records(const GetChain& chain, const msg::Ge
     PRECIS_ASSIGN(const LayerRecords opened,
                   open_layer(records, {layer, chain.head_begin, chain.num_heads,
                                        chain.model.head_dim, chain.model.dtype}));
-    auto counts =
-        chain.entries.empty() ? chain.counts(request, layer) : counts_at(opened, chain.entries);
+    auto counts = chain.counts(request, layer);
+    if (counts.empty()) {
+      counts = counts_at(
+          opened, chain.entries,
+          links_out_of_sight(chain.model, chain.links, layer, request.links.back().matched_end));
+    }
     return cut_layer(opened, std::move(counts), parts_.zeros);
   };
   if (size_bytes <= kInlineCutBytesMax) co_return cut_layers();

@@ -266,16 +266,22 @@ Result<std::vector<std::uint32_t>> head_counts(const HeadTable& table, const Mod
   PRECIS_ASSIGN(const std::uint64_t entries,
                 budget_entries(recipe, model, num_tokens, within, begin));
   // Every head first keeps the protected tokens.
-  const std::uint32_t sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
-  const std::uint32_t guarded = sinks + std::min(recipe.recent, num_tokens - sinks);
   const std::size_t heads = table.profile.table.size();
-  const std::uint64_t first = std::min<std::uint64_t>(guarded, entries / heads);
-  const std::vector<std::uint64_t> caps(heads, num_tokens - first);
-  const auto shared = highest_averages_counts(table.profile.table, caps, entries - heads * first);
   std::vector<std::uint32_t> counts;
-  for (const std::uint64_t count : shared) {
-    counts.push_back(static_cast<std::uint32_t>(first + count));
+  std::vector<std::uint64_t> caps;
+  std::uint64_t left = entries;
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    const std::uint32_t tokens = visible_tokens(model.windows, l, num_tokens);
+    const std::uint32_t first_token = begin + num_tokens - tokens;
+    const std::uint32_t sinks = recipe.sinks - std::min(recipe.sinks, first_token);
+    const std::uint64_t guarded = std::min<std::uint64_t>(sinks + recipe.recent, tokens);
+    const std::uint64_t first = std::min(guarded, entries / heads);
+    counts.insert(counts.end(), model.num_kv_heads, static_cast<std::uint32_t>(first));
+    caps.insert(caps.end(), model.num_kv_heads, tokens - first);
+    left -= first * model.num_kv_heads;
   }
+  const auto shared = highest_averages_counts(table.profile.table, caps, left);
+  for (std::size_t c = 0; c < heads; ++c) counts[c] += static_cast<std::uint32_t>(shared[c]);
   return counts;
 }
 

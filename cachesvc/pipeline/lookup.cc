@@ -34,12 +34,15 @@ Status changed(const std::string& what) {
 }
 
 // The layer's entry counts for all links, in the order that ServedLayout takes them.
-std::vector<std::uint32_t> layer_counts(const std::vector<Catalog::Link>& links,
+std::vector<std::uint32_t> layer_counts(const ModelSpec& model,
+                                        const std::vector<Catalog::Link>& links,
                                         std::uint32_t layer) {
   std::vector<std::uint32_t> counts;
+  const std::uint32_t reader_end = links.back().matched_end;
   for (const Catalog::Link& link : links) {
-    for (std::uint32_t h = 0; h < link.row->plan.num_kv_heads; ++h) {
-      counts.push_back(link.row->plan.at(layer, h));
+    const bool hidden = is_out_of_sight(model.windows, layer, link.row->end, reader_end);
+    for (std::uint32_t h = 0; h < model.num_kv_heads; ++h) {
+      counts.push_back(hidden ? 0 : link.row->plan.at(layer, h));
     }
   }
   return counts;
@@ -142,7 +145,11 @@ std::optional<msg::Match> Lookup::match(std::string_view tenant, const ModelSpec
   std::vector<EntryForm> forms;
   for (const Catalog::Link& link : links) forms.push_back(EntryForm::of(model, link.row->encoding));
   for (std::uint32_t l = 0; l < model.num_layers; ++l) {
-    match.bytes += ServedLayout::of(layer_counts(links, l), model.num_kv_heads, forms).size_bytes;
+    const std::vector<std::uint32_t> counts = layer_counts(model, links, l);
+    match.bytes += ServedLayout::of(counts, model.num_kv_heads, forms).size_bytes;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      match.plan.counts[l * model.num_kv_heads + i % model.num_kv_heads] += counts[i];
+    }
   }
   match.predicted_seconds =
       parts_.rate.predict_seconds(match.bytes, described->cold_bytes, described->shared_bytes);
@@ -161,9 +168,6 @@ std::optional<Lookup::Described> Lookup::describe(std::string_view tenant, const
     const auto present = parts_.layers.catalog.segment(tenant, link.row->id);
     if (!found.ok() || !present.ok() || *present != link.row) return std::nullopt;
     msg::SegmentInfo info = std::move(found).value();
-    for (std::size_t i = 0; i < match.plan.counts.size(); ++i) {
-      match.plan.counts[i] += link.row->plan.counts[i];
-    }
     info.in_memory = true;
     const std::vector<bool> hot =
         parts_.layers.hot_tier.present(info.id, model.num_layers, link.row);
@@ -272,6 +276,8 @@ Task<Result<std::optional<CountedMatch>>> Lookup::read_counts(const Owner& owner
     auto leases = co_await layers.lease(layer);
     if (leases.status().code() == StatusCode::kNotFound) co_return std::optional<CountedMatch>();
     PRECIS_CO_TRY(leases.status());
+    counting.cut.first_link =
+        links_out_of_sight(model, layers.links(), layer, counting.cut.matched_end);
     auto counted = co_await count_records(counting, *leases, layer, inline_left, owner);
     if (counted.status().code() == StatusCode::kCorruption) {
       const bool again = co_await layers.doubt(layer, *leases, counted.status());

@@ -50,6 +50,7 @@ class OpenPut : public std::enable_shared_from_this<OpenPut> {
   std::uint64_t entries = 0;    // the entries to keep
   Budget asked;                 // by the request, or the default; row.budget is within the limit
   std::optional<Budget> limit;  // in force
+  bool takes_fitting_rows = false;  // with_fitting_rows() decides once its tokens are known
   bool already_stored = false;
   Digest joint_name{};                           // by which further writers find the put
   std::shared_ptr<const Profile> profile;        // only if the recipe needs one

@@ -7,6 +7,7 @@
 #include "cachesvc/pipeline/compute_time.h"
 #include "cachesvc/pipeline/put_records.h"
 #include "precis/rope.h"
+#include "precis/visible_layer.h"
 
 namespace precis {
 namespace {
@@ -89,11 +90,14 @@ Status PutCompression::stages(OpenPut& put, std::uint32_t index) {
   if (layer.projection) {
     input.o_proj = Projections::view(*put.projections[index], put.part, layer.projection->bytes());
   }
+  const kernels::VisibleLayer seen(put.recipe, input,
+                                   visible_tokens(put.model.windows, index, put.num_tokens()));
   PRECIS_ASSIGN(const CompressorPool::Lent compressor, compressors_.take());
   std::optional<kernels::OrderedLayer> ordered;
   {
     const ComputeTime timed(parts_.clock, put.compress_ns);
-    PRECIS_ASSIGN(kernels::ScoredLayer scored, kernels::score(*compressor, put.recipe, input));
+    PRECIS_ASSIGN(kernels::ScoredLayer scored,
+                  kernels::score(*compressor, put.recipe, seen.input()));
     PRECIS_ASSIGN(ordered, std::move(scored).order(put.joiner->slots_wanted(index)));
   }
   return join(put, index, std::move(*ordered));

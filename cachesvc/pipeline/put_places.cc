@@ -69,6 +69,14 @@ Result<std::vector<Catalog::Row>> named_chain(const Catalog& catalog, const Tena
                            std::to_string(end_of(chain)));
   }
   while (chain.back()->begin >= end) chain.pop_back();
+  const SegmentRow& last = *chain.back();
+  if (end != last.end && model.hides_tokens(last.end - last.begin)) {
+    return Status::invalid("a put can't begin inside segment " + last.id.hex() + " at token " +
+                           std::to_string(end) +
+                           ": of layers with a sliding window, it has only the window of its end; "
+                           "begin at token " +
+                           std::to_string(last.begin) + " or " + std::to_string(last.end));
+  }
   if (end != end_of(chain) && end % model.block_tokens != 0) {
     return Status::invalid("a put can begin inside segment " + chain.back()->id.hex() +
                            " only at a multiple of " + std::to_string(model.block_tokens) +
@@ -201,8 +209,14 @@ Status PutPlaces::place(const msg::BeginPut& request, const TokenPath& path,
   row.parent = parent;
   row.budget = put.asked;
   Recipe recipe = put.recipe;
+  const std::uint32_t count = row.end - row.begin;
+  if (put.takes_fitting_rows) {
+    recipe.encoding = Encoding::kInt8;
+    recipe = with_fitting_rows(recipe, put.model, put.asked, count);
+    row.recipe = canonical_recipe(recipe);
+    row.encoding = recipe.encoding;
+  }
   if (put.limit) {
-    const std::uint32_t count = row.end - row.begin;
     PRECIS_ASSIGN(recipe, with_floor_within(recipe, put.model, count, begin, *put.limit));
     PRECIS_ASSIGN(row.budget, within_limit(recipe, put.model, count, begin, put.asked, *put.limit));
     row.recipe = canonical_recipe(recipe);

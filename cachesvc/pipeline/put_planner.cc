@@ -108,7 +108,11 @@ Status PutPlanner::settle(const Tenant& tenant, const msg::BeginPut& request, Op
   put.asked = put.asked.without_score_mass();
   put.limit = defaults.limit;
   if (request.recipe.empty()) {
-    put.recipe = default_recipe(put.recipe, budgets, put.model, put.asked);
+    const Encoding before = put.recipe.encoding;
+    // The segment's tokens are not known yet; one token is in every window.
+    put.recipe = default_recipe(put.recipe, budgets, put.model, put.asked, /*num_tokens=*/1);
+    put.takes_fitting_rows = put.asked.kind == Budget::Kind::kByteShare &&
+                             before == Encoding::kInt8 && put.recipe.encoding == Encoding::kK6V4;
   }
   return EntryForm::of(put.model, put.recipe.encoding).validate();
 }
@@ -171,6 +175,7 @@ Status PutPlanner::find_equipment(const Tenant& tenant, const Digest& model, Ope
 Status PutPlanner::begin(OpenPut& put) {
   SegmentRow& row = put.row;
   const ModelSpec& model = put.model;
+  put.recipe.encoding = row.encoding;
   row.original_bytes = model.token_bytes() * put.num_tokens();
   if (put.limit) {
     PRECIS_ASSIGN(put.recipe,
@@ -214,8 +219,7 @@ Task<Status> PutPlanner::make_joiner(OpenPut& put) {
     co_return no_room(put, "more than " + std::to_string(least));
   }
   const auto make = [&]() -> Status {
-    const kernels::SegmentDims dims{put.model.num_layers, put.model.num_kv_heads, put.num_tokens(),
-                                    put.row.begin};
+    const auto dims = kernels::SegmentDims::of(put.model, put.num_tokens(), put.row.begin);
     PRECIS_ASSIGN(put.joiner,
                   kernels::Joiner::make(put.recipe, dims, put.entries, put.profile.get()));
     const std::size_t needed = put.staged_bytes_max();

@@ -61,7 +61,7 @@ Status BudgetRequests::check_loss(const msg::SetBudget& request) const {
   const Budget keep = budgets.effective.keep.value_or(Budget::all());
   if (keep.kind != Budget::Kind::kLoss) return {};
   PRECIS_ASSIGN(Recipe recipe, parse_recipe(budgets.effective.recipe));
-  recipe = default_recipe(recipe, budgets, spec, keep);
+  recipe = default_recipe(recipe, budgets, spec, keep, 1);
   return budget_of_put(catalog_, tenant_, *model, recipe, keep, 1).status();
 }
 

@@ -121,7 +121,7 @@ Task<Result<msg::NextPut>> told_by(const Caller& caller, const TriedBudget& trie
   PRECIS_CO_ASSIGN(Recipe recipe,
                    tried.table ? Result<Recipe>(tried.table->recipe) : parse_recipe(wanted.recipe));
   recipe = tried.table ? default_for(recipe, keep, wanted.limit)
-                       : default_recipe(recipe, budgets, model, keep);
+                       : default_recipe(recipe, budgets, model, keep, like.end - like.begin);
   const auto known =
       budget_of_put(caller.parts.catalog, caller.tenant.name, like.model, recipe, keep, like.end);
   if (!known.ok()) co_return only_a_put("a put would be refused: " + known.status().message());

@@ -30,6 +30,11 @@ Status check_link(const ModelSpec& model, const msg::MatchLink& link, std::uint3
     return Status::invalid(name + " is matched up to token " + std::to_string(link.matched_end) +
                            ", must be inside it; only the last segment may be matched in part");
   }
+  if (!whole && model.hides_tokens(segment.end - begin)) {
+    return Status::invalid(name + " is matched up to token " + std::to_string(link.matched_end) +
+                           ": the model has sliding windows, and the segment has only the window "
+                           "of its end; match it whole");
+  }
   const std::uint64_t all =
       std::uint64_t{segment.end - begin} * model.num_layers * model.num_kv_heads;
   const std::uint64_t least = segment.whole_entries == 0 ? 1 : 0;  // a part may have none

@@ -37,9 +37,15 @@ struct GetPlan {
   // The decoded rows lie behind the served bytes.
   std::size_t memory_bytes() const { return align_section(capacity_bytes) + decoded_bytes; }
   bool counted() const { return !links.empty() && !links.front().counts.empty(); }
-  // Whether served_max is exact. A match without counts does not tell how many entries of a cut are
-  // in only some of the heads.
-  bool is_exact() const { return counted() || num_heads == model.num_kv_heads; }
+  // Whether the link's served_max is exact. A match without counts does not tell how many entries
+  // of a cut are in only some of the heads, or in the layers that see the link.
+  bool is_exact(const Link& link) const {
+    if (counted()) return true;
+    for (std::uint32_t l = 0; l < model.windows.size(); ++l) {
+      if (is_out_of_sight(model.windows, l, link.end, links.back().matched_end)) return false;
+    }
+    return num_heads == model.num_kv_heads;
+  }
 };
 
 // kInvalidArgument naming the first segment that stores less than `keep` asks for. The match may be

@@ -189,8 +189,8 @@ Status GetState::missing() const {
       return Status::corruption("the service ended the get without layer " + std::to_string(l));
     }
   }
-  for (std::size_t link = 0; link < entries_left_.size() && plan_.is_exact(); ++link) {
-    if (entries_left_[link] != 0) {
+  for (std::size_t link = 0; link < entries_left_.size(); ++link) {
+    if (entries_left_[link] != 0 && plan_.is_exact(plan_.links[link])) {
       return Status::corruption("the service served " + std::to_string(entries_left_[link]) +
                                 " entries less than the " +
                                 std::to_string(plan_.links[link].served_max) + " of segment " +

@@ -6,9 +6,9 @@
 
 #include "kernels/allocate/allocate_op.h"
 #include "kernels/allocate/contest.h"
+#include "kernels/allocate/protected_counts.h"
 #include "kernels/allocate/table_turns.h"
 #include "kernels/allocate/turns.h"
-#include "kernels/common/segment_shape.h"
 
 namespace precis::kernels {
 namespace {
@@ -21,13 +21,13 @@ class CompetingHeadsJoiner final : public Joiner {
       : recipe_(recipe),
         dims_(dims),
         entries_(entries),
-        protected_count_(
-            SegmentShape::of(recipe, 0, dims.begin, dims.num_tokens).protected_count()),
+        guarded_(protected_counts(recipe, dims)),
+        most_guarded_(*std::ranges::max_element(guarded_)),
         ranks_(dims.num_layers),
         counts_(dims.num_layers) {}
 
-  std::uint64_t slots_wanted(std::uint32_t) const override {
-    return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.num_tokens);
+  std::uint64_t slots_wanted(std::uint32_t layer) const override {
+    return std::min(entries_, std::uint64_t{dims_.num_kv_heads} * dims_.tokens(layer));
   }
 
   // The cascade keeps the most entries that the layers seen so far can hold in the end. Layers that
@@ -48,7 +48,7 @@ class CompetingHeadsJoiner final : public Joiner {
       for (std::uint32_t h = 0; h < dims_.num_kv_heads; ++h) {
         const std::uint32_t count = counts_[seen][h];
         auto& ranks = ranks_[seen][h];
-        const std::size_t ranked = count > protected_count_ ? count - protected_count_ : 0;
+        const std::size_t ranked = count - std::min(count, guarded_[seen]);
         if (ranks.size() > ranked) ranks.resize(ranked);
       }
     }
@@ -80,23 +80,25 @@ class CompetingHeadsJoiner final : public Joiner {
   // The counts of the heads seen: their guarantee at this budget, and the seats that they win among
   // the seats that remain after the guarantees of all heads.
   std::vector<std::uint64_t> kept_at_most() const {
-    const std::uint64_t heads = std::uint64_t{dims_.num_layers} * dims_.num_kv_heads;
-    const std::uint64_t guarded = std::min(entries_, heads * protected_count_);
     std::vector<std::uint64_t> kept(seen_.size() * dims_.num_kv_heads);
-    for (const std::uint32_t c :
-         uniform_turns(dims_.num_layers, dims_.num_kv_heads, protected_count_, guarded)) {
+    const auto protectors = uniform_turns(guarded_, dims_.num_kv_heads, entries_);
+    for (const std::uint32_t c : protectors) {
       const auto at = std::ranges::lower_bound(seen_, c / dims_.num_kv_heads);
       if (at == seen_.end() || *at != c / dims_.num_kv_heads) continue;
       ++kept[static_cast<std::size_t>(at - seen_.begin()) * dims_.num_kv_heads +
              c % dims_.num_kv_heads];
     }
-    const std::uint64_t ranked = entries_ - guarded;
+    const std::uint64_t heads = std::uint64_t{dims_.num_layers} * dims_.num_kv_heads;
+    const std::uint64_t ranked = entries_ - protectors.size();
     // If the budget ends within a round, some heads have their next guarantee and some do not.
-    const std::uint64_t last = (ranked + heads - 1) / heads, whole = ranked / heads;
-    const std::uint64_t most = dims_.num_tokens - protected_count_;
-    const std::uint64_t sure = std::min(most, guaranteed_entries(recipe_, protected_count_, last));
-    const std::uint64_t reserved =
-        heads * std::min(most, guaranteed_entries(recipe_, protected_count_, whole));
+    const std::uint64_t sure =
+        guaranteed_entries(recipe_, most_guarded_, (ranked + heads - 1) / heads);
+    const std::uint64_t whole = guaranteed_entries(recipe_, most_guarded_, ranked / heads);
+    std::uint64_t reserved = 0;
+    for (std::uint32_t l = 0; l < dims_.num_layers; ++l) {
+      const std::uint64_t most = dims_.tokens(l) - guarded_[l];
+      reserved += dims_.num_kv_heads * std::min(most, whole);
+    }
     Ranks open;  // behind the guarantee
     for (const std::uint32_t layer : seen_) {
       for (const auto& ranks : ranks_[layer]) {
@@ -112,14 +114,14 @@ class CompetingHeadsJoiner final : public Joiner {
 
   // The competitor that takes each seat, among the layers seen.
   std::vector<std::uint32_t> takers() const {
-    const std::uint32_t num_layers = static_cast<std::uint32_t>(seen_.size());
     Ranks ranks;
+    std::vector<std::uint32_t> guarded;
     for (const std::uint32_t layer : seen_) {
+      guarded.push_back(guarded_[layer]);
       ranks.insert(ranks.end(), ranks_[layer].begin(), ranks_[layer].end());
     }
-    std::vector<std::uint32_t> takers =
-        uniform_turns(num_layers, dims_.num_kv_heads, protected_count_, entries_);
-    const auto ranked = contest(recipe_, ranks, protected_count_, entries_ - takers.size());
+    std::vector<std::uint32_t> takers = uniform_turns(guarded, dims_.num_kv_heads, entries_);
+    const auto ranked = contest(recipe_, ranks, most_guarded_, entries_ - takers.size());
     takers.insert(takers.end(), ranked.begin(), ranked.end());
     return takers;
   }
@@ -127,7 +129,8 @@ class CompetingHeadsJoiner final : public Joiner {
   const Recipe recipe_;
   const SegmentDims dims_;
   const std::uint64_t entries_;
-  const std::uint32_t protected_count_;
+  const std::vector<std::uint32_t> guarded_;        // [num_layers], protected entries of each head
+  const std::uint32_t most_guarded_;                // in any layer: what guarantees count
   std::vector<Ranks> ranks_;                        // [num_layers]
   std::vector<std::vector<std::uint32_t>> counts_;  // [num_layers][num_kv_heads]
   std::vector<std::uint32_t> seen_;                 // ascending
@@ -143,8 +146,7 @@ class TabledHeadsJoiner final : public Joiner {
         num_kv_heads_(dims.num_kv_heads),
         seats_(dims.num_layers),
         counts_(dims.num_layers) {
-    const std::uint32_t guarded =
-        SegmentShape::of(recipe, 0, dims.begin, dims.num_tokens).protected_count();
+    const std::vector<std::uint32_t> guarded = protected_counts(recipe, dims);
     for (auto& layer : seats_) layer.resize(num_kv_heads_);
     std::uint32_t seat = 0;
     const auto deal = [&](const std::vector<std::uint32_t>& takers) {
@@ -152,8 +154,8 @@ class TabledHeadsJoiner final : public Joiner {
         seats_[c / num_kv_heads_][c % num_kv_heads_].push_back(++seat);
       }
     };
-    deal(uniform_turns(dims.num_layers, num_kv_heads_, guarded, entries));
-    deal(table_turns(profile, guarded, dims.num_tokens, entries - seat));
+    deal(uniform_turns(guarded, num_kv_heads_, entries));
+    deal(table_turns(profile, dims, guarded, entries - seat));
     for (std::uint32_t l = 0; l < dims.num_layers; ++l) {
       for (const auto& head : seats_[l]) {
         counts_[l].push_back(static_cast<std::uint32_t>(head.size()));

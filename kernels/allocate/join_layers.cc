@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/allocate/protected_counts.h"
 #include "kernels/allocate/turns.h"
-#include "kernels/common/segment_shape.h"
 
 namespace precis::kernels {
 namespace {
@@ -15,11 +15,10 @@ struct Capacity {
   std::vector<std::uint64_t> guarded, ranked;  // [num_layers]
 
   Capacity(const Recipe& recipe, const SegmentDims& dims) {
+    const std::vector<std::uint32_t> counts = protected_counts(recipe, dims);
     for (std::uint32_t l = 0; l < dims.num_layers; ++l) {
-      const SegmentShape shape = SegmentShape::of(recipe, l, dims.begin, dims.num_tokens);
-      const std::uint64_t heads = dims.num_kv_heads;
-      guarded.push_back(heads * shape.protected_count());
-      ranked.push_back(heads * (dims.num_tokens - shape.protected_count()));
+      guarded.push_back(std::uint64_t{dims.num_kv_heads} * counts[l]);
+      ranked.push_back(std::uint64_t{dims.num_kv_heads} * (dims.tokens(l) - counts[l]));
     }
   }
 };

@@ -39,8 +39,9 @@ class Curve {
   std::size_t at_ = 0;
 };
 
-std::vector<std::uint32_t> curve_turns(const Profile& profile, std::uint32_t protected_count,
-                                       std::uint32_t num_tokens, std::uint64_t seats) {
+std::vector<std::uint32_t> curve_turns(const Profile& profile, const SegmentDims& dims,
+                                       std::span<const std::uint32_t> guarded,
+                                       std::uint64_t seats) {
   struct Next {
     double percent;
     std::uint32_t competitor, k;
@@ -51,16 +52,17 @@ std::vector<std::uint32_t> curve_turns(const Profile& profile, std::uint32_t pro
   std::vector<Curve> curves;
   std::priority_queue<Next> queue;
   for (std::uint32_t c = 0; c < profile.num_layers * profile.num_kv_heads; ++c) {
-    curves.emplace_back(profile, c / profile.num_kv_heads, c % profile.num_kv_heads, num_tokens);
-    const std::uint32_t first = protected_count + 1;
-    if (first <= num_tokens) queue.push({curves[c].reaches(first), c, first});
+    const std::uint32_t layer = c / profile.num_kv_heads;
+    curves.emplace_back(profile, layer, c % profile.num_kv_heads, dims.num_tokens);
+    const std::uint32_t first = guarded[layer] + 1;
+    if (first <= dims.tokens(layer)) queue.push({curves[c].reaches(first), c, first});
   }
   std::vector<std::uint32_t> takers;
   while (takers.size() < seats && !queue.empty()) {
     const Next next = queue.top();
     queue.pop();
     takers.push_back(next.competitor);
-    if (next.k == num_tokens) continue;
+    if (next.k == dims.tokens(next.competitor / profile.num_kv_heads)) continue;
     queue.push({curves[next.competitor].reaches(next.k + 1), next.competitor, next.k + 1});
   }
   return takers;
@@ -68,12 +70,14 @@ std::vector<std::uint32_t> curve_turns(const Profile& profile, std::uint32_t pro
 
 }  // namespace
 
-std::vector<std::uint32_t> table_turns(const Profile& profile, std::uint32_t protected_count,
-                                       std::uint32_t num_tokens, std::uint64_t seats) {
-  if (profile.kind == Profile::Kind::kCurves) {
-    return curve_turns(profile, protected_count, num_tokens, seats);
+std::vector<std::uint32_t> table_turns(const Profile& profile, const SegmentDims& dims,
+                                       std::span<const std::uint32_t> guarded,
+                                       std::uint64_t seats) {
+  if (profile.kind == Profile::Kind::kCurves) return curve_turns(profile, dims, guarded, seats);
+  std::vector<std::uint64_t> caps;
+  for (std::uint32_t l = 0; l < profile.num_layers; ++l) {
+    caps.insert(caps.end(), profile.num_kv_heads, dims.tokens(l) - guarded[l]);
   }
-  const std::vector<std::uint64_t> caps(profile.table.size(), num_tokens - protected_count);
   return highest_averages(profile.table, caps, seats);
 }
 

@@ -90,15 +90,18 @@ std::unique_ptr<Deal> deal_by_averages(std::span<const float> weights,
   return std::make_unique<Averages>(weights, caps, seats);
 }
 
-std::vector<std::uint32_t> uniform_turns(std::uint32_t num_layers, std::uint32_t num_kv_heads,
-                                         std::uint32_t cap, std::uint64_t seats) {
-  const std::uint64_t heads = std::uint64_t{num_layers} * num_kv_heads;
-  seats = std::min(seats, heads * cap);
+std::vector<std::uint32_t> uniform_turns(std::span<const std::uint32_t> caps,
+                                         std::uint32_t num_kv_heads, std::uint64_t seats) {
+  const std::uint32_t rounds = caps.empty() ? 0 : *std::ranges::max_element(caps);
   std::vector<std::uint32_t> takers;
-  takers.reserve(seats);
-  for (std::uint64_t i = 0; i < seats; ++i) {
-    const std::uint64_t layer = i % num_layers, head = i / num_layers % num_kv_heads;
-    takers.push_back(static_cast<std::uint32_t>(layer * num_kv_heads + head));
+  for (std::uint32_t round = 0; round < rounds; ++round) {
+    for (std::uint32_t head = 0; head < num_kv_heads; ++head) {
+      for (std::uint32_t layer = 0; layer < caps.size(); ++layer) {
+        if (round >= caps[layer]) continue;
+        if (takers.size() == seats) return takers;
+        takers.push_back(layer * num_kv_heads + head);
+      }
+    }
   }
   return takers;
 }

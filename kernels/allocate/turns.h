@@ -31,8 +31,9 @@ std::unique_ptr<Deal> deal_by_averages(std::span<const float> weights,
                                        std::span<const std::uint64_t> caps, std::uint64_t seats);
 
 // Turns over the heads of all layers, the layer changing fastest. Returns the head, as
-// layer * num_kv_heads + head, that takes each of the first `seats`; every head can take `cap`.
-std::vector<std::uint32_t> uniform_turns(std::uint32_t num_layers, std::uint32_t num_kv_heads,
-                                         std::uint32_t cap, std::uint64_t seats);
+// layer * num_kv_heads + head, that takes each of the first `seats`; every head of layer l can take
+// caps[l].
+std::vector<std::uint32_t> uniform_turns(std::span<const std::uint32_t> caps,
+                                         std::uint32_t num_kv_heads, std::uint64_t seats);
 
 }  // namespace precis::kernels

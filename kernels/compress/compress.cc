@@ -7,6 +7,7 @@
 #include "precis/loss_budget.h"
 #include "precis/row_code.h"
 #include "precis/stages.h"
+#include "precis/visible_layer.h"
 
 namespace precis::kernels {
 namespace {
@@ -47,21 +48,24 @@ Status check_shape(const ModelSpec& model, const LayerInput& input, std::uint32_
 }
 
 // Compresses all layers as a put does; returns their records.
-Result<std::vector<CompressedLayer>> compress_layers(const Recipe& recipe,
+Result<std::vector<CompressedLayer>> compress_layers(const ModelSpec& model, const Recipe& recipe,
                                                      std::vector<LayerInput>& inputs,
                                                      std::uint64_t entries, const Profile* profile,
                                                      unsigned threads) {
   const auto backend = make_cpu_backend(threads);
   const LayerInput& first = inputs.front();
-  const SegmentDims dims{first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin};
+  const SegmentDims dims = SegmentDims::of(model, first.num_tokens(), first.begin);
   PRECIS_ASSIGN(const auto joiner, Joiner::make(recipe, dims, entries, profile));
+  std::vector<VisibleLayer> visible;
+  visible.reserve(inputs.size());
   std::vector<std::unique_ptr<LayerCompressor>> compressors;
   std::vector<OrderedLayer> ordered;  // [num_layers], each by its compressor
   for (std::uint32_t l = 0; l < inputs.size(); ++l) {
     LayerInput& input = inputs[l];
     input.entries = entries;
     PRECIS_ASSIGN(auto compressor, backend->compressor());
-    PRECIS_ASSIGN(ScoredLayer scored, score(*compressor, recipe, input));
+    const VisibleLayer& seen = visible.emplace_back(recipe, input, dims.tokens(l));
+    PRECIS_ASSIGN(ScoredLayer scored, score(*compressor, recipe, seen.input()));
     PRECIS_ASSIGN(OrderedLayer layer, std::move(scored).order(joiner->slots_wanted(l)));
     joiner->add(l, layer.take_turns());
     compressors.push_back(std::move(compressor));
@@ -165,7 +169,7 @@ Result<std::vector<CompressedLayer>> compress(const ModelSpec& model,
   PRECIS_ASSIGN(const Budget budget, budget_for_loss(keep, recipe, profile, begin + num_tokens));
   PRECIS_ASSIGN(const std::uint64_t entries,
                 budget_entries(recipe, model, num_tokens, budget, begin));
-  PRECIS_ASSIGN(auto kept, compress_layers(recipe, inputs, entries, profile, threads));
+  PRECIS_ASSIGN(auto kept, compress_layers(model, recipe, inputs, entries, profile, threads));
   PRECIS_TRY(open_records(kept, model.num_kv_heads));
   return kept;
 }

@@ -88,6 +88,7 @@ Json to_json(const ModelSpec& model) {
           {"rope_theta", model.rope_theta},
           {"rope_scaling", model.rope_scaling},
           {"block_tokens", model.block_tokens},
+          {"windows", model.windows},
           {"token_bytes", model.token_bytes()}};
 }
 

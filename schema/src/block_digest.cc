@@ -64,8 +64,8 @@ SegmentId id_of(const Digest& whole) {
 }  // namespace
 
 Digest model_fingerprint(const ModelSpec& model) {
-  return Sha256()
-      .text("precis.model.v1")
+  Sha256 hash;
+  hash.text("precis.model.v1")
       .text(model.name)
       .text(model.revision)
       .integer(model.num_layers)
@@ -75,8 +75,9 @@ Digest model_fingerprint(const ModelSpec& model) {
       .integer(static_cast<std::uint8_t>(model.dtype))
       .integer(std::bit_cast<std::uint64_t>(model.rope_theta))
       .text(model.rope_scaling)
-      .integer(model.block_tokens)
-      .finish();
+      .integer(model.block_tokens);
+  for (const std::uint32_t window : model.windows) hash.integer(window);
+  return hash.finish();
 }
 
 Digest path_root(std::string_view tenant, std::string_view salt, const Digest& fingerprint,

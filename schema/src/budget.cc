@@ -65,7 +65,7 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
     return Status::invalid("budget is 0, must be above 0");
   }
   switch (budget.kind) {
-    case Budget::Kind::kAll: return heads * num_tokens;
+    case Budget::Kind::kAll: return model.entries_max(num_tokens);
     case Budget::Kind::kRatio: {
       PRECIS_ASSIGN(const std::uint64_t per_head,
                     ratio_entries_per_head(recipe.count_rule, num_tokens, budget.value));
@@ -118,7 +118,7 @@ Result<std::uint64_t> budget_entries(const Recipe& recipe, const ModelSpec& mode
   const std::uint32_t wanted = recipe.min_entries > begin ? recipe.min_entries - begin : 0;
   const std::uint64_t least = std::clamp<std::uint64_t>(wanted, 1, num_tokens);
   const std::uint64_t floor = heads * std::min(least, entries_within(form, num_tokens, kMillion));
-  return std::clamp(asked, floor, heads * num_tokens);
+  return std::min(std::max(asked, floor), model.entries_max(num_tokens));
 }
 
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,
@@ -142,7 +142,8 @@ Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optiona
   return used;
 }
 
-Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked) {
+Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked,
+                         std::uint32_t num_tokens) {
   if (recipe.encoding != Encoding::kInt8) return recipe;
   EntryForm form = EntryForm::of(model, Encoding::kInt8);
   if (form.bytes() >= form.raw().bytes()) form = form.raw();
@@ -151,7 +152,10 @@ Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Bud
   if (asked.kind == Budget::Kind::kByteShare) {
     const double share = static_cast<double>(asked.value) / kMillion;
     const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
-    if (share * static_cast<double>(form.raw().bytes()) >= entry) return used;
+    const double heads = 1.0 * model.num_layers * model.num_kv_heads;
+    const double entries = static_cast<double>(model.entries_max(num_tokens)) / heads;
+    if (share * num_tokens * static_cast<double>(form.raw().bytes()) >= entries * entry)
+      return used;
   } else if (asked.kind != Budget::Kind::kLoss) {
     return used;
   }

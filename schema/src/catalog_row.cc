@@ -90,6 +90,11 @@ Status check_frame(std::string_view what, RowKind kind, Bytes frame) {
 
 constexpr std::uint32_t kOtherRows = encoding_version(Encoding::kRaw);
 
+// Builds that do not know windows must not read a model that has some.
+std::uint32_t version_of(const ModelSpec& model) {
+  return model.windows.empty() ? dtype_version(model.dtype) : kWindowsVersion;
+}
+
 template <typename Wire, typename T>
 Result<T> decode_row(std::string_view what, RowKind kind, Bytes frame) {
   PRECIS_TRY(check_frame(what, kind, frame));
@@ -112,7 +117,7 @@ std::vector<std::byte> encode(const StoredSession& row) {
   return encode_row<wire::StoredSession>(RowKind::kSession, kOtherRows, row);
 }
 std::vector<std::byte> encode(const StoredModel& row) {
-  return encode_row<wire::StoredModel>(RowKind::kModel, dtype_version(row.model.dtype), row);
+  return encode_row<wire::StoredModel>(RowKind::kModel, version_of(row.model), row);
 }
 std::vector<std::byte> encode(const StoredBudget& row) {
   return encode_row<wire::StoredBudget>(RowKind::kBudget, kOtherRows, row);

@@ -112,7 +112,26 @@ Status ModelSpec::validate() const {
     return Status::invalid("model: rope_theta is " + std::to_string(rope_theta) +
                            ", must be finite and not negative");
   }
+  if (windows.empty()) return {};
+  PRECIS_TRY(in_range("length of windows", windows.size(), num_layers, num_layers));
+  if (std::ranges::find(windows, 1u) != windows.end()) {
+    return Status::invalid("model: a window is 1 token; it must be 0 (all tokens) or at least 2");
+  }
+  if (std::ranges::all_of(windows, [](std::uint32_t window) { return window == 0; })) {
+    return Status::invalid("model: all windows are 0; leave them empty if every layer sees all");
+  }
   return {};
+}
+
+std::uint64_t ModelSpec::entries_max(std::uint32_t num_tokens) const {
+  std::uint64_t tokens = 0;
+  for (std::uint32_t l = 0; l < num_layers; ++l) tokens += visible_tokens(windows, l, num_tokens);
+  return tokens * num_kv_heads;
+}
+
+bool ModelSpec::hides_tokens(std::uint32_t num_tokens) const {
+  return std::ranges::any_of(
+      windows, [&](std::uint32_t window) { return window > 0 && window < num_tokens; });
 }
 
 std::uint64_t Plan::total() const {

@@ -162,6 +162,14 @@ def test_a_document_is_drawn_from_texts_that_are_long_enough():
         draw_document(texts[:1], CODES, 300, "0", words, CHATML)
 
 
+def test_texts_that_are_too_short_are_joined():
+    sentences = split_sentences(TEXT)
+    texts = [Text("first", " ".join(sentences[:30])), Text("second", " ".join(sentences[30:60]))]
+    name, document = draw_document(texts, CODES, 300, "0", words, CHATML)
+    assert name in ("first, second", "second, first")
+    assert 288 <= len(document.tokens) <= 300
+
+
 def test_no_sentence_to_judge_on_is_one_that_profiles_are_fitted_on():
     judged, fitted = (
         {sentence for text in texts for sentence in split_sentences(text.text)}

@@ -203,20 +203,26 @@ def test_models_of_another_build_are_refused_with_what_is_missing(random_llama):
 
 
 def test_kvdiff_sees_keys_as_the_models_own_rope_found_them(hf_model):
-    """Its scores follow the formula of kvdiff over keys whose rotation is undone."""
+    """Its scores follow the formula of kvdiff over keys whose rotation is undone.
+
+    In a layer with a sliding window, over those that later queries see.
+    """
     spec = hf.model_spec(hf_model, name="kvdiff")
     _, layers = observe_all(hf_model, TOKENS)
     pushed = [{"keys": keys, "values": values} for keys, values, _ in layers]
     kept = precis.compress(spec, pushed, recipe="kvdiff(sinks=0, recent=0)", keep=1.0)
     rotation = hf.Rotation(hf_model)
     for index, (keys, values, _) in enumerate(layers):
-        before = rotation.undo(index, keys, 0).double()
+        window = (spec.windows or (0,) * spec.num_layers)[index] or len(TOKENS)
+        first = max(0, len(TOKENS) - window)
+        values = values[:, first:]
+        before = rotation.undo(index, keys, 0).double()[:, first:]
         unit = before / before.norm(dim=-1, keepdim=True)
         anchor = unit.mean(dim=1, keepdim=True)
         cosine = (unit * anchor).sum(-1) / anchor.norm(dim=-1)
         norms = values.double().norm(dim=-1)
         want = (1 - cosine) * norms / norms.mean(dim=-1, keepdim=True)
         for head in range(spec.num_kv_heads):
-            order = kept.positions[index][head].astype(int)
+            order = kept.positions[index][head].astype(int) - first
             got = torch.from_numpy(kept.scores[index][head].copy()).double()
             assert (got - want[head][order]).abs().max() <= 2e-4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -24,6 +25,12 @@ def dtype_name(dtype: str) -> str:
     return _SHORT.get(dtype, dtype) if isinstance(dtype, str) else dtype
 
 
+def _windows(windows: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(windows, (str, bytes)) or not isinstance(windows, Sequence):
+        raise InvalidArgument(f"windows: {windows!r}, must be a list of one number for each layer")
+    return tuple(count_in(window, "windows", 2**32 - 1) for window in windows)
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """A model as the store identifies it; its fingerprint is the SHA-256 of all fields.
@@ -37,6 +44,9 @@ class ModelSpec:
         rope_theta, rope_scaling: RoPE's base, and its scaling as canonical JSON ("" for none). The
             service refuses a rope_type that Transformers does not have, and a factor of 0 or less.
         block_tokens: tokens in one block of a path's digest.
+        windows: for each layer, how many tokens a query sees, itself included, 0 for all; () if
+            every layer sees all. A layer keeps nothing of a segment that queries after it do not
+            see, so such a segment is matched whole or not at all.
     """
 
     name: str
@@ -51,9 +61,11 @@ class ModelSpec:
     rope_theta: float = 10000.0
     rope_scaling: str = ""
     block_tokens: int = 64
+    windows: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", dtype_name(self.dtype))
+        object.__setattr__(self, "windows", _windows(self.windows))
 
     def to_core(self) -> Any:
         """The form that the extension module takes."""
@@ -77,7 +89,8 @@ class ModelSpec:
     @classmethod
     def from_core(cls, spec: Any) -> ModelSpec:
         """Made from the extension module's struct."""
-        return cls(**{f.name: getattr(spec, f.name) for f in fields(cls)})
+        values = {f.name: getattr(spec, f.name) for f in fields(cls)}
+        return cls(**values | {"windows": spec.windows.ravel().tolist()})
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ void bind_models(nb::module_& module) {
           [](ModelSpec* self, std::string name, std::string revision, std::uint32_t num_layers,
              std::uint32_t num_q_heads, std::uint32_t num_kv_heads, std::uint32_t head_dim,
              const std::string& dtype, double rope_theta, std::string rope_scaling,
-             std::uint32_t block_tokens) {
+             std::uint32_t block_tokens, std::vector<std::uint32_t> windows) {
             const Dtype type = unwrap(parse_dtype(dtype));
             new (self) ModelSpec{std::move(name),
                                  std::move(revision),
@@ -40,11 +40,13 @@ void bind_models(nb::module_& module) {
                                  type,
                                  rope_theta,
                                  std::move(rope_scaling),
-                                 block_tokens};
+                                 block_tokens,
+                                 std::move(windows)};
           },
           nb::kw_only(), nb::arg("name"), nb::arg("revision"), nb::arg("num_layers"),
           nb::arg("num_q_heads"), nb::arg("num_kv_heads"), nb::arg("head_dim"), nb::arg("dtype"),
-          nb::arg("rope_theta"), nb::arg("rope_scaling"), nb::arg("block_tokens"));
+          nb::arg("rope_theta"), nb::arg("rope_scaling"), nb::arg("block_tokens"),
+          nb::arg("windows"));
 
   nb::class_<Model>(module, "Model")
       .def_ro("spec", &Model::spec)

@@ -16,7 +16,17 @@ namespace precis::kernels {
 
 struct SegmentDims {
   std::uint32_t num_layers = 0, num_kv_heads = 0, num_tokens = 0;
-  std::uint32_t begin = 0;  //  absolute position of the first token
+  std::uint32_t begin = 0;                  //  absolute position of the first token
+  std::vector<std::uint32_t> windows = {};  // ModelSpec::windows
+
+  static SegmentDims of(const ModelSpec& model, std::uint32_t num_tokens, std::uint32_t begin) {
+    return {model.num_layers, model.num_kv_heads, num_tokens, begin, model.windows};
+  }
+  // How many of the segment's last tokens a layer ranks, and the position of the first of them.
+  std::uint32_t tokens(std::uint32_t layer) const {
+    return visible_tokens(windows, layer, num_tokens);
+  }
+  std::uint32_t first(std::uint32_t layer) const { return begin + num_tokens - tokens(layer); }
 };
 
 class Joiner {

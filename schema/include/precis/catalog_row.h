@@ -11,11 +11,13 @@
 
 namespace precis {
 
+// The first version of rows of models that may have sliding windows.
+inline constexpr std::uint32_t kWindowsVersion = 5;
 // The latest version of the rows' format. Rows of a higher version are refused.
-inline constexpr std::uint32_t kRowVersion = kFormVersion;
+inline constexpr std::uint32_t kRowVersion = kWindowsVersion;
 // The row of a segment has the version of its encoding, and that of a model the version of its
-// element type, so that builds that do not know them refuse the store when they open it. All other
-// rows have version 1.
+// element type or of its windows, so that builds that do not know them refuse the store when they
+// open it. All other rows have version 1.
 
 // True if both rows are of one put, trimmed or not: entries that both store are equal bit for bit.
 bool same_put(const SegmentRow& row, const SegmentRow& other);

@@ -29,7 +29,7 @@
 namespace precis {
 
 // Version of frames and messages. Both sides refuse a version that they do not know.
-inline constexpr std::uint32_t kProtocolVersion = 8;
+inline constexpr std::uint32_t kProtocolVersion = 9;
 
 enum class FrameKind : std::uint16_t {
   kChallenge = 1,

@@ -16,8 +16,10 @@ Recipe default_for(const Recipe& recipe, const Budget& asked, const std::optiona
 // `asked` is a share of the bytes or a loss: at equal bytes, it loses less, or as much within the
 // error (docs/notes/rows.md). Else kRaw, if the model's rows take no more bytes as they are
 // pushed. Else, or if the recipe has another encoding, `recipe`. kK6V4 is not taken if the share
-// holds every entry of a long segment without it, or if the model can't have such rows.
-Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked);
+// holds every entry without it, or if the model can't have such rows. `num_tokens`: of the segment;
+// in layers with a window, a long one has fewer entries than tokens.
+Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Budget& asked,
+                         std::uint32_t num_tokens);
 
 // Returns the recipe with a `min_entries` that leaves puts within the limit.
 Result<Recipe> with_floor_within(const Recipe& recipe, const ModelSpec& model,

@@ -2,6 +2,7 @@
 // budget.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstddef>
@@ -49,6 +50,22 @@ struct SegmentId {
 Result<Digest> parse_digest(std::string_view hex);
 Result<SegmentId> parse_segment_id(std::string_view hex);
 
+// How many of a segment's tokens a layer keeps at most: the last ones, which queries from the
+// segment's last token on can see. `windows`: ModelSpec::windows.
+inline std::uint32_t visible_tokens(const std::vector<std::uint32_t>& windows, std::uint32_t layer,
+                                    std::uint32_t num_tokens) {
+  const std::uint32_t window = windows.empty() ? 0 : windows[layer];
+  return window == 0 ? num_tokens : std::min(window, num_tokens);
+}
+
+// Whether the layer sees nothing of a segment that ends at token `end`, from token `reader_end` - 1
+// on.
+inline bool is_out_of_sight(const std::vector<std::uint32_t>& windows, std::uint32_t layer,
+                            std::uint32_t end, std::uint32_t reader_end) {
+  const std::uint32_t window = windows.empty() ? 0 : windows[layer];
+  return window > 0 && std::uint64_t{end} + window <= reader_end;
+}
+
 // The store's description of a model. The model's fingerprint (block_digest.h) is the SHA-256 of
 // all fields.
 struct ModelSpec {
@@ -62,12 +79,20 @@ struct ModelSpec {
   double rope_theta = 10000.0;
   std::string rope_scaling;  // canonical JSON of the model's RoPE scaling, empty for none
   std::uint32_t block_tokens = 64;
+  // [num_layers]: a query sees at most this many tokens, itself included; 0: all. Empty if every
+  // layer sees all.
+  std::vector<std::uint32_t> windows;
   bool operator==(const ModelSpec&) const = default;
   // kInvalidArgument with the field's name and its limit.
   Status validate() const;
   std::size_t token_bytes() const {  // bytes of K and V of one token over all layers
     return 2 * std::size_t{num_layers} * num_kv_heads * head_dim * dtype_size_bytes(dtype);
   }
+  // The most entries of a segment, over all layers and heads.
+  std::uint64_t entries_max(std::uint32_t num_tokens) const;
+  // Whether a layer does not see all tokens of such a segment from its end. The segment then can't
+  // be read up to an earlier token: the entries in that token's window are not kept.
+  bool hides_tokens(std::uint32_t num_tokens) const;
 };
 
 // Entry counts per (layer, KV head) at a cut. counts: [num_layers, num_kv_heads], row major.

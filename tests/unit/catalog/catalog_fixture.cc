@@ -38,13 +38,14 @@ NewSegment trimmed(const NewSegment& segment, std::uint32_t entries) {
   return less;
 }
 
-CatalogFixture::CatalogFixture(std::uint32_t block_tokens) {
+CatalogFixture::CatalogFixture(std::uint32_t block_tokens, std::uint32_t window) {
   model.name = "model";
   model.num_layers = 3;
   model.num_q_heads = 2;
   model.num_kv_heads = 2;
   model.head_dim = 8;
   model.block_tokens = block_tokens;
+  if (window > 0) model.windows = {0, window, 0};
   fingerprint = model_fingerprint(model);
   root = path_root(tenant, "", fingerprint, "");
   reopen();

@@ -39,7 +39,8 @@ struct NewSegment {
 
 class CatalogFixture {
  public:
-  explicit CatalogFixture(std::uint32_t block_tokens = 4);
+  // `window`: of one layer of the model; 0: every layer sees all tokens.
+  explicit CatalogFixture(std::uint32_t block_tokens = 4, std::uint32_t window = 0);
 
   // Closes the catalog and opens it again over the same store.
   void reopen();

@@ -1,7 +1,7 @@
 // Compares match() and parents() with a reference that searches the tokens of every stored segment.
 // Paths are random trees over two tokens, so that they share prefixes, fork and repeat. Segments
 // are put, removed, trimmed, put again and quarantined; they were computed over all entries of
-// their parents or over fewer.
+// their parents or over fewer. Some models have a layer with a sliding window.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -19,6 +19,7 @@ namespace {
 constexpr unsigned kHeads = 6;  // of the fixture's model, over all layers
 
 struct Model {
+  std::uint32_t window = 0;
   std::map<SegmentId, NewSegment> stored;
   std::map<SegmentId, bool> quarantined;
 };
@@ -106,7 +107,8 @@ std::vector<Cover> covers(const Model& model, const Tokens& ids, std::uint32_t b
     if (its < faithful) continue;
     const SegmentRow& row = segment.row;
     for (std::uint32_t end = row.begin + 1; end <= row.end; ++end) {
-      if (end != row.end && (whole || end % block != 0)) continue;
+      const bool whole_only = whole || (model.window > 0 && model.window < row.end - row.begin);
+      if (end != row.end && (whole_only || end % block != 0)) continue;
       if (end > ids.size() || !std::equal(ids.begin(), ids.begin() + end, segment.path.begin()))
         continue;
       all.push_back({end, its, entries_of(model, id, end), row.created_unix_ms, id});
@@ -125,7 +127,10 @@ const Cover* best_of(const std::vector<Cover>& all) {
 
 class Trial {
  public:
-  Trial(unsigned seed, std::uint32_t block) : random_(seed), block_(block), f_(block) {}
+  Trial(unsigned seed, std::uint32_t block, std::uint32_t window)
+      : random_(seed), block_(block), f_(block, window) {
+    model_.window = window;
+  }
 
   void step() {
     const unsigned kind = number(12);
@@ -252,8 +257,9 @@ class Trial {
 TEST_CASE("match and parents agree with a search through every stored token", "[unit][catalog]") {
   const unsigned seed = GENERATE(range(1u, 9u));
   const std::uint32_t block = GENERATE(1u, 2u, 3u, 5u);
-  CAPTURE(seed, block);
-  Trial trial(seed, block);
+  const std::uint32_t window = GENERATE(0u, 4u);
+  CAPTURE(seed, block, window);
+  Trial trial(seed, block, window);
   for (int step = 0; step < 60; ++step) {
     CAPTURE(step);
     trial.step();

@@ -135,6 +135,21 @@ TEST_CASE("a partial link counts the entries of its matched part only", "[unit][
   CHECK(f.match(diverging(tokens(16), 8)).back().row->id == whole.row.id);
 }
 
+TEST_CASE("a segment longer than a layer's window is matched whole or not at all",
+          "[unit][catalog]") {
+  CatalogFixture f(4, /*window=*/8);
+  const NewSegment first = f.put(tokens(20)), second = f.put(tokens(28), &first),
+                   third = f.put(tokens(48), &second);
+  CHECK(f.matched(diverging(third.path, 19)) == 0);
+  CHECK(f.matched(diverging(third.path, 23)) == 20);
+  CHECK(f.matched(diverging(third.path, 24)) == 24);  // the second fits into the window
+  CHECK(f.matched(diverging(third.path, 47)) == 28);
+  CHECK(f.match(third.path).size() == 3);
+  // Its tokens up to there may be stored by themselves.
+  const NewSegment part = f.put(tokens(40), &second);
+  CHECK(f.match(diverging(third.path, 47)).back().row->id == part.row.id);
+}
+
 TEST_CASE("another root or another tenant matches nothing", "[unit][catalog]") {
   CatalogFixture f;
   f.put(tokens(8));

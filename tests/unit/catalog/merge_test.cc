@@ -15,7 +15,7 @@ constexpr std::uint32_t kTurn = 6;  // tokens; the model's blocks have 4
 
 struct Chain : CatalogFixture {
   // Turns whose budget is a ratio. Only the first is a child of the root.
-  explicit Chain(std::uint32_t turns = 5) {
+  explicit Chain(std::uint32_t turns = 5, std::uint32_t window = 0) : CatalogFixture(4, window) {
     for (std::uint32_t turn = 0; turn < turns; ++turn) add();
   }
   NewSegment made(const Tokens& path, const NewSegment* parent, std::uint32_t ppm = 500'000) const {
@@ -131,6 +131,12 @@ TEST_CASE("a run ends where others need a segment, or where it differs", "[unit]
     REQUIRE(chain.catalog->quarantine(chain.links[1].row));
     CHECK(chain.run_length() == 0);
   }
+}
+
+TEST_CASE("a run is no longer than the shortest window of the model", "[unit][catalog]") {
+  CHECK(Chain(5, 4 * kTurn).run_length() == 4);
+  CHECK(Chain(5, 4 * kTurn - 1).run_length() == 3);
+  CHECK(Chain(5, kTurn).run_length() == 0);
 }
 
 TEST_CASE("a merged run is found by all of its names, also after a restart", "[unit][catalog]") {

@@ -125,6 +125,11 @@ static void check_wrong_arguments(precis_client* client, const precis_model* mod
   precis_match* match;
   precis_head head;
   precis_model_spec bad = spec_of_test();
+  const uint32_t no_windows[kLayers] = {0};
+  bad.windows = no_windows;
+  CHECK(precis_model_register(client, &bad, &none) == PRECIS_INVALID_ARGUMENT);
+  CHECK(strstr(precis_client_error(client), "windows") != NULL);
+  bad.windows = NULL;
   bad.head_dim = 0;
   CHECK(precis_model_register(client, &bad, &none) == PRECIS_INVALID_ARGUMENT);
   CHECK(none == NULL);

@@ -2,6 +2,7 @@
 // for.
 #include "precis/compress.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -80,6 +81,59 @@ TEST_CASE("a segment compressed without a service keeps the entries of its budge
   const auto whole = compress(model_of_test(), layers.inputs, recipe, Budget::all());
   REQUIRE(whole.ok());
   CHECK(check_records(*whole, layers) == all);
+}
+
+TEST_CASE("a layer with a window keeps the tokens that later queries see, and others get the rest",
+          "[kernels]") {
+  constexpr std::uint32_t kWindow = 30;
+  Rng rng(test_seed());
+  const Layers layers(rng);
+  ModelSpec model = model_of_test();
+  model.windows = {kWindow, 0, 4 * kTokens};
+  Recipe recipe;
+  recipe.scorer = Scorer::kKnorm;
+  const auto whole = compress(model, layers.inputs, recipe, Budget::all());
+  REQUIRE(whole.ok());
+  CHECK(check_records(*whole, layers) == kHeads * (kWindow + 2 * kTokens));
+  CHECK(model.entries_max(kTokens) == kHeads * (kWindow + 2 * kTokens));
+  for (const RecordView& head : (*whole)[0].heads) {
+    REQUIRE(head.count == kWindow);
+    CHECK(std::ranges::min(head.positions) == kTokens - kWindow);
+  }
+  // 60 entries a head on average: the layer with the window leaves 30 to each of the others.
+  const auto most = compress(model, layers.inputs, recipe, Budget::entries(60));
+  REQUIRE(most.ok());
+  CHECK(check_records(*most, layers) == std::size_t{kLayers} * kHeads * 60);
+  for (const std::uint32_t l : {0u, 1u, 2u}) {
+    for (const RecordView& head : (*most)[l].heads) CHECK(head.count == (l == 0 ? 30 : 75));
+  }
+}
+
+TEST_CASE("a layer with a window is compressed as the layer of its visible tokens would be",
+          "[kernels]") {
+  constexpr std::uint32_t kWindow = 30;
+  Rng rng(test_seed());
+  const Layers layers(rng);
+  ModelSpec model = model_of_test(), alone = model;
+  model.windows.assign(kLayers, kWindow);
+  Recipe recipe = parse_recipe("global_kvdiff").value();
+  recipe.min_entries = 0;
+  const Budget keep = Budget::entries(10);
+  const auto kept = compress(model, layers.inputs, recipe, keep);
+  auto inputs = layers.inputs;
+  for (LayerInput& input : inputs) {
+    for (HeadsView* const view : {&input.keys, &input.values}) {
+      view->data = view->row(0, kTokens - kWindow);
+      view->num_tokens = kWindow;
+    }
+    input.begin += kTokens - kWindow;
+  }
+  const auto narrow = compress(alone, inputs, recipe, keep);
+  REQUIRE(kept.ok());
+  REQUIRE(narrow.ok());
+  for (std::uint32_t l = 0; l < kLayers; ++l) {
+    CHECK(bytes_text((*kept)[l].bytes()) == bytes_text((*narrow)[l].bytes()));
+  }
 }
 
 TEST_CASE("layers that do not fit the model are not compressed", "[kernels]") {

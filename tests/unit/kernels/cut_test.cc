@@ -65,9 +65,9 @@ TEST_CASE("a fresh compression at any smaller budget is the cut of a larger one"
   for (int round = 0; round < 150; ++round) {
     const Case c = random_case(rng, /*cuts=*/false);
     CAPTURE(round, c.shape.text(), canonical_recipe(c.recipe));
-    const auto layers = make_segment(c.shape, rng);
-    const std::uint64_t all =
-        std::uint64_t{c.shape.num_layers} * c.shape.num_kv_heads * c.shape.num_tokens;
+    auto layers = make_segment(c.shape, rng);
+    narrow(c.recipe, random_windows(c.shape, rng), layers);
+    const std::uint64_t all = entries_max(layers);
     const std::uint64_t large =
         pick(rng, 0, 1) ? all : pick(rng, 1, static_cast<std::uint32_t>(all));
     const auto stored = compress_segment(cpu, c.recipe, layers, large, c.table());
@@ -88,21 +88,21 @@ TEST_CASE("a fresh compression at any smaller budget is the cut of a larger one"
   }
 }
 
-TEST_CASE("a budget of everything keeps every token of every head", "[kernels][cut]") {
+TEST_CASE("a budget of everything keeps every token that a head sees", "[kernels][cut]") {
   Rng rng(6);
   const CpuStages cpu(2);
   for (int round = 0; round < 20; ++round) {
     const Case c = random_case(rng, /*cuts=*/false);
-    const auto layers = make_segment(c.shape, rng);
-    const std::uint64_t all =
-        std::uint64_t{c.shape.num_layers} * c.shape.num_kv_heads * c.shape.num_tokens;
-    const auto stored = compress_segment(cpu, c.recipe, layers, all, c.table());
-    for (const auto& layer : open_segment(stored)) {
-      for (const RecordView& r : layer) {
+    auto layers = make_segment(c.shape, rng);
+    narrow(c.recipe, random_windows(c.shape, rng), layers);
+    const auto stored = compress_segment(cpu, c.recipe, layers, entries_max(layers), c.table());
+    const auto records = open_segment(stored);
+    for (std::size_t l = 0; l < layers.size(); ++l) {
+      for (const RecordView& r : records[l]) {
         std::vector<std::uint32_t> positions(r.positions.begin(), r.positions.end());
         std::sort(positions.begin(), positions.end());
-        std::vector<std::uint32_t> expected(c.shape.num_tokens);
-        std::iota(expected.begin(), expected.end(), c.shape.begin);
+        std::vector<std::uint32_t> expected(layers[l].input.num_tokens());
+        std::iota(expected.begin(), expected.end(), layers[l].input.begin);
         REQUIRE(positions == expected);
       }
     }

@@ -66,11 +66,7 @@ std::vector<AlignedBytes> cascade(const CpuStages& cpu, const Recipe& recipe,
                                   const std::vector<OwnedLayer>& layers, std::uint64_t entries,
                                   const Profile& profile, const std::vector<std::uint32_t>& order) {
   const LayerInput& first = layers.front().input;
-  const auto joiner =
-      Joiner::make(recipe,
-                   {first.num_layers, first.num_kv_heads(), first.num_tokens(), first.begin},
-                   entries, &profile)
-          .value();
+  const auto joiner = Joiner::make(recipe, dims_of(layers), entries, &profile).value();
   std::vector<AlignedBytes> records(layers.size());
   std::vector<std::vector<std::uint32_t>> counts(layers.size());
   for (const std::uint32_t l : order) {
@@ -128,10 +124,10 @@ TEST_CASE("the cascade ends where a segment joined at once does, whatever the or
   for (int round = 0; round < 200; ++round) {
     LayerShape shape = random_shape(rng);
     const Recipe recipe = random_order(shape, rng);
-    const auto layers = make_segment(shape, rng);
+    auto layers = make_segment(shape, rng);
+    narrow(recipe, random_windows(shape, rng), layers);
     const Profile profile = random_profile(shape, rng);
-    const std::uint32_t all = shape.num_layers * shape.num_kv_heads * shape.num_tokens;
-    const std::uint64_t entries = pick(rng, 1, all);
+    const std::uint64_t entries = pick(rng, 1, static_cast<std::uint32_t>(entries_max(layers)));
     std::vector<std::uint32_t> order(shape.num_layers);
     std::iota(order.begin(), order.end(), 0u);
     std::shuffle(order.begin(), order.end(), rng);

@@ -8,6 +8,7 @@
 
 #include "kernels/score/score.h"
 #include "precis/joiner.h"
+#include "precis/visible_layer.h"
 #include "tests/unit/kernels/reference.h"
 
 namespace precis::kernels::test {
@@ -275,6 +276,50 @@ AlignedBytes::AlignedBytes(std::size_t size, std::byte fill_byte)
   for (Line& line : lines_) std::fill(std::begin(line.bytes), std::end(line.bytes), fill_byte);
 }
 
+void narrow(const Recipe& recipe, const std::vector<std::uint32_t>& windows,
+            std::vector<OwnedLayer>& layers) {
+  for (OwnedLayer& layer : layers) {
+    const std::uint32_t tokens =
+        visible_tokens(windows, layer.input.layer, layer.input.num_tokens());
+    const VisibleLayer visible(recipe, layer.input, tokens);
+    const LayerInput& narrow = visible.input();
+    layer.scores.assign(narrow.scores.begin(), narrow.scores.end());
+    layer.lse.assign(narrow.lse.begin(), narrow.lse.end());
+    layer.input = narrow;
+    layer.input.scores = layer.scores;
+    layer.input.lse = layer.lse;
+  }
+}
+
+std::vector<std::uint32_t> random_windows(const LayerShape& shape, Rng& rng) {
+  std::vector<std::uint32_t> windows;
+  if (pick(rng, 0, 1) == 0) return windows;
+  for (std::uint32_t l = 0; l < shape.num_layers; ++l) {
+    windows.push_back(pick(rng, 0, 1) * pick(rng, 2, shape.num_tokens + 2));
+  }
+  return windows;
+}
+
+SegmentDims dims_of(const std::vector<OwnedLayer>& layers) {
+  const LayerInput& first = layers.front().input;
+  SegmentDims dims{first.num_layers, first.num_kv_heads()};
+  for (const OwnedLayer& layer : layers) {
+    dims.windows.push_back(layer.input.num_tokens());
+    if (dims.windows.back() <= dims.num_tokens) continue;
+    dims.num_tokens = dims.windows.back();
+    dims.begin = layer.input.begin;
+  }
+  return dims;
+}
+
+std::uint64_t entries_max(const std::vector<OwnedLayer>& layers) {
+  std::uint64_t entries = 0;
+  for (const OwnedLayer& layer : layers) {
+    entries += std::uint64_t{layer.input.num_kv_heads()} * layer.input.num_tokens();
+  }
+  return entries;
+}
+
 std::vector<std::uint32_t> Compressed::kept(std::uint32_t head) const {
   const auto& order = orders.order[head];
   return {order.begin(), order.begin() + counts[head]};
@@ -282,9 +327,8 @@ std::vector<std::uint32_t> Compressed::kept(std::uint32_t head) const {
 
 namespace {
 
-std::unique_ptr<Joiner> joiner_for(const Recipe& recipe, const LayerInput& input,
+std::unique_ptr<Joiner> joiner_for(const Recipe& recipe, const SegmentDims& dims,
                                    std::uint64_t entries, const Profile* profile) {
-  const SegmentDims dims{input.num_layers, input.num_kv_heads(), input.num_tokens(), input.begin};
   auto joiner = Joiner::make(recipe, dims, entries, profile);
   must(joiner.status());
   return std::move(*joiner);
@@ -319,7 +363,8 @@ void encode(const CpuStages& cpu, Encoding encoding, const LayerInput& input, co
 
 Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput& input,
                     std::uint64_t entries) {
-  const auto joiner = joiner_for(recipe, input, entries, nullptr);
+  const SegmentDims dims{input.num_layers, input.num_kv_heads(), input.num_tokens(), input.begin};
+  const auto joiner = joiner_for(recipe, dims, entries, nullptr);
   Compressed c = join(cpu, recipe, input, entries, *joiner);
   encode(cpu, recipe.encoding, input, *joiner, c);
   return c;
@@ -328,7 +373,7 @@ Compressed compress(const CpuStages& cpu, const Recipe& recipe, const LayerInput
 std::vector<Compressed> compress_segment(const CpuStages& cpu, const Recipe& recipe,
                                          const std::vector<OwnedLayer>& layers,
                                          std::uint64_t entries, const Profile* profile) {
-  const auto joiner = joiner_for(recipe, layers.front().input, entries, profile);
+  const auto joiner = joiner_for(recipe, dims_of(layers), entries, profile);
   std::vector<Compressed> out;
   for (const OwnedLayer& layer : layers) {
     out.push_back(join(cpu, recipe, layer.input, entries, *joiner));

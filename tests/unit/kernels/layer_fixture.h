@@ -8,6 +8,7 @@
 
 #include "kernels/common/isa.h"
 #include "kernels/cpu_stages.h"
+#include "precis/joiner.h"
 #include "precis/kernels.h"
 #include "precis/profile.h"
 #include "precis/record.h"
@@ -76,6 +77,16 @@ class AlignedBytes {
   std::vector<Line> lines_;
   std::size_t size_;
 };
+
+// Narrows each layer to the tokens that `windows` ([num_layers], 0 for all) leave of it.
+void narrow(const Recipe& recipe, const std::vector<std::uint32_t>& windows,
+            std::vector<OwnedLayer>& layers);
+// A window for each layer of the shape, or none for all of them.
+std::vector<std::uint32_t> random_windows(const LayerShape& shape, Rng& rng);
+// The sizes of a segment of these layers, some of which may be narrow.
+SegmentDims dims_of(const std::vector<OwnedLayer>& layers);
+// The entries of all layers.
+std::uint64_t entries_max(const std::vector<OwnedLayer>& layers);
 
 // One layer through score, select, allocate, encode.
 struct Compressed {

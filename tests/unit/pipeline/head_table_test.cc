@@ -57,6 +57,12 @@ TEST_CASE("a table's counts are those that a put deals", "[unit][pipeline]") {
         Counts{80, 80, 20, 20, 20, 20, 20, 20});
   // The rest goes to the first heads.
   CHECK(counts("keydiff", Budget::entries(34), 100) == Counts{78, 78, 20, 20, 19, 19, 19, 19});
+  // Nor has it more than a window, however its weight.
+  ModelSpec narrow = small_model();
+  narrow.windows = {0, 10, 0, 0};
+  const HeadTable made = table("0=0.8,1-3=0.2", "keydiff").value();
+  CHECK(head_counts(made, narrow, 100, 0, Budget::ratio_ppm(350'000), {}).value() ==
+        Counts{86, 86, 10, 10, 22, 22, 22, 22});
   // A head has no more entries than tokens, and the others get them.
   CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100) ==
         Counts{100, 100, 60, 60, 60, 60, 60, 60});

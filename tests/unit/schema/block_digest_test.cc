@@ -30,6 +30,7 @@ ModelSpec model_in(const nlohmann::json& row) {
   row.at("rope_theta").get_to(m.rope_theta);
   row.at("rope_scaling").get_to(m.rope_scaling);
   row.at("block_tokens").get_to(m.block_tokens);
+  row.at("windows").get_to(m.windows);
   return m;
 }
 
@@ -44,7 +45,7 @@ std::optional<Budget> budget_in(const nlohmann::json& row, const std::string& fi
 
 TEST_CASE("fingerprints and roots equal the published vectors", "[unit][schema]") {
   const auto all = vectors();
-  REQUIRE(all.at("fingerprints").size() == 4);
+  REQUIRE(all.at("fingerprints").size() == 5);
   for (const auto& row : all.at("fingerprints")) {
     CHECK(model_fingerprint(model_in(row)).hex() == row.at("fingerprint"));
   }
@@ -153,6 +154,7 @@ TEST_CASE("every field of a model is part of its fingerprint", "[unit][schema]")
   CHECK(changed([](ModelSpec& m) { m.rope_theta = 10001; }));
   CHECK(changed([](ModelSpec& m) { m.rope_scaling = "{}"; }));
   CHECK(changed([](ModelSpec& m) { m.block_tokens = 32; }));
+  CHECK(changed([](ModelSpec& m) { m.windows = {512}; }));
 }
 
 TEST_CASE("a recipe's preset name is no part of a segment's identity", "[unit][schema]") {

@@ -47,6 +47,21 @@ TEST_CASE("every head keeps at least one entry, and never more than there are", 
   CHECK(budget_entries(keydiff, m, 5, Budget::bytes(~std::uint64_t{0})).value() == 40);
 }
 
+TEST_CASE("layers with a window have no entries outside it, and budgets count all tokens",
+          "[unit][schema]") {
+  const Recipe keydiff = recipe_of("keydiff");
+  ModelSpec m = model(4, 2);
+  m.windows = {0, 10, 0, 200};
+  CHECK(m.entries_max(100) == 2 * (100 + 10 + 100 + 100));
+  CHECK(budget_entries(keydiff, m, 100, Budget::all()).value() == 620);
+  CHECK(budget_entries(keydiff, m, 100, Budget::ratio_ppm(900'000)).value() == 620);
+  CHECK(budget_entries(keydiff, m, 100, Budget::ratio_ppm(500'000)).value() == 400);
+  const Recipe many = recipe_of("keydiff(min_entries=90)");
+  CHECK(budget_entries(many, m, 100, Budget::entries(1)).value() == 620);
+  CHECK(m.hides_tokens(11));
+  CHECK_FALSE(m.hides_tokens(10));
+}
+
 TEST_CASE("entries are per head on average, bytes divide by what an entry costs",
           "[unit][schema]") {
   const Recipe keydiff = recipe_of("keydiff");
@@ -130,7 +145,7 @@ TEST_CASE("a default recipe of 8 bits takes the rows that suit the budget and th
     m.head_dim = head_dim;
     m.dtype = dtype;
     const std::string text = "keydiff(encoding=" + std::string(encoding) + ")";
-    return with_fitting_rows(recipe_of(text.c_str()), m, keep).encoding;
+    return with_fitting_rows(recipe_of(text.c_str()), m, keep, 1000).encoding;
   };
   const Budget tenth = Budget::byte_share(0.1).value();
   CHECK(used("int8", tenth) == Encoding::kK6V4);
@@ -148,6 +163,17 @@ TEST_CASE("a default recipe of 8 bits takes the rows that suit the budget and th
   CHECK(used("int8", Budget::byte_share(0.564).value()) == Encoding::kInt8);
   CHECK(used("int8", Budget::byte_share(1).value()) == Encoding::kInt8);
   CHECK(used("int8", Budget::entries(9), 2) == Encoding::kRaw);  // the step takes as much
+  // Two of three layers see a tenth of 1,000 tokens, so 40% of the entries are all.
+  ModelSpec narrow = model(3, 2);
+  narrow.windows = {100, 0, 100};
+  const auto of_tokens = [&](double share, std::uint32_t tokens) {
+    return with_fitting_rows(recipe_of("keydiff(encoding=int8)"), narrow,
+                             Budget::byte_share(share).value(), tokens)
+        .encoding;
+  };
+  CHECK(of_tokens(0.225, 1000) == Encoding::kK6V4);
+  CHECK(of_tokens(0.226, 1000) == Encoding::kInt8);
+  CHECK(of_tokens(0.226, 100) == Encoding::kK6V4);
   // Rows of 8 bits already.
   CHECK(used("int8", Budget::ratio_ppm(100'000), 64, Dtype::kF8E4M3) == Encoding::kRaw);
   CHECK(used("int4", Budget::ratio_ppm(100'000), 64, Dtype::kF8E4M3) == Encoding::kInt4);

@@ -72,7 +72,7 @@ TEST_CASE("a row of a newer format is a version mismatch that names both version
   const SegmentRow row = RandomMessages(5).segment_row();
   const Status status = decode_segment_row(encode(row, kRowVersion + 1)).status();
   REQUIRE(status.code() == StatusCode::kVersionMismatch);
-  REQUIRE_THAT(status.message(), Contains("format version is 5, this build reads up to 4"));
+  REQUIRE_THAT(status.message(), Contains("format version is 6, this build reads up to 5"));
 }
 
 TEST_CASE("the row of a segment with coded rows is of a version that older builds refuse",

@@ -75,6 +75,7 @@ struct Filler {
     x.num_q_heads = x.num_kv_heads * (1 + up_to(15));
     x.head_dim = 1 + up_to(limits::kHeadDimMax - 1);
     x.block_tokens = 1 + up_to(limits::kBlockTokensMax - 1);
+    x.windows.assign(up_to(1) * x.num_layers, 2 + up_to(4096));
   }
   void operator()(Plan& x) {
     x = {up_to(4), up_to(3), {}};

@@ -114,6 +114,9 @@ TEST_CASE("a model spec names the field that is out of range", "[unit][schema]")
   CHECK_THAT(refused([](ModelSpec& m) { m.block_tokens = 0; }), Contains("block_tokens is 0"));
   CHECK_THAT(refused([](ModelSpec& m) { m.dtype = static_cast<Dtype>(7); }), Contains("dtype 7"));
   CHECK_THAT(refused([](ModelSpec& m) { m.rope_theta = -1; }), Contains("rope_theta is -1"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.windows = {8}; }), Contains("length of windows is 1"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.windows = {0, 1}; }), Contains("a window is 1 token"));
+  CHECK_THAT(refused([](ModelSpec& m) { m.windows = {0, 0}; }), Contains("all windows are 0"));
 }
 
 TEST_CASE("a keep is a ratio, entries per head, bytes or a share of them", "[unit][schema]") {

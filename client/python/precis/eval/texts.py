@@ -145,13 +145,15 @@ def draw_document(
     """The name of a random text of `texts`, and a document with needles from it.
 
     The document starts at a random piece of the text; at its end the text wraps around. Texts that
-    are too short are skipped.
+    are too short are skipped; if all are, they are joined.
 
     Raises:
-        ValueError: every text is too short.
+        ValueError: all texts together are too short.
     """
     draw = random.Random(seed)
-    for text in draw.sample(texts, len(texts)):
+    drawn = draw.sample(texts, len(texts))
+    joined = Text(", ".join(each.name for each in drawn), "\n".join(each.text for each in drawn))
+    for text in [*drawn, joined]:
         pieces = task.split(text.text)
         start = draw.randrange(max(1, len(pieces)))
         turned = task.joint.join(pieces[start:] + pieces[:start])
@@ -163,5 +165,4 @@ def draw_document(
             )
         except ValueError as error:
             reason = error
-    names = ", ".join(text.name for text in texts)
-    raise ValueError(f"no text is long enough for {num_tokens} tokens ({names}): {reason}")
+    raise ValueError(f"no text is long enough for {num_tokens} tokens ({joined.name}): {reason}")

@@ -144,7 +144,11 @@ def compress_tail(
     layers = []
     for index, ((keys, values), positions) in enumerate(zip(rows, kept, strict=True)):
         heads = []
+        window = cache.layers[index].window
         for head, before in enumerate(cache.entries(index)):
+            if window is not None:  # entries that no query after the compressed tokens sees
+                seen = before[0] >= begin + count - window
+                before = (before[0][seen], before[1][seen], before[2][seen])
             places = torch.from_numpy(positions[head].astype(np.int64) - begin).to(keys.device)
             heads.append(
                 KeptHead(

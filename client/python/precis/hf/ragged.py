@@ -151,7 +151,8 @@ class RaggedCache(AttendedCache):
 
         Raises:
             ValueError: the cache holds fewer than -`max_length` tokens, or the crop would reach
-                into several prefixes.
+                into several prefixes, or into a segment of which a layer with a sliding window has
+                only the window of its end.
         """
         held = self.get_seq_length()
         length = max_length if max_length >= 0 else held + max_length
@@ -167,6 +168,11 @@ class RaggedCache(AttendedCache):
     def _shorten(self, lengths: list[int], columns: int) -> None:
         """Shortens the prefixes to `lengths`, and the tail to the columns before `columns`."""
         into_prefix = lengths != self._source.lengths
+        for prefix, before, length in zip(
+            self.prefixes, self._source.lengths, lengths, strict=True
+        ):
+            if length < before:
+                self._check_window(prefix, length)
         self._source.lengths = lengths
         tail = max(0, columns - self.prefix_tokens)
         if self._source.seen is not None:
@@ -176,6 +182,21 @@ class RaggedCache(AttendedCache):
             if into_prefix:
                 layer.load_anew()
         self._fed = [(begin, ids) for begin, ids in self._fed if begin < columns]
+
+    def _check_window(self, prefix: Prefix | None, length: int) -> None:
+        """Raises ValueError if a token at `length` would see entries that the prefix lacks."""
+        window = min((w for w in self._source.windows if w), default=None)
+        if window is None:
+            return
+        for link in getattr(getattr(prefix, "match", None), "links", ()):
+            begin, end = link.segment.begin, link.segment.end
+            # The window of its last token is kept, too, so that it can be read again.
+            if end - begin > window and begin < length < end - 1:
+                raise ValueError(
+                    f"cannot crop to {length}, inside segment {link.segment.id} of tokens "
+                    f"[{begin}, {end}): of layers with a window of {window} tokens, it has only "
+                    f"the window of its end: crop({begin})"
+                )
 
     def rewind(self, kept: Sequence[int]) -> list[int]:
         """Drops all but the first `kept` tokens of each row of a batch.

@@ -218,7 +218,7 @@ class RaggedLayer(CacheLayerMixin):
         super().__init__()
         self._source = source
         self._index = index
-        self._window = source.windows[index]
+        self.window = source.windows[index]
         self._kept: dict[int, list[Kept]] = {}  # by prefix
         self._kept_rows: dict[int, Any] = {}  # the same, for the kernel
         self._tail = 0  # tokens in the tail; keys and values have room for more
@@ -331,10 +331,10 @@ class RaggedLayer(CacheLayerMixin):
         Every query sees the kept entries and the tail up to itself, both within the model's
         `window`. Returns [batch, n, num_q_heads, head_dim], as Transformers expects.
         """
-        if window != self._window:
+        if window != self.window:
             raise ValueError(
                 f"layer {self._index}: the model asks for a sliding window of {window}, its "
-                f"configuration says {self._window}"
+                f"configuration says {self.window}"
             )
         batch, _, count, _ = query.shape
         if self._source.observer is not None:
@@ -423,19 +423,21 @@ class RaggedLayer(CacheLayerMixin):
             out.append(torch.stack(parts, dim=1).view(block.shape))
         return torch.cat(out, dim=2)
 
-    def log_sum_exp(self, queries: torch.Tensor) -> torch.Tensor:
+    def log_sum_exp(self, queries: torch.Tensor, in_window: bool = False) -> torch.Tensor:
         """Natural log-sum-exp of q.k/sqrt(d) over the kept entries and the tail up to each query.
 
         Args:
             queries: [num_q_heads, n, head_dim] of the tail's last n tokens, as an observer gets
-                them. Entries outside a sliding window are included, too.
+                them.
+            in_window: leave out the entries outside the layer's sliding window.
         """
         scaling = queries.shape[-1] ** -0.5
-        if self._sees_all_before(queries):
+        window = self.window if in_window else None
+        if window is None and self._sees_all_before(queries):
             return self._merged(queries[None], scaling, 0, slice(0, 1)).lse[0]
         blocks = []
         for first, block in self._blocks(queries[None], 0):
-            heads = self._scores(block, first, scaling, None, 0, slice(0, 1))
+            heads = self._scores(block, first, scaling, window, 0, slice(0, 1))
             sums = torch.stack([scores[0].logsumexp(dim=1) for scores, *_ in heads])
             blocks.append(sums.view(block.shape[1:3]))
         return torch.cat(blocks, dim=1)

@@ -29,10 +29,12 @@ class Repetition:
         queries: per layer [num_q_heads, m, head_dim], as observers see them.
         lse: per layer float32 [num_q_heads, m]: the natural log-sum-exp of the queries' q.k/sqrt(d)
             over all keys up to each query.
+        window_lse: as lse, over those of these keys that are in the layer's sliding window.
     """
 
     queries: list[torch.Tensor]
     lse: list[torch.Tensor]
+    window_lse: list[torch.Tensor]
 
 
 def repeat_request(tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -67,15 +69,19 @@ def repetitions(
     length = cache.get_seq_length()
     for begin in range(0, len(tokens), chunk_tokens):
         lead = tokens[max(0, begin - _LEAD_TOKENS) : begin]
-        queries: list[torch.Tensor] = []
-        lse: list[torch.Tensor] = []
+        made = Repetition([], [], [])
 
         def observe(layer: int, _keys: object, _values: object, asked: torch.Tensor) -> None:
-            queries.append(asked)  # noqa: B023
-            lse.append(cache.layers[layer].log_sum_exp(asked))  # noqa: B023
+            rows = cache.layers[layer]
+            lse = rows.log_sum_exp(asked)
+            made.queries.append(asked)  # noqa: B023
+            made.lse.append(lse)  # noqa: B023
+            made.window_lse.append(  # noqa: B023
+                lse if rows.window is None else rows.log_sum_exp(asked, in_window=True)
+            )
 
         with cache.observed(observe):
             fed = [*request, *lead, *tokens[begin : begin + chunk_tokens]]
             forward(hf_model, fed, cache, logits_to_keep=1)
         cache.crop(length)
-        yield Repetition(queries, lse)
+        yield made

@@ -114,7 +114,6 @@ def model_spec(
             `revision` is given.
     """
     config = text_config(hf_model)
-    attention_windows(config)
     if dtype is None:
         if hf_model.dtype not in DTYPE_NAMES:
             raise ValueError(f"dtype: the model is {hf_model.dtype}; name one of bf16, f16, f32")
@@ -147,7 +146,6 @@ def spec_of_files(
     Raises:
         ValueError: as model_spec().
     """
-    attention_windows(decoder)
     short = dtype_name(dtype)
     if short not in TORCH_DTYPES:
         raise ValueError(f"dtype: {dtype!r}, must be bf16, f16 or f32")
@@ -162,6 +160,7 @@ def _spec(
     config: PretrainedConfig, name: str, revision: str, dtype: str, block_tokens: int
 ) -> ModelSpec:
     theta, scaling = _rope(config)
+    windows = [window or 0 for window in attention_windows(config)]
     return ModelSpec(
         name=name,
         revision=revision,
@@ -173,4 +172,5 @@ def _spec(
         rope_theta=theta,
         rope_scaling=scaling,
         block_tokens=block_tokens,
+        windows=windows if any(windows) else (),
     )

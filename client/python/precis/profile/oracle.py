@@ -39,6 +39,10 @@ class Oracle:
         keys = reading.layers[0][0]
         shape = (len(reading.layers), keys.shape[0], keys.shape[1])
         self.worth = torch.zeros(shape, device=keys.device)
+        # Tokens that a sliding window hides from the queries after the context are worth 0.
+        self._hidden = [
+            0 if window is None else max(0, shape[2] - window) for window in reading.judge.windows
+        ]
 
     def add_repetition(self) -> None:
         """Adds the answer to "repeat everything": the whole context itself."""
@@ -69,22 +73,31 @@ class Oracle:
         heads, tokens = keys.shape[:2]
         worth = largest_shares(keys, queries, lse) * self._norms[layer]
         best = worth.view(heads, -1, tokens).amax(dim=1)
+        best[:, : self._hidden[layer]] = 0
         torch.maximum(self.worth[layer], best, out=self.worth[layer])
 
 
-def largest_shares(keys: torch.Tensor, queries: torch.Tensor, lse: torch.Tensor) -> torch.Tensor:
+def largest_shares(
+    keys: torch.Tensor,
+    queries: torch.Tensor,
+    lse: torch.Tensor,
+    unseen: torch.Tensor | None = None,
+) -> torch.Tensor:
     """The largest share of attention that any query gives each token, [num_q_heads, n].
 
     Args:
         keys: [num_kv_heads, n, head_dim].
         queries: [num_q_heads, m, head_dim], and their log-sum-exp [num_q_heads, m].
+        unseen: bool [m, n], the tokens that a query does not see; None: it sees all.
     """
     num_q_heads, count, dim = queries.shape
     heads, tokens = keys.shape[:2]
     rows = queries.reshape(heads, -1, dim).float()
     scores = rows @ keys.float().transpose(1, 2) * dim**-0.5
-    shares = scores - lse.reshape(heads, -1, 1)
-    return shares.view(num_q_heads, count, tokens).amax(dim=1).exp()  # exp keeps the order
+    shares = (scores - lse.reshape(heads, -1, 1)).view(num_q_heads, count, tokens)
+    if unseen is not None:
+        shares = shares.masked_fill(unseen, -torch.inf)
+    return shares.amax(dim=1).exp()  # exp keeps the order
 
 
 def value_norms(values: torch.Tensor, projection: torch.Tensor) -> torch.Tensor:

@@ -25,6 +25,7 @@ from precis.eval.texts import Text
 from precis.hf.repetition import CHUNK_TOKENS
 
 from .build import Builder, Progress, Settings, cut_contexts
+from .oracle import largest_shares
 
 # The score is exp(prediction) x kvdiff^KVDIFF_POWER (docs/notes/kvprobe.md).
 KVDIFF_POWER = 0.5
@@ -97,15 +98,32 @@ def repeated_attention(reading: Reading) -> torch.Tensor:
     """KVzip's score: the largest share of attention that an entry gets during the repetition.
 
     Returns:
-        float32 [num_layers, num_kv_heads, n], the mean over the heads of a group.
+        float32 [num_layers, num_kv_heads, n], the mean over the heads of a group. In a layer with a
+        sliding window, only queries that see an entry count, and entries that none sees have 0.
     """
     spec = reading.judge.spec
     layers, _ = reading.inputs(hf.Needs.of(_REPEATED))
     kept = precis.compress(spec, layers, _REPEATED, 1.0)
-    worth = np.empty((spec.num_layers, spec.num_kv_heads, reading.num_tokens), np.float32)
+    worth = np.zeros((spec.num_layers, spec.num_kv_heads, reading.num_tokens), np.float32)
     for layer, head in np.ndindex(worth.shape[:2]):
         worth[layer, head, kept.positions[layer][head]] = kept.scores[layer][head]
+    for layer, window in enumerate(reading.judge.windows):
+        if window is not None:
+            worth[layer][:, -window:] = _attention_in_window(reading, layer, window)
     return torch.from_numpy(worth)
+
+
+def _attention_in_window(reading: Reading, layer: int, window: int) -> np.ndarray:
+    """The part of repeated_attention() for the last `window` tokens, [num_kv_heads, tokens]."""
+    chunk = reading.repetition()[0][0]  # no later one sees the context's end
+    keys = reading.layers[layer][0][:, -window:]
+    heads, tokens = keys.shape[:2]
+    rows = slice(0, window - 1)
+    queries, lse = chunk.queries[layer][:, rows], chunk.window_lse[layer][:, rows]
+    distances = torch.arange(queries.shape[1])[:, None] + torch.arange(tokens, 0, -1)
+    unseen = (distances >= window).to(keys.device)
+    shares = largest_shares(keys, queries, lse, unseen)
+    return shares.view(heads, -1, tokens).mean(dim=1).float().cpu().numpy()
 
 
 def fast_reading(hf_model: Any) -> contextlib.AbstractContextManager[Any]:
@@ -253,7 +271,9 @@ class ProbeBuilder(Builder):
         for layer, keys in enumerate(unrotated(self._judge.spec, reading)):
             values = reading.layers[layer][1].cpu().double()
             x = features(keys, values, means.key[layer])
-            rows = torch.cat([x, worth[layer][..., None]], dim=-1)[:, _FIRST:]
+            window = self._judge.windows[layer] or len(tokens)
+            first = max(_FIRST, len(tokens) - window)
+            rows = torch.cat([x, worth[layer][..., None]], dim=-1)[:, first:]
             layers.append(rows.transpose(1, 2) @ rows)
         return torch.stack(layers).numpy()
 
