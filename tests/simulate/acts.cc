@@ -118,7 +118,8 @@ void Acts::branch(Client& client, const Model& model, Path& path) {
   Segment& segment = path.segments[n];
   const std::uint32_t first = segment.kv.begin / model_.block_tokens + 1;
   const std::uint32_t blocks = (segment.end - 1) / model_.block_tokens + 1 - first;
-  if (blocks > 0) {
+  const bool divides = !model_.hides_tokens(segment.end - segment.kv.begin);
+  if (blocks > 0 && divides) {
     const std::uint32_t begin =
         (first + static_cast<std::uint32_t>(machine_.random(blocks))) * model_.block_tokens;
     // The segments with which this one was consolidated are split too.
@@ -221,7 +222,23 @@ void Acts::get(Client& client, const Model& model, Path& path) {
   if (!testing::rows_are_of(testing::copy_of(*prefix), kvs)) {
     breaks("a get served rows that were never put at their position");
   }
+  check_windows(path, testing::copy_of(*prefix));
   if (quiet && undisturbed(path, since)) check_trims(path, testing::copy_of(*prefix));
+}
+
+// Segments are consolidated only while the shortest window holds all of their tokens.
+void Acts::check_windows(const Path& path, const testing::PrefixCopy& prefix) {
+  for (std::uint32_t l = 0; l < model_.windows.size(); ++l) {
+    for (const testing::HeadCopy& head : prefix[l]) {
+      for (const std::uint32_t position : head.positions) {
+        const auto segment = std::ranges::upper_bound(path.segments, position, {}, &Segment::end);
+        if (segment == path.segments.end()) continue;  // told above
+        const std::uint32_t tokens = segment->end - segment->kv.begin;
+        if (segment->end - position <= visible_tokens(model_.windows, l, tokens)) continue;
+        return breaks(fmt::format("layer {} has token {}, which no later query sees", l, position));
+      }
+    }
+  }
 }
 
 void Acts::check_trims(const Path& path, const testing::PrefixCopy& prefix) {

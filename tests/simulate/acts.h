@@ -26,6 +26,7 @@ class Acts : public Scene {
 
  private:
   void settle(Path& path, std::size_t n, Durability durability, const Span& since);
+  void check_windows(const Path& path, const testing::PrefixCopy& prefix);
   void check_trims(const Path& path, const testing::PrefixCopy& prefix);
   void pin(Client& client, Path& path, const Span& since);
 };

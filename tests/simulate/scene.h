@@ -23,6 +23,8 @@ class Scene {
   explicit Scene(const Plot& plot)
       : plot_(plot), machine_(plot.seed), kv_random_(static_cast<std::uint32_t>(plot.seed)) {
     model_.block_tokens = 16;
+    // Segments have 20 to 90 tokens.
+    if (machine_.chance(0.4)) model_.windows = {0, 60, 0, 40};
     for (std::uint32_t p = 0; p < kPaths; ++p) {
       paths_.push_back(make_path(machine_, kv_random_, model_));
       paths_.back().session = "session " + std::to_string(p);
