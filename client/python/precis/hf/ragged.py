@@ -8,6 +8,7 @@ uses that attention during each call that passes such a cache.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
@@ -151,8 +152,7 @@ class RaggedCache(AttendedCache):
 
         Raises:
             ValueError: the cache holds fewer than -`max_length` tokens, or the crop would reach
-                into several prefixes, or into a segment of which a layer with a sliding window has
-                only the window of its end.
+                into several prefixes, or to a token whose sliding window has not arrived.
         """
         held = self.get_seq_length()
         length = max_length if max_length >= 0 else held + max_length
@@ -163,16 +163,17 @@ class RaggedCache(AttendedCache):
                 f"cannot crop a cache over {len(self.prefixes)} prefixes to {length}: the longest "
                 f"has {self.prefix_tokens} tokens, and only what follows it is cropped"
             )
+        into = length < self.prefix_tokens
+        if into and (least := self._readable(self.prefix, length)) < length:
+            raise ValueError(
+                f"cannot crop to {length}: layers with a sliding window lack entries that the next "
+                f"token sees; crop({least}), or get the prefix up to there"
+            )
         self._shorten([min(length, tokens) for tokens in self._source.lengths], length)
 
     def _shorten(self, lengths: list[int], columns: int) -> None:
         """Shortens the prefixes to `lengths`, and the tail to the columns before `columns`."""
         into_prefix = lengths != self._source.lengths
-        for prefix, before, length in zip(
-            self.prefixes, self._source.lengths, lengths, strict=True
-        ):
-            if length < before:
-                self._check_window(prefix, length)
         self._source.lengths = lengths
         tail = max(0, columns - self.prefix_tokens)
         if self._source.seen is not None:
@@ -183,25 +184,40 @@ class RaggedCache(AttendedCache):
                 layer.load_anew()
         self._fed = [(begin, ids) for begin, ids in self._fed if begin < columns]
 
-    def _check_window(self, prefix: Prefix | None, length: int) -> None:
-        """Raises ValueError if a token at `length` would see entries that the prefix lacks."""
-        window = min((w for w in self._source.windows if w), default=None)
-        if window is None:
-            return
-        for link in getattr(getattr(prefix, "match", None), "links", ()):
-            begin, end = link.segment.begin, link.segment.end
-            # The window of its last token is kept, too, so that it can be read again.
-            if end - begin > window and begin < length < end - 1:
-                raise ValueError(
-                    f"cannot crop to {length}, inside segment {link.segment.id} of tokens "
-                    f"[{begin}, {end}): of layers with a window of {window} tokens, it has only "
-                    f"the window of its end: crop({begin})"
-                )
+    def _readable(self, prefix: Prefix | None, length: int) -> int:
+        """The last token up to `length` at which a prefix can be cropped: 0, or one whose windows
+        have arrived.
+
+        A segment that is longer than a window has the window of its end alone, and segments out of
+        sight from the prefix's end have brought nothing.
+        """
+        windows = {window for window in self._source.windows if window}
+        links = getattr(getattr(prefix, "match", None), "links", ())
+        begins = [link.segment.begin for link in links]
+        ends = [link.segment.end for link in links]
+
+        def is_readable(at: int) -> bool:
+            inside = bisect.bisect_left(begins, at) - 1  # the link with the token before
+            for window in windows:
+                begin, end = begins[inside], ends[inside]
+                # The window of its last token is kept, too, so that it can be read again.
+                if end - begin > window and at < end - 1:
+                    return False
+                oldest = bisect.bisect_right(ends, at - window + 1)
+                if oldest < len(ends) and ends[oldest] <= links[-1].matched_end - window:
+                    return False
+            return True
+
+        if not windows or not links:
+            return length
+        places = [length, *(begin for begin in reversed(begins) if begin < length)]
+        return next((at for at in places if at > 0 and is_readable(at)), 0)
 
     def rewind(self, kept: Sequence[int]) -> list[int]:
         """Drops all but the first `kept` tokens of each row of a batch.
 
-        If a row loses a part of its prefix, all rows of that prefix lose it.
+        If a row loses a part of its prefix, all rows of that prefix lose it. Rows lose more if the
+        prefix cannot be cropped there because of a sliding window.
 
         Returns:
             How many tokens each row now holds.
@@ -211,8 +227,12 @@ class RaggedCache(AttendedCache):
         """
         groups = self._source.rows_of(len(kept))
         lengths = [
-            min(tokens, *kept[rows])
-            for tokens, rows in zip(self._source.lengths, groups, strict=True)
+            tokens
+            if (least := min(tokens, *kept[rows])) == tokens
+            else self._readable(prefix, least)
+            for prefix, tokens, rows in zip(
+                self.prefixes, self._source.lengths, groups, strict=True
+            )
         ]
         seen = self._seen(len(kept)).cpu()
         ends = []
