@@ -316,7 +316,7 @@ class Cache:
                 that suits a reader at `parent_read` ("auto"), the root (None), or a given segment.
                 With a match, they begin at its end; if that is inside a segment, the service
                 splits the segment there. With "auto", it does so if the match is a large part of
-                the segment.
+                the segment. It never splits one that is longer than a window of the model.
             parent_read: the budget at which the parent was read while this KV was computed; by
                 default all stored entries were read. If the parents store more, the segment is an
                 approximation: only lookups with such a `keep`, or without one, find it.

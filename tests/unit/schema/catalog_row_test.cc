@@ -90,15 +90,22 @@ TEST_CASE("the row of a segment with coded rows is of a version that older build
   }
 }
 
-TEST_CASE("the row of a model of f8 is of a version that older builds refuse", "[unit][schema]") {
+TEST_CASE("the row of a model of f8 or with windows is of a version that older builds refuse",
+          "[unit][schema]") {
   StoredModel row = RandomMessages(5).stored_model();
+  const auto version = [&] {
+    const auto bytes = encode(row);
+    CHECK(decode_stored_model(bytes)->model == row.model);
+    std::uint16_t of_row;
+    std::memcpy(&of_row, bytes.data() + 4, sizeof of_row);
+    return of_row;
+  };
   for (const Dtype dtype : kDtypes) {
     row.model.dtype = dtype;
-    const auto bytes = encode(row);
-    std::uint16_t version;
-    std::memcpy(&version, bytes.data() + 4, sizeof version);
-    CHECK(version == (dtype == Dtype::kF8E4M3 ? 4 : 1));
-    CHECK(decode_stored_model(bytes)->model.dtype == dtype);
+    row.model.windows.clear();
+    CHECK(version() == (dtype == Dtype::kF8E4M3 ? 4 : 1));
+    row.model.windows.assign(row.model.num_layers, 2);
+    CHECK(version() == 5);
   }
 }
 
