@@ -82,7 +82,7 @@ std::vector<Catalog::Row> CatalogMerges::mergeable(std::string_view tenant, cons
   for (const SegmentNode* each = &last; each; each = each->parent) {
     if (each->row->begin < recipe->min_entries) break;
     if (each != &last && !may_join(*each, last, mixes)) break;
-    // Segments that are matched only whole would become one that ends where the last of them does.
+    // A merged segment that hides tokens could not be matched where one of the run ends.
     if (model.hides_tokens(last.row->end - each->row->begin)) break;
     run.push_back(each->row);
   }

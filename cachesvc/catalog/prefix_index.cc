@@ -158,7 +158,8 @@ std::size_t PrefixIndex::last_covered(const Query& query) const {
   return covered;
 }
 
-// A boundary inside segments that can't be matched in part leads to an earlier match.
+// A boundary inside a segment that can't be matched in part leads to an earlier match. If the
+// segment has no rivals, nothing else ends between its begin and that boundary.
 std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
                                                        std::uint32_t faithful_ppm) const {
   const Query query{path, faithful_ppm};
@@ -174,6 +175,10 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
                  (!segment.whole_only || segment.row->end == position);
         });
     if (covering) return Match{covering, static_cast<std::uint32_t>(position)};
+    if (boundary->covering.size() != 1) continue;
+    const SegmentNode& only = *boundary->covering.begin()->segment;
+    const std::size_t before = only.row->begin / path.block_tokens;
+    if (!only.has_rivals && before < block) block = before + 1;
   }
   return std::nullopt;
 }

@@ -77,8 +77,8 @@ Result<std::vector<Catalog::Row>> named_chain(const Catalog& catalog, const Tena
                            "begin at token " +
                            std::to_string(last.begin) + " or " + std::to_string(last.end));
   }
-  if (end != end_of(chain) && end % model.block_tokens != 0) {
-    return Status::invalid("a put can begin inside segment " + chain.back()->id.hex() +
+  if (end != last.end && end % model.block_tokens != 0) {
+    return Status::invalid("a put can begin inside segment " + last.id.hex() +
                            " only at a multiple of " + std::to_string(model.block_tokens) +
                            " tokens, and parent_end is " + std::to_string(end));
   }

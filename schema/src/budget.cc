@@ -152,10 +152,8 @@ Recipe with_fitting_rows(const Recipe& recipe, const ModelSpec& model, const Bud
   if (asked.kind == Budget::Kind::kByteShare) {
     const double share = static_cast<double>(asked.value) / kMillion;
     const double entry = record_entry_bytes(form) + 1.0 * kChecksumBytes / kChecksumBlockEntries;
-    const double heads = 1.0 * model.num_layers * model.num_kv_heads;
-    const double entries = static_cast<double>(model.entries_max(num_tokens)) / heads;
-    if (share * num_tokens * static_cast<double>(form.raw().bytes()) >= entries * entry)
-      return used;
+    const double all = static_cast<double>(model.token_bytes()) * num_tokens;
+    if (share * all >= static_cast<double>(model.entries_max(num_tokens)) * entry) return used;
   } else if (asked.kind != Budget::Kind::kLoss) {
     return used;
   }

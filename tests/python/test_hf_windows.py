@@ -34,6 +34,15 @@ def expected(hf_model, prompt, rest) -> torch.Tensor:
     return continuation(hf_model, full_cache(hf_model, prompt)[0], rest, CHUNKS)
 
 
+def check_all_that_is_seen(prefix: precis.Prefix, hf_model, prompt, rest) -> None:
+    """The prefix has what later queries see and nothing else; the logits are the model's own."""
+    for index, layer in enumerate(prefix.layers):
+        first = len(prompt) - WINDOW if index in SLIDING else 0
+        assert sorted(layer.heads[0].positions.tolist()) == list(range(first, len(prompt)))
+    got = continuation(hf_model, hf.RaggedCache(hf_model, prefix), rest, CHUNKS)
+    assert (got - expected(hf_model, prompt, rest)).abs().max() <= BOUND
+
+
 def test_only_what_later_queries_see_is_kept_and_the_logits_are_the_models_own(
     cache, registered, random_gemma3, tokens
 ):
@@ -41,12 +50,7 @@ def test_only_what_later_queries_see_is_kept_and_the_logits_are_the_models_own(
     assert registered.spec.windows == (24, 24, 0, 24, 24, 0)
     segment, _ = hf.store(cache, registered, random_gemma3, prompt, keep=1.0)
     assert segment.plan.sum() == 4 * WINDOW + 2 * 160
-    prefix = cache.get(cache.lookup(registered, prompt))
-    for index, layer in enumerate(prefix.layers):
-        first = 160 - WINDOW if index in SLIDING else 0
-        assert sorted(layer.heads[0].positions.tolist()) == list(range(first, 160))
-    got = continuation(random_gemma3, hf.RaggedCache(random_gemma3, prefix), rest, CHUNKS)
-    assert (got - expected(random_gemma3, prompt, rest)).abs().max() <= BOUND
+    check_all_that_is_seen(cache.get(cache.lookup(registered, prompt)), random_gemma3, prompt, rest)
 
 
 def test_a_budget_that_holds_all_windows_loses_nothing(cache, registered, random_gemma3, tokens):
@@ -91,12 +95,7 @@ def test_a_reader_gets_no_entries_of_segments_that_a_layer_no_longer_sees(
     match = cache.lookup(registered, prompt, keep=keep)
     assert len(match.links) == 4
     assert match.plan.ravel().tolist() == [24, 24, 160, 24, 24, 160]
-    prefix = cache.get(match)
-    for index, layer in enumerate(prefix.layers):
-        first = 160 - WINDOW if index in SLIDING else 0
-        assert sorted(layer.heads[0].positions.tolist()) == list(range(first, 160))
-    got = continuation(random_gemma3, hf.RaggedCache(random_gemma3, prefix), rest, CHUNKS)
-    assert (got - expected(random_gemma3, prompt, rest)).abs().max() <= BOUND
+    check_all_that_is_seen(cache.get(match), random_gemma3, prompt, rest)
 
 
 def test_turns_shorter_than_the_window_see_each_other(cache, registered, random_gemma3, tokens):
@@ -149,6 +148,23 @@ def test_a_cache_over_a_chain_goes_on_from_where_its_windows_have_arrived(
         again = hf.prefill(random_gemma3, other, past=restored)
         assert again.read == len(other) - at
         assert (again.logits - logits).abs().max() <= BOUND
+
+
+def test_what_was_compressed_in_memory_keeps_the_windows_of_its_end(random_gemma3, tokens):
+    ragged = hf.RaggedCache(random_gemma3)
+    for end in (100, 200):
+        hf.forward(random_gemma3, tokens[end - 100 : end], ragged)
+        hf.compress_tail(random_gemma3, ragged, hf.WhileDecoding(keep=1.0, recent=10))
+        for index in SLIDING:
+            ((positions, _, _),) = ragged.entries(index)
+            assert sorted(positions.tolist()) == list(range(end - 10 - WINDOW, end - 10))
+    got = hf.prefill(random_gemma3, tokens, past=ragged.fork()).logits
+    assert (got - full_cache(random_gemma3, tokens)[1]).abs().max() <= BOUND
+    with pytest.raises(ValueError, match=r"cannot crop to 150: .* crop\(0\)"):
+        ragged.crop(150)
+    ragged.crop(189)
+    got = hf.prefill(random_gemma3, tokens, past=ragged).logits
+    assert (got - full_cache(random_gemma3, tokens)[1]).abs().max() <= BOUND
 
 
 def test_a_put_cannot_begin_inside_a_segment_that_has_only_its_last_window(

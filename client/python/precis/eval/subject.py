@@ -100,13 +100,18 @@ class Reading:
             layers = [scorers.layer(index, *rows) for index, rows in enumerate(self.layers)]
         return layers, seconds + time.perf_counter() - start
 
-    def repetition(self) -> tuple[list[hf.Repetition], float]:
-        """The repetition of the context, and the seconds that it took; computed once."""
-        if self._repeated is None:
+    def repetition(self, in_window: bool = False) -> tuple[list[hf.Repetition], float]:
+        """The repetition of the context, and the seconds that it took; computed once.
+
+        `in_window`: with window_lse.
+        """
+        if self._repeated is None or (in_window and not self._repeated[0][0].window_lse):
             start = time.perf_counter()
             request = self.judge.repeat_request
-            made = list(hf.repetitions(self.judge.hf_model, self.tokens, self.cache, request))
-            self._repeated = made, time.perf_counter() - start
+            chunks = hf.repetitions(
+                self.judge.hf_model, self.tokens, self.cache, request, in_window=in_window
+            )
+            self._repeated = list(chunks), time.perf_counter() - start
         return self._repeated
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -104,8 +104,11 @@ class CompressedPrefix:
 
     Attributes:
         match: None if the tokens are unknown.
+        is_compressed: tells it from a prefix of a service. Layers with a sliding window have only
+            the window of its end.
     """
 
+    is_compressed: ClassVar[bool] = True
     matched_tokens: int
     layers: list[KeptLayer]
     match: KnownTokens | None

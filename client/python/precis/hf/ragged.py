@@ -185,13 +185,15 @@ class RaggedCache(AttendedCache):
         self._fed = [(begin, ids) for begin, ids in self._fed if begin < columns]
 
     def _readable(self, prefix: Prefix | None, length: int) -> int:
-        """The last token up to `length` at which a prefix can be cropped: 0, or one whose windows
-        have arrived.
+        """The last token up to `length` at which a prefix has every window, or 0.
 
         A segment that is longer than a window has the window of its end alone, and segments out of
-        sight from the prefix's end have brought nothing.
+        sight from the prefix's end have brought nothing. compress_tail() keeps the window of its
+        end alone, too.
         """
         windows = {window for window in self._source.windows if window}
+        if windows and getattr(prefix, "is_compressed", False):
+            return length if length >= prefix.matched_tokens - 1 else 0
         links = getattr(getattr(prefix, "match", None), "links", ())
         begins = [link.segment.begin for link in links]
         ends = [link.segment.end for link in links]

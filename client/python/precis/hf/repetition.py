@@ -29,7 +29,7 @@ class Repetition:
         queries: per layer [num_q_heads, m, head_dim], as observers see them.
         lse: per layer float32 [num_q_heads, m]: the natural log-sum-exp of the queries' q.k/sqrt(d)
             over all keys up to each query.
-        window_lse: as lse, over those of these keys that are in the layer's sliding window.
+        window_lse: if asked for, as lse, over those of these keys that are in the layer's window.
     """
 
     queries: list[torch.Tensor]
@@ -57,6 +57,7 @@ def repetitions(
     cache: RaggedCache,
     request: Tokens = (),
     chunk_tokens: int = CHUNK_TOKENS,
+    in_window: bool = False,
 ) -> Iterator[Repetition]:
     """Repeats `tokens`, the last that `cache` holds, chunk by chunk; leaves the cache unchanged.
 
@@ -64,6 +65,7 @@ def repetitions(
 
     Args:
         request: from repeat_request(). Without it the model repeats a little less reliably.
+        in_window: whether to compute window_lse.
     """
     tokens, request = token_list(tokens), token_list(request)
     length = cache.get_seq_length()
@@ -76,9 +78,9 @@ def repetitions(
             lse = rows.log_sum_exp(asked)
             made.queries.append(asked)  # noqa: B023
             made.lse.append(lse)  # noqa: B023
-            made.window_lse.append(  # noqa: B023
-                lse if rows.window is None else rows.log_sum_exp(asked, in_window=True)
-            )
+            if in_window:
+                near = lse if rows.window is None else rows.log_sum_exp(asked, in_window=True)
+                made.window_lse.append(near)  # noqa: B023
 
         with cache.observed(observe):
             fed = [*request, *lead, *tokens[begin : begin + chunk_tokens]]

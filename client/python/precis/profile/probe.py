@@ -102,6 +102,7 @@ def repeated_attention(reading: Reading) -> torch.Tensor:
         sliding window, only queries that see an entry count, and entries that none sees have 0.
     """
     spec = reading.judge.spec
+    reading.repetition(in_window=True)
     layers, _ = reading.inputs(hf.Needs.of(_REPEATED))
     kept = precis.compress(spec, layers, _REPEATED, 1.0)
     worth = np.zeros((spec.num_layers, spec.num_kv_heads, reading.num_tokens), np.float32)
@@ -208,7 +209,7 @@ class ProbeBuilder(Builder):
         with fast_reading(self._reader.hf_model):
             reading = Reading(self._reader, tokens)
             if repeats:
-                reading.repetition()
+                reading.repetition(in_window=True)
         return reading
 
     def _learn(self, progress: Progress) -> tuple[list[float], dict[str, Any]]:
