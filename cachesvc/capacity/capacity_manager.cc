@@ -35,6 +35,14 @@ class Entries {
                                           : row.original_bytes / full_entries;
     return rows + kBesideRows;
   }
+  // The share of all entries of `tokens` tokens that later queries see; all, if the model is not
+  // known.
+  double visible_share(const SegmentRow& row, std::uint32_t tokens) {
+    const Result<ModelSpec>& model = model_of(row);
+    if (!model.ok() || model->windows.empty()) return 1;
+    const double heads = 1.0 * model->num_layers * model->num_kv_heads;
+    return static_cast<double>(model->entries_max(tokens)) / (heads * tokens);
+  }
   // The entries that a trim leaves at least; all, if the recipe or the model is not
   // known.
   std::uint64_t least(const SegmentRow& row) {
@@ -131,14 +139,15 @@ CapacityManager::Plan CapacityManager::plan(const DiskQuota::Scope& scope, const
     c.owner = owners.emplace(row.tenant, static_cast<std::uint32_t>(owners.size())).first->second;
     c.stored_bytes = row.stored_bytes;
     c.entries = row.plan.total();
-    const std::uint64_t tokens = row.end - row.begin;
-    c.full_entries = tokens * row.plan.num_layers * row.plan.num_kv_heads;
+    const std::uint32_t tokens = row.end - row.begin;
+    c.full_entries = std::uint64_t{tokens} * row.plan.num_layers * row.plan.num_kv_heads;
     if (c.full_entries > 0) c.entry_bytes = entries.entry_bytes(row, c.full_entries);
     if (row.whole_entries > 0) {  // a trim of a part means a share of the whole
       const std::uint64_t whole = std::uint64_t{row.whole_end - row.whole_begin} *
                                   row.plan.num_layers * row.plan.num_kv_heads;
       c.full_entries = whole * c.entries / row.whole_entries;
     }
+    if (tokens > 0) c.visible_share = entries.visible_share(row, tokens);
     // A segment out of service can't be hit, so it goes first. It can't be read and cut.
     c.trimmable = use.in_service && !uncut_.contains(row.id);
     c.least_entries = entries.least(row);

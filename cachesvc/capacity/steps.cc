@@ -97,13 +97,13 @@ class Chooser {
     if (policy_ == CapacityPolicy::kLru) {
       if (s.children == 0) consider(-c.use.idle_s, 0);
     } else {
-      if (s.children == 0) consider(cost_of(s, 0, s.bytes), 0);
+      if (s.children == 0) consider(cost_of(i, 0, s.bytes), 0);
       const auto rung = std::ranges::find_if(ladder_, [&](double keep) {
         const std::uint64_t left = bytes_at(c, keep);
         return keep < s.keep && left < s.bytes && s.bytes - left >= s.bytes / kWorthATrim;
       });
       if (c.trimmable && rung != ladder_.end()) {
-        consider(cost_of(s, *rung, s.bytes - bytes_at(c, *rung)), *rung);
+        consider(cost_of(i, *rung, s.bytes - bytes_at(c, *rung)), *rung);
       }
     }
     if (!best) return;
@@ -111,8 +111,12 @@ class Chooser {
     offers_.push(*best);
   }
 
-  static double cost_of(const State& s, double keep, std::uint64_t freed_bytes) {
-    const double lost = s.worth_a_second * (quality_worth(s.keep) - quality_worth(keep));
+  double cost_of(std::uint32_t i, double keep, std::uint64_t freed_bytes) const {
+    const State& s = state_[i];
+    const auto worth = [share = candidates_[i].visible_share](double kept) {
+      return quality_worth(std::min(1.0, kept / share));
+    };
+    const double lost = s.worth_a_second * (worth(s.keep) - worth(keep));
     return freed_bytes == 0 ? lost : lost / static_cast<double>(freed_bytes);
   }
 

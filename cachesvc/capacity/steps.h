@@ -22,6 +22,7 @@ struct Candidate {
   std::uint32_t owner = 0;              // the number of its tenant, from 0; also its parent's
   std::uint64_t stored_bytes = 0;
   std::uint64_t entries = 0, full_entries = 0;  // kept, and without compression
+  double visible_share = 1;                     // of full_entries, that later queries see
   std::uint64_t least_entries = 0;              // that any trim leaves, by its recipe
   std::uint64_t entry_bytes = 0;                // that a trim frees for each entry
   double prefill_seconds = 0;                   // that a hit saves, by the service's estimate

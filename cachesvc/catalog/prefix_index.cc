@@ -47,7 +47,9 @@ void PrefixIndex::change(const SegmentNode& segment, const Change& apply) {
   std::uint32_t position = row.begin / segment.block_tokens * segment.block_tokens;
   for (const Digest& digest : row.blocks) {
     position += segment.block_tokens;
-    apply(boundaries_[digest].covering, Candidate{position, &segment});
+    Boundary& boundary = boundaries_[digest];
+    apply(segment.whole_only ? boundary.whole_only : boundary.covering,
+          Candidate{position, &segment});
   }
   apply(boundaries_[segment.boundary].ending[row.tail], Candidate{row.end, &segment});
 }
@@ -67,7 +69,10 @@ void PrefixIndex::erase(const SegmentNode& segment) {
   const auto tidy = [this](const Digest& digest) {
     const auto at = boundaries_.find(digest);
     if (at == boundaries_.end()) return;
-    if (at->second.covering.empty() && at->second.ending.empty()) boundaries_.erase(at);
+    const Boundary& left = at->second;
+    if (left.covering.empty() && left.whole_only.empty() && left.ending.empty()) {
+      boundaries_.erase(at);
+    }
   };
   auto& ending = boundaries_.at(segment.boundary).ending;
   if (const auto tail = ending.find(segment.row->tail); tail->second.empty()) ending.erase(tail);
@@ -149,7 +154,7 @@ std::size_t PrefixIndex::last_covered(const Query& query) const {
   for (std::size_t other = query.path.blocks.size() + 1; other - covered > 1;) {
     const std::size_t middle = covered + (other - covered) / 2;
     const Boundary* const boundary = find(query.path, middle);
-    if (boundary && query.suits(boundary->covering)) {
+    if (boundary && query.suits(*boundary)) {
       covered = middle;
     } else {
       other = middle;
@@ -158,8 +163,7 @@ std::size_t PrefixIndex::last_covered(const Query& query) const {
   return covered;
 }
 
-// A boundary inside a segment that can't be matched in part leads to an earlier match. If the
-// segment has no rivals, nothing else ends between its begin and that boundary.
+// A boundary inside segments that are matched only whole leads to an earlier match.
 std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
                                                        std::uint32_t faithful_ppm) const {
   const Query query{path, faithful_ppm};
@@ -169,23 +173,20 @@ std::optional<PrefixIndex::Match> PrefixIndex::longest(const TokenPath& path,
     const std::size_t position = block * path.block_tokens;
     const SegmentNode* const whole = best_behind(query, *boundary, position, path.tokens.size());
     if (whole && !whole->row->tail.empty()) return Match{whole, whole->row->end};
-    const SegmentNode* const covering =
-        query.best(boundary->covering, [&](const SegmentNode& segment) {
-          return covers_position(*segment.row, position) &&
-                 (!segment.whole_only || segment.row->end == position);
-        });
-    if (covering) return Match{covering, static_cast<std::uint32_t>(position)};
-    if (boundary->covering.size() != 1) continue;
-    const SegmentNode& only = *boundary->covering.begin()->segment;
-    const std::size_t before = only.row->begin / path.block_tokens;
-    if (!only.has_rivals && before < block) block = before + 1;
+    const auto at = static_cast<std::uint32_t>(position);
+    const SegmentNode* const covering = query.best(
+        boundary->covering,
+        [&](const SegmentNode& segment) { return covers_position(*segment.row, position); });
+    if (!whole && !covering) continue;
+    const bool is_whole = whole && (!covering || Candidate{at, whole} < Candidate{at, covering});
+    return Match{is_whole ? whole : covering, at};
   }
   return std::nullopt;
 }
 
 bool PrefixIndex::covers(const Digest& block) const {
   const auto at = boundaries_.find(block);
-  return at != boundaries_.end() && !at->second.covering.empty();
+  return at != boundaries_.end() && !(at->second.covering.empty() && at->second.whole_only.empty());
 }
 
 const SegmentNode* PrefixIndex::last_whole(const TokenPath& path,

@@ -62,7 +62,8 @@ class PrefixIndex {
   };
   using Candidates = std::set<Candidate>;
   struct Boundary {
-    Candidates covering;
+    Candidates covering;    // those that can be matched up to here
+    Candidates whole_only;  // those that go through here, or end here, and are matched only whole
     std::map<std::vector<TokenId>, Candidates> ending;  // by tail; no set is empty
   };
   // The input of a search.
@@ -71,6 +72,9 @@ class PrefixIndex {
     std::uint32_t faithful_ppm;
     bool suits(const Candidates& candidates) const {
       return !candidates.empty() && suits(*candidates.begin());
+    }
+    bool suits(const Boundary& boundary) const {
+      return suits(boundary.covering) || suits(boundary.whole_only);
     }
     bool suits(const Candidate& candidate) const {
       return candidate.segment->faithful_ppm >= faithful_ppm;

@@ -60,7 +60,8 @@ std::size_t OpenPut::kept_bytes() const {
   const std::size_t layer_bytes = sizeof(PutLayer) + sizeof(std::vector<float>) + sizeof(double) +
                                   3 * sizeof(std::uint32_t) * std::size_t{model.num_kv_heads};
   return row.blocks.size() * sizeof(Digest) + row.tail.size() * sizeof(TokenId) +
-         layers.size() * layer_bytes + model.rope_scaling.size();
+         layers.size() * layer_bytes + model.rope_scaling.size() +
+         model.windows.size() * sizeof(std::uint32_t);
 }
 
 void OpenPut::drop_kept() {

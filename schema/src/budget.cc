@@ -92,14 +92,18 @@ Result<std::uint64_t> asked_entries(const Recipe& recipe, const ModelSpec& model
 // D9's incremental form: protected tokens, and the same share of every ranked partition.
 std::uint64_t incremental_entries(const Recipe& recipe, const ModelSpec& model,
                                   std::uint32_t num_tokens, std::uint32_t begin) {
-  const std::uint32_t sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
-  const std::uint32_t partitions = (num_tokens - sinks) / recipe.lag;
-  const std::uint64_t ranked = partitions < 2 ? 0 : partitions - 1;
   const std::uint64_t share = std::uint64_t{recipe.lag} * recipe.partition_keep_ppm / kMillion;
-  const std::uint64_t per_head = num_tokens - ranked * (recipe.lag - share);
-  const std::uint64_t whole =
-      recipe.scorer == Scorer::kKnorm ? std::min(recipe.skip_layers, model.num_layers) : 0;
-  return model.num_kv_heads * (whole * num_tokens + (model.num_layers - whole) * per_head);
+  const std::uint32_t whole = recipe.scorer == Scorer::kKnorm ? recipe.skip_layers : 0;
+  std::uint64_t per_head = 0;  // over all layers
+  for (std::uint32_t l = 0; l < model.num_layers; ++l) {
+    const std::uint32_t tokens = visible_tokens(model.windows, l, num_tokens);
+    const std::uint32_t first = begin + num_tokens - tokens;
+    const std::uint32_t sinks = recipe.sinks > first ? std::min(recipe.sinks - first, tokens) : 0;
+    const std::uint32_t partitions = (tokens - sinks) / recipe.lag;
+    const std::uint64_t ranked = l < whole || partitions < 2 ? 0 : partitions - 1;
+    per_head += tokens - ranked * (recipe.lag - share);
+  }
+  return model.num_kv_heads * per_head;
 }
 
 }  // namespace

@@ -124,6 +124,7 @@ Status ModelSpec::validate() const {
 }
 
 std::uint64_t ModelSpec::entries_max(std::uint32_t num_tokens) const {
+  if (windows.empty()) return std::uint64_t{num_layers} * num_kv_heads * num_tokens;
   std::uint64_t tokens = 0;
   for (std::uint32_t l = 0; l < num_layers; ++l) tokens += visible_tokens(windows, l, num_tokens);
   return tokens * num_kv_heads;

@@ -46,6 +46,19 @@ TEST_CASE("quality goes before presence", "[unit][capacity]") {
   }
 }
 
+TEST_CASE("a segment that has all that later queries see counts as whole", "[unit][capacity]") {
+  Candidate whole = segment(0.3, 10);
+  whole.visible_share = 0.3;
+  // The other one has lost a part of its worth already, so the same trim costs less.
+  for (const std::uint32_t at : {0u, 1u}) {
+    std::vector<Candidate> all = {segment(0.3, 10), segment(0.3, 10)};
+    all[at] = whole;
+    const auto steps = value_steps(all, 500);
+    REQUIRE(steps.size() == 1);
+    CHECK(steps[0] == CapacityStep{1 - at, 0.2, 1000});
+  }
+}
+
 TEST_CASE("a trim frees an eighth of a segment, or steps of the ladder are skipped",
           "[unit][capacity]") {
   // A step to 0.3 would free 200 B of 3300.

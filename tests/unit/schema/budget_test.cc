@@ -296,6 +296,11 @@ TEST_CASE("the incremental form keeps a share of every ranked partition, at most
   CHECK(kept(4 + 8 * 5 + 3, Budget::entries(10)) == 6 * 10);
   const Recipe l2 = recipe_of("l2_recursive(lag=8, sinks=0, skip_layers=1, partition_keep=0.5)");
   CHECK(budget_entries(l2, m, 40, Budget::all()).value() == 3 * (40 + 4 * 4 + 8));
+  // A layer with a window of 24 tokens has 3 partitions and no sinks.
+  ModelSpec narrow = model(2, 3);
+  narrow.windows = {24, 0};
+  CHECK(budget_entries(r, narrow, 4 + 8 * 5 + 3, Budget::all()).value() ==
+        3 * ((2 * 2 + 8) + (4 + 4 * 2 + 8 + 3)));
   CHECK(recipe_of("lagkv(partition_keep=0)") == recipe_of("lagkv"));
   CHECK_FALSE(parse_recipe("keydiff(partition_keep=0.5)").ok());
   CHECK_FALSE(parse_recipe("lagkv(partition_keep=1.5)").ok());
