@@ -274,7 +274,8 @@ Result<std::vector<std::uint32_t>> head_counts(const HeadTable& table, const Mod
     const std::uint32_t tokens = visible_tokens(model.windows, l, num_tokens);
     const std::uint32_t first_token = begin + num_tokens - tokens;
     const std::uint32_t sinks = recipe.sinks - std::min(recipe.sinks, first_token);
-    const std::uint64_t guarded = std::min<std::uint64_t>(sinks + recipe.recent, tokens);
+    const std::uint64_t guarded =
+        std::min<std::uint64_t>(sinks + recipe.recent_tokens(tokens), tokens);
     const std::uint64_t first = std::min(guarded, entries / heads);
     counts.insert(counts.end(), model.num_kv_heads, static_cast<std::uint32_t>(first));
     caps.insert(caps.end(), model.num_kv_heads, tokens - first);

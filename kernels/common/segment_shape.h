@@ -25,7 +25,7 @@ struct SegmentShape {
     s.lag = std::max(1u, recipe.lag);
     s.sinks = recipe.sinks > begin ? std::min(recipe.sinks - begin, num_tokens) : 0;
     const std::uint32_t rest = num_tokens - s.sinks;
-    s.recent = std::min(recipe.recent, rest);
+    s.recent = std::min(recipe.recent_tokens(num_tokens), rest);
     if (recipe.protect_tail) s.recent = std::max(s.recent, s.tail());
     if (recipe.scorer == Scorer::kKnorm && layer < recipe.skip_layers) s.recent = rest;
     return s;

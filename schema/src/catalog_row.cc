@@ -14,6 +14,9 @@
 namespace precis {
 namespace {
 
+// A row of a model has one version, for its element type and its windows.
+static_assert(kWindowsVersion > kFormVersion);
+
 // The frame; catalog.capnp draws it.
 constexpr std::uint32_t kRowMagic = 0x52435250;  // "PRCR"
 constexpr std::size_t kRowHeaderBytes = 24;

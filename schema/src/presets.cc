@@ -44,6 +44,17 @@ Recipe with_selector(Recipe r, Selector selector) {
 Recipe with_protected(Recipe r, std::uint32_t sinks, std::uint32_t recent) {
   r.sinks = sinks;
   r.recent = recent;
+  r.recent_share_ppm = Recipe().recent_share_ppm;
+  return r;
+}
+
+// Scores of all heads and layers compete. Heads that attend to near tokens would lose them, so one
+// recent token is protected for each 125 tokens of a segment (docs/notes/recipes.md).
+Recipe with_global_budget(Recipe r) {
+  r = with_allocators(with_ada_excl(std::move(r), 20'000), HeadAllocator::kAda,
+                      LayerAllocator::kGlobalFlat);
+  r.recent = 64;
+  r.recent_share_ppm = 8'000;
   return r;
 }
 
@@ -107,11 +118,9 @@ std::vector<Recipe> make_presets() {
       named("global_keydiff", with_allocators(with_ada_excl(guarded_keydiff, 50'000), Heads::kAda,
                                               Layers::kGlobalFlat)),
       named("kvdiff", kvdiff),
-      named("global_kvdiff",
-            with_allocators(with_ada_excl(kvdiff, 20'000), Heads::kAda, Layers::kGlobalFlat)),
+      named("global_kvdiff", with_global_budget(kvdiff)),
       named("kvprobe", kvprobe),
-      named("global_kvprobe",
-            with_allocators(with_ada_excl(kvprobe, 20'000), Heads::kAda, Layers::kGlobalFlat)),
+      named("global_kvprobe", with_global_budget(kvprobe)),
       named("tova", Scorer::kTova),
       named("snapkv", snapkv),
       named("pyramidkv", with_allocators(snapkv, Heads::kUniform, Layers::kPyramid)),
@@ -176,6 +185,12 @@ constexpr Builder kBuilders[] = {
 bool is_attention(Scorer scorer) { return traits_of(scorer).observes != Observes::kNothing; }
 
 bool protects_window(Scorer scorer) { return traits_of(scorer).observes == Observes::kWindow; }
+
+std::uint32_t Recipe::recent_tokens(std::uint32_t num_tokens) const {
+  const std::uint64_t share = std::uint64_t{recent_share_ppm} * num_tokens / 1'000'000;
+  const auto most = static_cast<std::uint32_t>(std::max<std::uint64_t>(share, 1));
+  return std::min({recent, most, num_tokens});
+}
 
 bool Recipe::needs_queries() const { return is_attention(scorer); }
 

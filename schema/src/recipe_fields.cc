@@ -117,6 +117,8 @@ bool uses_variance(const Recipe& r) {
 }
 bool uses_lag(const Recipe& r) { return r.is_partitioned(); }
 bool uses_recent(const Recipe& r) { return !r.is_partitioned(); }
+// A scorer that protects its window needs all of it.
+bool uses_recent_share(const Recipe& r) { return uses_recent(r) && !protects_window(r.scorer); }
 bool is_lagkv(const Recipe& r) { return r.scorer == Scorer::kLagkv; }
 bool is_knorm(const Recipe& r) { return r.scorer == Scorer::kKnorm; }
 bool is_random(const Recipe& r) { return r.scorer == Scorer::kRandom; }
@@ -154,6 +156,7 @@ constexpr RecipeField kFields[] = {
     word<&Recipe::pool, kPoolWords>("pool", uses_attention),
     {"profile", true, uses_profile, set_profile, [](const Recipe& r) { return r.profile; }},
     count<&Recipe::recent>("recent", uses_recent),
+    optional(decimal<&Recipe::recent_share_ppm, 1'000'000>("recent_share", uses_recent_share)),
     word<&Recipe::row_reduce, kRowReduceWords>("row_reduce", uses_attention),
     word<&Recipe::scorer, kScorerWords>("scorer", always),
     count<&Recipe::seed>("seed", is_random),

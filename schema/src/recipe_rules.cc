@@ -62,6 +62,15 @@ Status check_partitions(const Recipe& r) {
   return {};
 }
 
+// Windows and tails are protected as a whole.
+Status check_recent_share(const Recipe& r) {
+  PRECIS_TRY(in_range("recent_share in parts per million", r.recent_share_ppm, 0, 1'000'000));
+  if (r.recent_share_ppm == Recipe().recent_share_ppm) return {};
+  if (!r.is_partitioned() && !protects_window(r.scorer)) return {};
+  return Status::invalid("recent_share has no meaning with " + scorer_name(r) +
+                         ", which protects " + (r.is_partitioned() ? "its tail" : "its window"));
+}
+
 // A recipe takes one table from one profile: budgets, or the coefficients of kvprobe.
 Status check_table(const Recipe& r) {
   if (!r.needs_profile()) return {};
@@ -242,6 +251,7 @@ Status validate_recipe(const Recipe& recipe) {
   PRECIS_TRY(in_range("skip_layers", recipe.skip_layers, 0, limits::kLayersMax));
   if (is_attention(recipe.scorer)) PRECIS_TRY(check_attention(recipe));
   PRECIS_TRY(check_partitions(recipe));
+  PRECIS_TRY(check_recent_share(recipe));
   PRECIS_TRY(check_table(recipe));
   PRECIS_TRY(check_heads(recipe));
   PRECIS_TRY(check_layers(recipe));

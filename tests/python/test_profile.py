@@ -7,13 +7,14 @@ import json
 import numpy as np
 import pytest
 import torch
+from kv import random_layers, toy_spec
 
 import precis
 from precis import hf
 from precis.eval.cuts import Recipe
 from precis.profile import build, shipped
 from precis.profile.__main__ import main
-from precis.profile.build import scorer_of
+from precis.profile.build import protected_tokens, scorer_of
 from precis.profile.oracle import Oracle, largest_shares, value_norms
 from precis.profile.probe import (
     KVDIFF_POWER,
@@ -204,7 +205,30 @@ def test_in_a_layer_with_a_window_only_queries_that_see_an_entry_count(tiny_mode
     assert torch.allclose(worth[0].double(), want, rtol=1e-3, atol=1e-7)
     oracle = Oracle(reading)
     oracle.add_repetition()
+    norms = value_norms(reading.layers[0][1], judge.projection_tensors[0]).double()
+    want = (shares[..., :100].amax(dim=1) * norms).view(2, 2, 100).amax(dim=1)
+    assert torch.allclose(oracle.worth[0].double(), want, rtol=1e-3, atol=1e-9)
     assert oracle.worth[0, :, : 100 - window].eq(0).all() and oracle.worth[1].gt(0).all()
+    answered = Oracle(reading)
+    answered.add_answer([20, 9, 14], tokens=4)
+    assert answered.worth[0, :, : 103 - window].eq(0).all() and answered.worth[1].gt(0).all()
+
+
+@pytest.mark.parametrize("worth", ["oracle", "repetition", "scores"])
+@pytest.mark.parametrize("recipe", ["lukv(keydiff)", "headkv(keydiff, sinks=4, recent=1)"])
+def test_budgets_of_a_model_with_windows_keep_what_is_seen(
+    recipe, worth, tiny_model, text_file, tmp_path
+):
+    out = tmp_path / "mine.json"
+    arguments = ["build", "--model", str(tiny_model), "--text", str(text_file), "--out", str(out)]
+    arguments += ["--recipe", recipe, "--worth", worth, "--contexts", "1", "--tokens", "150"]
+    assert main(arguments) == 0
+    table = np.array(json.loads(out.read_text())["table"]).reshape(-1, 3, 2)
+    if recipe == "lukv(keydiff)":  # at 19%, little but the 86 hidden entries of one layer is pruned
+        assert table[18, 0] == pytest.approx(86 / 150, abs=0.04)
+        assert table[18, 1:].mean() < 0.03
+    else:  # 63 of the 145 ranked tokens are seen
+        assert (table[0, 0] <= 63 / 145).all() and table[0, 0].any()
 
 
 def test_a_probe_learns_from_a_fast_reading_what_it_would_from_an_exact_one(
@@ -390,6 +414,30 @@ def test_a_profile_s_scorer_says_nothing_of_budgets():
     assert scorer_of(Recipe.parse("global_kvprobe")).canonical == (
         precis.canonical_recipe("kvprobe")
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens", "recent"),
+    [
+        ("recent=3", 160, 3),
+        ("recent=64", 100, 64),
+        ("recent=64", 20, 16),
+        ("recent=64, recent_share=0.29", 100, 29),
+        ("recent=64, recent_share=0.29", 3, 0),
+        ("recent=64, recent_share=0.001", 160, 1),
+        ("recent=0, recent_share=0.5", 160, 0),
+    ],
+)
+def test_protected_tokens_are_those_that_a_recipe_keeps_first(given, tokens, recent):
+    recipe = Recipe.parse(f"keydiff(sinks=4, {given})")
+    sinks = min(4, tokens)
+    assert protected_tokens(recipe.fields, tokens) == sinks + recent
+    spec = toy_spec()
+    kept = precis.compress(spec, random_layers(spec, tokens), recipe.canonical, 1.0)
+    first = [*range(sinks), *range(tokens - 1, tokens - 1 - recent, -1)]
+    for heads in kept.positions:
+        for positions in heads:
+            assert positions[: sinks + recent].tolist() == first
 
 
 def test_only_scorers_of_attention_observe_queries():

@@ -106,7 +106,8 @@ typedef struct precis_model_spec {
   precis_dtype dtype;        // of keys, values and queries
   double rope_theta;         // 0: 10 000
   const char* rope_scaling;  // JSON as in the model's configuration; null: none
-  // [num_layers], the tokens that a query sees, itself included, 0: all; null: every layer sees all
+  // [num_layers], the tokens that a query sees, itself included: at least 2, or 0 (all), but not 0
+  // in every layer; null: every layer sees all
   const uint32_t* windows;
 } precis_model_spec;
 // Registering the same model again is fine.

@@ -131,8 +131,10 @@ struct Recipe {
   std::uint32_t chunk = 20;          // kChunk: tokens
   std::uint32_t mass_ppm = 900'000;  // kThreshold
 
-  std::uint32_t sinks = 0;    // protected first tokens of the whole path
-  std::uint32_t recent = 0;   // protected last tokens of the segment
+  std::uint32_t sinks = 0;   // protected first tokens of the whole path
+  std::uint32_t recent = 0;  // protected last tokens of the segment
+  // At most this share of the segment's tokens is protected by `recent`, but one token at least.
+  std::uint32_t recent_share_ppm = 1'000'000;
   bool protect_tail = false;  // the last partition and the remainder are protected (D9)
   // Floor of the budget per head for the whole path: a segment that begins at token b keeps at
   // least min_entries - b entries (D3).
@@ -156,6 +158,8 @@ struct Recipe {
     return scorer == Scorer::kLagkv || scorer == Scorer::kLocalkv ||
            selector == Selector::kPartitionTopk;
   }
+  // The protected last tokens of a segment of `num_tokens` tokens, if it has no sinks.
+  std::uint32_t recent_tokens(std::uint32_t num_tokens) const;
   bool needs_queries() const;
   // kKvzip's queries come after the segment, attend to all of it, and include their log-sum-exp.
   bool needs_lse() const { return scorer == Scorer::kKvzip; }

@@ -19,6 +19,8 @@ Recipe random_recipe(Rng& rng, bool cuts) {
     } else {
       r.recent = std::max(any_of(rng, {0, 1, 8}), protects_window(r.scorer) ? r.window : 0);
     }
+    const bool shares = !r.is_partitioned() && !protects_window(r.scorer);
+    r.recent_share_ppm = shares ? any_of(rng, {1'000'000, 0, 50'000}) : 1'000'000;
     r.sinks = any_of(rng, {0, 1, 4});
     r.skip_layers = r.scorer == Scorer::kKnorm ? pick(rng, 0, 2) : 0;
     r.chunk = any_of(rng, {1, 7, 20});

@@ -150,7 +150,9 @@ RetentionOrders reference_orders(const Recipe& recipe, const LayerInput& in,
                                  const LayerScores& scores) {
   const std::uint32_t n = in.num_tokens();
   const std::uint32_t sinks = recipe.sinks > in.begin ? std::min(n, recipe.sinks - in.begin) : 0;
-  std::uint32_t recent = std::min(recipe.recent, n - sinks);
+  const std::uint64_t share = std::uint64_t{recipe.recent_share_ppm} * n / 1'000'000;
+  const std::uint32_t most = share == 0 ? 1 : static_cast<std::uint32_t>(share);
+  std::uint32_t recent = std::min({recipe.recent, most, n - sinks});
   if (recipe.protect_tail) {
     const std::uint32_t rest = n - sinks;
     recent = rest < 2 * recipe.lag ? rest : std::max(recent, recipe.lag + rest % recipe.lag);

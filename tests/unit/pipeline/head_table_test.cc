@@ -57,7 +57,7 @@ TEST_CASE("a table's counts are those that a put deals", "[unit][pipeline]") {
         Counts{80, 80, 20, 20, 20, 20, 20, 20});
   // The rest goes to the first heads.
   CHECK(counts("keydiff", Budget::entries(34), 100) == Counts{78, 78, 20, 20, 19, 19, 19, 19});
-  // Nor has it more than a window, however its weight.
+  // A head of a layer with a window has no more entries than that, and the others get them.
   ModelSpec narrow = small_model();
   narrow.windows = {0, 10, 0, 0};
   const HeadTable made = table("0=0.8,1-3=0.2", "keydiff").value();
@@ -68,6 +68,8 @@ TEST_CASE("a table's counts are those that a put deals", "[unit][pipeline]") {
         Counts{100, 100, 60, 60, 60, 60, 60, 60});
   // Protected tokens, the recipe's min_entries, and a limit.
   CHECK(counts("keydiff(sinks=4, recent=1)", Budget::entries(5), 100) == Counts(8, 5));
+  CHECK(counts("keydiff(sinks=4, recent=64, recent_share=0.02)", Budget::entries(6), 100) ==
+        Counts(8, 6));
   const Counts floor = counts("keydiff(min_entries=70)", Budget::ratio_ppm(350'000), 100);
   CHECK(std::accumulate(floor.begin(), floor.end(), 0u) == 8 * 70u);
   CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100, Budget::ratio_ppm(350'000)) ==

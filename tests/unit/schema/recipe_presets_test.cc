@@ -81,9 +81,9 @@ TEST_CASE("each preset is the scorer, allocators and selector of its row in the 
       {"ada_keydiff", S::kKeydiff, 4, 1, H::kAda, L::kUniform, topk},
       {"global_keydiff", S::kKeydiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
       {"kvdiff", S::kKvdiff, 4, 1, H::kUniform, L::kUniform, topk},
-      {"global_kvdiff", S::kKvdiff, 4, 1, H::kAda, L::kGlobalFlat, topk},
+      {"global_kvdiff", S::kKvdiff, 4, 64, H::kAda, L::kGlobalFlat, topk},
       {"kvprobe", S::kKvprobe, 4, 1, H::kUniform, L::kUniform, topk},
-      {"global_kvprobe", S::kKvprobe, 4, 1, H::kAda, L::kGlobalFlat, topk},
+      {"global_kvprobe", S::kKvprobe, 4, 64, H::kAda, L::kGlobalFlat, topk},
       {"tova", S::kTova, 0, 1, H::kUniform, L::kUniform, topk},
       {"snapkv", S::kWindowAttention, 0, 32, H::kUniform, L::kUniform, topk},
       {"pyramidkv", S::kWindowAttention, 0, 32, H::kUniform, L::kPyramid, topk},
@@ -132,6 +132,29 @@ TEST_CASE("each preset is the scorer, allocators and selector of its row in the 
     const bool parity = std::string(row.name).ends_with("_kvpress");
     CHECK((r.count_rule == CountRule::kKvpressDouble) == parity);
   }
+}
+
+TEST_CASE("the recipes of global budgets protect one recent token for each 125 tokens, up to 64",
+          "[unit][schema]") {
+  for (const std::string& name : preset_names()) {
+    const Recipe r = parse_recipe(name).value();
+    const bool global = name == "global_kvdiff" || name == "global_kvprobe";
+    CAPTURE(name);
+    CHECK(r.recent_share_ppm == (global ? 8'000 : 1'000'000));
+    if (!global) continue;
+    CHECK(r.recent_tokens(1) == 1);
+    CHECK(r.recent_tokens(249) == 1);
+    CHECK(r.recent_tokens(250) == 2);
+    CHECK(r.recent_tokens(1024) == 8);
+    CHECK(r.recent_tokens(4096) == 32);
+    CHECK(r.recent_tokens(7999) == 63);
+    CHECK(r.recent_tokens(8000) == 64);
+    CHECK(r.recent_tokens(16'000'000) == 64);
+  }
+  CHECK(parse_recipe("global_kvdiff(recent_share=1)")->recent_tokens(100) == 64);
+  CHECK(parse_recipe("global_kvdiff(recent_share=0)")->recent_tokens(100'000) == 1);
+  CHECK(parse_recipe("global_kvdiff(recent=0)")->recent_tokens(100'000) == 0);
+  CHECK(parse_recipe("snapkv")->recent_tokens(20) == 20);
 }
 
 TEST_CASE("attention scorers begin with their paper's window, pool, order and reductions",
@@ -202,6 +225,8 @@ TEST_CASE("presets that allocate or select build on another's scores", "[unit][s
   CHECK(lukv.profile == "mine");
   CHECK(lukv.sinks == 4);
   CHECK(lukv.recent == 16);
+  CHECK(without_preset(parse_recipe("lukv(global_kvdiff)").value()) ==
+        without_preset(parse_recipe("lukv(kvdiff)").value()));
   CHECK(without_preset(parse_recipe("lukv(keydiff)").value()) ==
         without_preset(parse_recipe("lukv").value()));
   // The second stage multiplies by value norms, so the scores must not contain them.

@@ -180,6 +180,13 @@ TEST_CASE("a recipe built in code is checked like one that was written", "[unit]
   recipe.protect_tail = true;
   recipe.recent = 3;
   CHECK_THAT(validate_recipe(recipe).message(), Contains("recent is 3, must be 0"));
+  recipe.recent = 0;
+  recipe.recent_share_ppm = 500'000;
+  CHECK_THAT(validate_recipe(recipe).message(),
+             Contains("recent_share has no meaning with scorer lagkv, which protects its tail"));
+  recipe = Recipe{};
+  recipe.recent_share_ppm = 1'000'001;
+  CHECK_THAT(validate_recipe(recipe).message(), Contains("must be in [0, 1000000]"));
   recipe = Recipe{};
   recipe.heads = HeadAllocator::kAda;
   recipe.ada_alpha_ppm = 1000001;

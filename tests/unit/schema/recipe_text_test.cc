@@ -101,6 +101,8 @@ TEST_CASE("what a recipe does not use leaves no trace in it", "[unit][schema]") 
   CHECK(without_preset(changed) == without_preset(parse_recipe("keydiff_kvpress").value()));
   const Recipe uniform = parse_recipe("ada_keydiff(heads=uniform, sinks=0, recent=0)").value();
   CHECK(canonical_recipe(uniform) == canonical_recipe(parse_recipe("keydiff").value()));
+  const Recipe observing = parse_recipe("global_kvdiff(scorer=window_attn)").value();
+  CHECK(observing.recent_share_ppm == Recipe().recent_share_ppm);
 }
 
 TEST_CASE("what a scorer, allocator or selector does not use has no meaning in a recipe",
@@ -109,7 +111,8 @@ TEST_CASE("what a scorer, allocator or selector does not use has no meaning in a
        {"keydiff(seed=1)", "keydiff(skip_layers=1)", "keydiff(lag=8)", "snapkv(gamma=3)",
         "snapkv(beta=3)", "snapkv(tau1=2)", "snapkv(epsilon=0.1)", "snapkv(chunk=3)",
         "snapkv(mass=0.5)", "snapkv(ea_epsilon=0.1)", "snapkv(alpha=0.1)", "snapkv(profile=x)",
-        "defensivekv(value_norm=v_l1)", "knorm(lag_kvpress_ranks=true)", "localkv(recent=1)"}) {
+        "defensivekv(value_norm=v_l1)", "knorm(lag_kvpress_ranks=true)", "localkv(recent=1)",
+        "snapkv(recent_share=0.5)", "lagkv(recent_share=1)"}) {
     CAPTURE(text);
     CHECK_THAT(refusal(text), Contains("has no meaning in this recipe"));
   }
@@ -119,7 +122,8 @@ TEST_CASE("what a scorer, allocator or selector does not use has no meaning in a
         "criticalkv(epsilon=0.1, first_stage=0.25, value_norm=v_l1)",
         "snapkv(selector=chunk, chunk=3)", "defensivekv(mass=0.5)",
         "expected_attention(ea_epsilon=0.1, ea_value_norm=false)", "headkv(profile=x)",
-        "snapkv(row_reduce=sumsq, order=pool_rows_group)"}) {
+        "snapkv(row_reduce=sumsq, order=pool_rows_group)",
+        "keydiff(recent=9, recent_share=0.25)"}) {
     CAPTURE(text);
     const Recipe recipe = parse_recipe(text).value();
     CHECK(*parse_recipe(canonical_recipe(recipe)) == without_preset(recipe));
@@ -140,6 +144,7 @@ TEST_CASE("a stored recipe is told as somebody would write it", "[unit][schema]"
   CHECK(told("criticalkv(tova)") == "criticalkv(tova)");
   CHECK(told("criticalkv(tova, first_stage=0.25)") == "criticalkv(tova, first_stage=0.25)");
   CHECK(told("global_kvdiff(min_entries=128)") == "global_kvdiff(min_entries=128)");
+  CHECK(told("global_kvdiff(recent_share=1)") == "global_kvdiff(recent_share=1)");
   for (const std::string& name : preset_names()) CHECK(told(name) == name);
   // No preset, or one that this build does not know.
   const std::string canonical = canonical_recipe(parse_recipe("knorm(skip_layers=1)").value());

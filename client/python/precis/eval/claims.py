@@ -14,7 +14,7 @@ _STAGES = ("selector", "first_stage", "epsilon", "value_norm")
 # The recipe fields that do not change an entry's score.
 _BUDGETS = (
     *_STAGES, "heads", "layers", "ada_mode", "alpha", "beta", "table", "profile", "min_entries",
-    "sinks", "recent",
+    "sinks", "recent", "recent_share",
 )  # fmt: skip
 
 

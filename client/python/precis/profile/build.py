@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,13 @@ def scorer_of(recipe: Recipe) -> Recipe:
     A probe's scores depend on no protected entries, so it has those of its scorer's default.
     """
     return Recipe.parse(_core.profile_scorer(recipe.canonical))
+
+
+def protected_tokens(fields: Mapping[str, Any], num_tokens: int, begin: int = 0) -> int:
+    """How many of a path's tokens [begin, begin + num_tokens) a recipe's fields protect."""
+    share = round(fields.get("recent_share", 1.0) * 1_000_000) * num_tokens // 1_000_000
+    sinks = min(max(0, fields["sinks"] - begin), num_tokens)
+    return sinks + min(fields["recent"], max(1, share), num_tokens - sinks)
 
 
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
@@ -195,26 +202,38 @@ class BudgetBuilder(Builder):
         layers, _ = reading.inputs(hf.Needs.of(self._scorer.canonical))
         options = {"o_proj": self._judge.projections} if self._scorer.needs_o_proj else {}
         kept = precis.compress(self._judge.spec, layers, self._scorer.canonical, 1.0, **options)
-        protected = self._scorer.fields["sinks"] + self._scorer.fields["recent"]
         if self._settings.worth == "scores":
-            scores = [head[protected:] for heads in kept.scores for head in heads]
-            least = min((float(head.min()) for head in scores if len(head)), default=0.0)
+            ranked = [self._ranked(head, len(tokens)) for heads in kept.scores for head in heads]
+            least = min((float(head.min()) for head in ranked if len(head)), default=0.0)
             # The solver accepts no negative values.
-            return self._solved([head - least for head in scores], len(tokens), protected)
+            worth = [[head - least for head in heads] for heads in kept.scores]
+            return self._solved(worth, len(tokens))
         tables = []
         for found in self._oracles(reading):
             worth = [
-                found[layer, head, positions[protected:]]
+                [found[layer, head, positions] for head, positions in enumerate(heads)]
                 for layer, heads in enumerate(kept.positions)
-                for head, positions in enumerate(heads)
             ]
-            tables.append(self._solved(worth, len(tokens), protected))
+            tables.append(self._solved(worth, len(tokens)))
         return np.mean(tables, axis=0)
 
-    def _solved(self, worth: list[np.ndarray], num_tokens: int, protected: int) -> np.ndarray:
+    def _ranked(self, head: np.ndarray, num_tokens: int) -> np.ndarray:
+        """The entries of a head that are not protected; `head` has those that are seen later."""
+        return head[protected_tokens(self._scorer.fields, len(head), num_tokens - len(head)) :]
+
+    def _solved(self, worth: list[list[np.ndarray]], num_tokens: int) -> np.ndarray:
+        """`worth`: by layer and head, of the entries that later queries see, in their order."""
+        protected = protected_tokens(self._scorer.fields, num_tokens)
+        ranked = []
+        for head in (head for heads in worth for head in heads):
+            # Budgets are shares of all tokens. Those that a window hides are worth nothing.
+            of_all = np.zeros(num_tokens - protected, np.float32)
+            seen = self._ranked(head, num_tokens)[: len(of_all)]
+            of_all[: len(seen)] = seen
+            ranked.append(of_all)
         if self._settings.kind == "weights":
-            return precis.head_weights(worth, _WEIGHTS_SHARE)
-        return precis.prune_curves(worth, num_tokens, protected)
+            return precis.head_weights(ranked, _WEIGHTS_SHARE)
+        return precis.prune_curves(ranked, num_tokens, protected)
 
     def _oracles(self, reading: Reading) -> Iterator[np.ndarray]:
         """The worth by each answer, or by the repetition; float32 [num_layers, num_kv_heads, n]."""

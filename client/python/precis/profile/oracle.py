@@ -39,16 +39,14 @@ class Oracle:
         keys = reading.layers[0][0]
         shape = (len(reading.layers), keys.shape[0], keys.shape[1])
         self.worth = torch.zeros(shape, device=keys.device)
-        # Tokens that a sliding window hides from the queries after the context are worth 0.
-        self._hidden = [
-            0 if window is None else max(0, shape[2] - window) for window in reading.judge.windows
-        ]
 
     def add_repetition(self) -> None:
         """Adds the answer to "repeat everything": the whole context itself."""
-        for chunk in self._reading.repetition()[0]:
-            for layer, (queries, lse) in enumerate(zip(chunk.queries, chunk.lse, strict=True)):
-                self._look_back(layer, queries, lse)
+        for number, chunk in enumerate(self._reading.repetition(in_window=True)[0]):
+            for layer, asked in enumerate(zip(chunk.queries, chunk.window_lse, strict=True)):
+                # Without chunks, the queries of later ones would not see the context's end.
+                if number == 0 or self._reading.judge.windows[layer] is None:
+                    self._look_back(layer, *asked, self._reading.num_tokens)
 
     def add_answer(self, question: list[int], tokens: int = ANSWER_TOKENS) -> None:
         """Adds the model's own greedy answer: its queries, not those of the question's tokens."""
@@ -58,8 +56,9 @@ class Oracle:
             layer: int, _keys: torch.Tensor, _values: torch.Tensor, queries: torch.Tensor
         ) -> None:
             if queries.shape[1] == 1:
-                lse = cache.layers[layer].log_sum_exp(queries)
-                self._look_back(layer, queries, lse)
+                rows = cache.layers[layer]
+                lse = rows.log_sum_exp(queries, in_window=True)
+                self._look_back(layer, queries, lse, rows.get_seq_length() - 1)
 
         with cache.observed(observe):
             for _ in hf.generate(model, question, cache, max_new_tokens=tokens):
@@ -67,13 +66,22 @@ class Oracle:
         cache.crop(self._reading.num_tokens)
 
     @torch.no_grad()
-    def _look_back(self, layer: int, queries: torch.Tensor, lse: torch.Tensor) -> None:
-        """Updates the worth with the attention of queries [num_q_heads, m, head_dim]."""
+    def _look_back(
+        self, layer: int, queries: torch.Tensor, lse: torch.Tensor, position: int
+    ) -> None:
+        """Updates the worth with the attention of queries [num_q_heads, m, head_dim].
+
+        `position`: of the first query. Tokens that a sliding window hides from all queries are
+        worth 0.
+        """
         keys = self._reading.layers[layer][0]
         heads, tokens = keys.shape[:2]
-        worth = largest_shares(keys, queries, lse) * self._norms[layer]
+        window, unseen = self._reading.judge.windows[layer], None
+        if window is not None:
+            asked = torch.arange(position, position + queries.shape[1], device=keys.device)
+            unseen = asked[:, None] - torch.arange(tokens, device=keys.device) >= window
+        worth = largest_shares(keys, queries, lse, unseen) * self._norms[layer]
         best = worth.view(heads, -1, tokens).amax(dim=1)
-        best[:, : self._hidden[layer]] = 0
         torch.maximum(self.worth[layer], best, out=self.worth[layer])
 
 

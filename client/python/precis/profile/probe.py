@@ -116,7 +116,8 @@ def repeated_attention(reading: Reading) -> torch.Tensor:
 
 def _attention_in_window(reading: Reading, layer: int, window: int) -> np.ndarray:
     """The part of repeated_attention() for the last `window` tokens, [num_kv_heads, tokens]."""
-    chunk = reading.repetition()[0][0]  # no later one sees the context's end
+    # Without chunks, the queries of later ones would not see the context's end.
+    chunk = reading.repetition()[0][0]
     keys = reading.layers[layer][0][:, -window:]
     heads, tokens = keys.shape[:2]
     rows = slice(0, window - 1)
