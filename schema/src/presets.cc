@@ -48,9 +48,9 @@ Recipe with_protected(Recipe r, std::uint32_t sinks, std::uint32_t recent) {
   return r;
 }
 
-// Scores of all heads and layers compete. Heads that attend to near tokens would lose them, so one
+// All heads and layers share one budget. Those that attend to near tokens would lose them, so one
 // recent token is protected for each 125 tokens of a segment (docs/notes/recipes.md).
-Recipe with_global_budget(Recipe r) {
+Recipe with_near_tokens(Recipe r) {
   r = with_allocators(with_ada_excl(std::move(r), 20'000), HeadAllocator::kAda,
                       LayerAllocator::kGlobalFlat);
   r.recent = 64;
@@ -118,9 +118,9 @@ std::vector<Recipe> make_presets() {
       named("global_keydiff", with_allocators(with_ada_excl(guarded_keydiff, 50'000), Heads::kAda,
                                               Layers::kGlobalFlat)),
       named("kvdiff", kvdiff),
-      named("global_kvdiff", with_global_budget(kvdiff)),
+      named("global_kvdiff", with_near_tokens(kvdiff)),
       named("kvprobe", kvprobe),
-      named("global_kvprobe", with_global_budget(kvprobe)),
+      named("global_kvprobe", with_near_tokens(kvprobe)),
       named("tova", Scorer::kTova),
       named("snapkv", snapkv),
       named("pyramidkv", with_allocators(snapkv, Heads::kUniform, Layers::kPyramid)),

@@ -67,8 +67,9 @@ Status check_recent_share(const Recipe& r) {
   PRECIS_TRY(in_range("recent_share in parts per million", r.recent_share_ppm, 0, 1'000'000));
   if (r.recent_share_ppm == Recipe().recent_share_ppm) return {};
   if (!r.is_partitioned() && !protects_window(r.scorer)) return {};
-  return Status::invalid("recent_share has no meaning with " + scorer_name(r) +
-                         ", which protects " + (r.is_partitioned() ? "its tail" : "its window"));
+  return Status::invalid("recent_share has no meaning with " +
+                         (r.is_partitioned() ? "partitions, which protect their tail"
+                                             : scorer_name(r) + ", which protects its window"));
 }
 
 // A recipe takes one table from one profile: budgets, or the coefficients of kvprobe.

@@ -417,19 +417,21 @@ def test_a_profile_s_scorer_says_nothing_of_budgets():
 
 
 @pytest.mark.parametrize(
-    ("given", "tokens", "recent"),
+    ("recipe", "tokens", "recent"),
     [
-        ("recent=3", 160, 3),
-        ("recent=64", 100, 64),
-        ("recent=64", 20, 16),
-        ("recent=64, recent_share=0.29", 100, 29),
-        ("recent=64, recent_share=0.29", 3, 0),
-        ("recent=64, recent_share=0.001", 160, 1),
-        ("recent=0, recent_share=0.5", 160, 0),
+        ("keydiff(sinks=4, recent=3)", 160, 3),
+        ("keydiff(sinks=4, recent=64)", 100, 64),
+        ("keydiff(sinks=4, recent=64)", 20, 16),
+        ("keydiff(sinks=4, recent=64, recent_share=0.29)", 100, 29),
+        ("keydiff(sinks=4, recent=64, recent_share=0.29)", 3, 0),
+        ("keydiff(sinks=4, recent=64, recent_share=0.001)", 160, 1),
+        ("keydiff(sinks=4, recent=0, recent_share=0.5)", 160, 0),
+        ("lagkv(sinks=4, lag=16)", 160, 16 + 12),
+        ("lagkv(sinks=4, lag=16)", 30, 26),
     ],
 )
-def test_protected_tokens_are_those_that_a_recipe_keeps_first(given, tokens, recent):
-    recipe = Recipe.parse(f"keydiff(sinks=4, {given})")
+def test_protected_tokens_are_those_that_a_recipe_keeps_first(recipe, tokens, recent):
+    recipe = Recipe.parse(recipe)
     sinks = min(4, tokens)
     assert protected_tokens(recipe.fields, tokens) == sinks + recent
     spec = toy_spec()

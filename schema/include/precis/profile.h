@@ -20,7 +20,7 @@ struct Profile {
   Kind kind = Kind::kCurves;
   Digest model;        // fingerprint
   std::string scorer;  // canonical recipe of the scores used; heads and layers uniform
-  std::uint32_t sinks = 0, recent = 0;  // protected tokens when it was built
+  std::uint32_t sinks = 0, recent = 0;  // of the recipe that it was built with
   std::uint32_t num_layers = 0, num_kv_heads = 0;
   std::uint32_t num_tokens = 0;  // of the fitting contexts
   std::string text_digest;       // SHA-256 of the fitting text, hexadecimal
@@ -84,7 +84,7 @@ std::string profile_json(const Profile& profile);
 Digest profile_digest(const Profile& profile);
 
 // The `scorer` of a profile built over the recipe's scores: the canonical recipe with uniform
-// allocators, topk, no min_entries and raw rows; sinks and recent stay. A probe's scores depend on
+// allocators, topk, no min_entries and raw rows; protected tokens stay. A probe's scores depend on
 // no parameter, so all recipes of kvprobe have one `scorer`.
 std::string profile_scorer(const Recipe& recipe);
 

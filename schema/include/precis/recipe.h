@@ -158,7 +158,7 @@ struct Recipe {
     return scorer == Scorer::kLagkv || scorer == Scorer::kLocalkv ||
            selector == Selector::kPartitionTopk;
   }
-  // The protected last tokens of a segment of `num_tokens` tokens, if it has no sinks.
+  // How many last tokens `recent` protects in a segment of `num_tokens`; sinks may leave fewer.
   std::uint32_t recent_tokens(std::uint32_t num_tokens) const;
   bool needs_queries() const;
   // kKvzip's queries come after the segment, attend to all of it, and include their log-sum-exp.
@@ -198,7 +198,7 @@ inline constexpr std::uint32_t kRecipeVersion = 1;  // of the grammar; part of t
 Result<Recipe> parse_recipe(std::string_view text);
 // kInvalidArgument for what policies.md, "Refused combinations", lists. parse_recipe calls it.
 Status validate_recipe(const Recipe& recipe);
-// Canonical JSON with every field that applies, except for a raw encoding; keys sorted.
+// Canonical JSON with every field that applies, except for encoding=raw and recent_share=1, sorted.
 // parse_recipe(canonical_recipe(r)) == r except for `preset`.
 std::string canonical_recipe(const Recipe& recipe);
 // As parse_recipe(), but each thread keeps the last one, because successive segments usually have

@@ -32,6 +32,7 @@ Recipe random_recipe(Rng& rng, bool cuts) {
       r.selector = static_cast<Selector>(pick(rng, 0, 4));
       r.protect_tail = r.is_partitioned();
       if (r.protect_tail) r.recent = 0;
+      if (r.protect_tail) r.recent_share_ppm = 1'000'000;
     }
     if (validate_recipe(r).ok()) return r;
   }

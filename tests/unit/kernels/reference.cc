@@ -146,13 +146,17 @@ int compare_scores(float a, float b) {
   return a > b ? -1 : a < b ? 1 : 0;
 }
 
+std::uint32_t reference_recent(const Recipe& recipe, std::uint32_t n, std::uint32_t sinks) {
+  const std::uint64_t share = std::uint64_t{recipe.recent_share_ppm} * n / 1'000'000;
+  const std::uint32_t most = share == 0 ? 1 : static_cast<std::uint32_t>(share);
+  return std::min({recipe.recent, most, n - sinks});
+}
+
 RetentionOrders reference_orders(const Recipe& recipe, const LayerInput& in,
                                  const LayerScores& scores) {
   const std::uint32_t n = in.num_tokens();
   const std::uint32_t sinks = recipe.sinks > in.begin ? std::min(n, recipe.sinks - in.begin) : 0;
-  const std::uint64_t share = std::uint64_t{recipe.recent_share_ppm} * n / 1'000'000;
-  const std::uint32_t most = share == 0 ? 1 : static_cast<std::uint32_t>(share);
-  std::uint32_t recent = std::min({recipe.recent, most, n - sinks});
+  std::uint32_t recent = reference_recent(recipe, n, sinks);
   if (recipe.protect_tail) {
     const std::uint32_t rest = n - sinks;
     recent = rest < 2 * recipe.lag ? rest : std::max(recent, recipe.lag + rest % recipe.lag);

@@ -22,6 +22,9 @@ std::vector<double> reference_norms(ValueNorm norm, const LayerInput& input);
 // of large products, so the bound allows 2^-20 of these products. It is 0 for the other norms.
 std::vector<double> norm_rounding(ValueNorm norm, const LayerInput& input);
 
+// How many last tokens `recent` and `recent_share` protect after `sinks` of `n` tokens.
+std::uint32_t reference_recent(const Recipe& recipe, std::uint32_t n, std::uint32_t sinks);
+
 // LayerScores in double.
 struct ReferenceScores {
   std::vector<double> scores, second;

@@ -233,10 +233,11 @@ std::vector<double> head_scores(const Recipe& recipe, const LayerInput& in, std:
 double entropy_weight(const Recipe& recipe, const LayerInput& in,
                       const std::vector<double>& scores) {
   const std::uint32_t n = in.num_tokens();
-  const std::uint32_t sinks = recipe.sinks > in.begin ? recipe.sinks - in.begin : 0;
+  const std::uint32_t sinks = recipe.sinks > in.begin ? std::min(n, recipe.sinks - in.begin) : 0;
+  const std::uint32_t recent = reference_recent(recipe, n, sinks);
   std::vector<double> shares;
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    const bool ranked = i % n >= sinks && i % n + recipe.recent < n;
+    const bool ranked = i % n >= sinks && i % n + recent < n;
     if (ranked && std::isfinite(scores[i]) && scores[i] > 0) shares.push_back(scores[i]);
   }
   const double total = std::accumulate(shares.begin(), shares.end(), 0.0);

@@ -134,7 +134,7 @@ TEST_CASE("each preset is the scorer, allocators and selector of its row in the 
   }
 }
 
-TEST_CASE("the recipes of global budgets protect one recent token for each 125 tokens, up to 64",
+TEST_CASE("global_kvdiff and global_kvprobe protect one recent token for each 125 tokens, up to 64",
           "[unit][schema]") {
   for (const std::string& name : preset_names()) {
     const Recipe r = parse_recipe(name).value();

@@ -183,7 +183,7 @@ TEST_CASE("a recipe built in code is checked like one that was written", "[unit]
   recipe.recent = 0;
   recipe.recent_share_ppm = 500'000;
   CHECK_THAT(validate_recipe(recipe).message(),
-             Contains("recent_share has no meaning with scorer lagkv, which protects its tail"));
+             Contains("recent_share has no meaning with partitions, which protect their tail"));
   recipe = Recipe{};
   recipe.recent_share_ppm = 1'000'001;
   CHECK_THAT(validate_recipe(recipe).message(), Contains("must be in [0, 1000000]"));

@@ -86,9 +86,13 @@ def scorer_of(recipe: Recipe) -> Recipe:
 
 def protected_tokens(fields: Mapping[str, Any], num_tokens: int, begin: int = 0) -> int:
     """How many of a path's tokens [begin, begin + num_tokens) a recipe's fields protect."""
-    share = round(fields.get("recent_share", 1.0) * 1_000_000) * num_tokens // 1_000_000
     sinks = min(max(0, fields["sinks"] - begin), num_tokens)
-    return sinks + min(fields["recent"], max(1, share), num_tokens - sinks)
+    rest = num_tokens - sinks
+    if "recent" not in fields:  # partitions: the last whole one and the tokens after it
+        lag = fields["lag"]
+        return sinks + (rest if rest < 2 * lag else lag + rest % lag)
+    share = round(fields.get("recent_share", 1.0) * 1_000_000) * num_tokens // 1_000_000
+    return sinks + min(fields["recent"], max(1, share), rest)
 
 
 def cut_contexts(settings: Settings, encode: Callable[[str], list[int]], begin: str) -> list[list]:
@@ -145,7 +149,7 @@ class Builder(ABC):
             "model": self._fingerprint,
             "scorer": self._scorer.canonical,
             "sinks": fields["sinks"],
-            "recent": fields["recent"],
+            "recent": fields.get("recent", 0),
             "num_layers": spec.num_layers,
             "num_kv_heads": spec.num_kv_heads,
             "num_tokens": self._settings.tokens,
