@@ -121,6 +121,7 @@ const SegmentNode* PrefixIndex::Query::best(const Candidates& candidates, const 
 const PrefixIndex::Candidates* PrefixIndex::longest_tail(const Query& query,
                                                          const Boundary& boundary,
                                                          std::span<const TokenId> rest) {
+  if (boundary.ending.empty()) return nullptr;
   std::vector<TokenId> most(rest.begin(), rest.end());
   for (int tried = 0; tried < kTailsTriedMax; ++tried) {
     auto tail = boundary.ending.upper_bound(most);

@@ -6,7 +6,8 @@
 // segments that end there or within the next block, by the tokens in between (their tail). The
 // parents of a segment in service are in service and at least as faithful (faithful.h). So if a
 // sufficiently faithful segment covers a boundary, all earlier boundaries are covered too, and a
-// bisection finds the longest match.
+// bisection finds the last of them. The longest match ends there, or earlier if the segments there
+// are matched only whole.
 #pragma once
 
 #include <cstdint>

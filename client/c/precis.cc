@@ -189,6 +189,7 @@ precis_status precis_model_register(precis_client* client, const precis_model_sp
     own.dtype = static_cast<precis::Dtype>(spec->dtype);
     if (spec->rope_theta != 0) own.rope_theta = spec->rope_theta;
     own.rope_scaling = text(spec->rope_scaling);
+    PRECIS_TRY(own.validate());  // before a wrong number of windows is read
     if (spec->windows) own.windows.assign(spec->windows, spec->windows + own.num_layers);
     PRECIS_ASSIGN(precis::Model registered, service.register_model(own));
     *model = new precis_model{std::move(registered)};

@@ -129,7 +129,10 @@ static void check_wrong_arguments(precis_client* client, const precis_model* mod
   bad.windows = no_windows;
   CHECK(precis_model_register(client, &bad, &none) == PRECIS_INVALID_ARGUMENT);
   CHECK(strstr(precis_client_error(client), "windows") != NULL);
-  bad.windows = NULL;
+  bad.num_layers = UINT32_MAX;  // refused before so many windows are read
+  CHECK(precis_model_register(client, &bad, &none) == PRECIS_INVALID_ARGUMENT);
+  CHECK(strstr(precis_client_error(client), "num_layers") != NULL);
+  bad = spec_of_test();
   bad.head_dim = 0;
   CHECK(precis_model_register(client, &bad, &none) == PRECIS_INVALID_ARGUMENT);
   CHECK(none == NULL);

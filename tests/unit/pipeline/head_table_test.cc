@@ -68,8 +68,8 @@ TEST_CASE("a table's counts are those that a put deals", "[unit][pipeline]") {
         Counts{100, 100, 60, 60, 60, 60, 60, 60});
   // Protected tokens, the recipe's min_entries, and a limit.
   CHECK(counts("keydiff(sinks=4, recent=1)", Budget::entries(5), 100) == Counts(8, 5));
-  CHECK(counts("keydiff(sinks=4, recent=64, recent_share=0.02)", Budget::entries(6), 100) ==
-        Counts(8, 6));
+  CHECK(counts("keydiff(sinks=4, recent=64, recent_share=0.02)", Budget::entries(20), 100) ==
+        Counts{38, 38, 14, 14, 14, 14, 14, 14});
   const Counts floor = counts("keydiff(min_entries=70)", Budget::ratio_ppm(350'000), 100);
   CHECK(std::accumulate(floor.begin(), floor.end(), 0u) == 8 * 70u);
   CHECK(counts("keydiff", Budget::ratio_ppm(700'000), 100, Budget::ratio_ppm(350'000)) ==

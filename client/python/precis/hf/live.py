@@ -104,11 +104,10 @@ class CompressedPrefix:
 
     Attributes:
         match: None if the tokens are unknown.
-        is_compressed: tells it from a prefix of a service. Layers with a sliding window have only
-            the window of its end.
+        has_last_windows_only: layers with a sliding window have only the window of its end.
     """
 
-    is_compressed: ClassVar[bool] = True
+    has_last_windows_only: ClassVar[bool] = True
     matched_tokens: int
     layers: list[KeptLayer]
     match: KnownTokens | None

@@ -192,7 +192,7 @@ class RaggedCache(AttendedCache):
         end alone, too.
         """
         windows = {window for window in self._source.windows if window}
-        if windows and getattr(prefix, "is_compressed", False):
+        if windows and getattr(prefix, "has_last_windows_only", False):
             return length if length >= prefix.matched_tokens - 1 else 0
         links = getattr(getattr(prefix, "match", None), "links", ())
         begins = [link.segment.begin for link in links]

@@ -210,13 +210,14 @@ class BudgetBuilder(Builder):
             ranked = [self._ranked(head, len(tokens)) for heads in kept.scores for head in heads]
             least = min((float(head.min()) for head in ranked if len(head)), default=0.0)
             # The solver accepts no negative values.
-            worth = [[head - least for head in heads] for heads in kept.scores]
+            worth = [head - least for heads in kept.scores for head in heads]
             return self._solved(worth, len(tokens))
         tables = []
         for found in self._oracles(reading):
             worth = [
-                [found[layer, head, positions] for head, positions in enumerate(heads)]
+                found[layer, head, positions]
                 for layer, heads in enumerate(kept.positions)
+                for head, positions in enumerate(heads)
             ]
             tables.append(self._solved(worth, len(tokens)))
         return np.mean(tables, axis=0)
@@ -225,11 +226,11 @@ class BudgetBuilder(Builder):
         """The entries of a head that are not protected; `head` has those that are seen later."""
         return head[protected_tokens(self._scorer.fields, len(head), num_tokens - len(head)) :]
 
-    def _solved(self, worth: list[list[np.ndarray]], num_tokens: int) -> np.ndarray:
-        """`worth`: by layer and head, of the entries that later queries see, in their order."""
+    def _solved(self, worth: list[np.ndarray], num_tokens: int) -> np.ndarray:
+        """`worth`: by head, of the entries that later queries see, in their order."""
         protected = protected_tokens(self._scorer.fields, num_tokens)
         ranked = []
-        for head in (head for heads in worth for head in heads):
+        for head in worth:
             # Budgets are shares of all tokens. Those that a window hides are worth nothing.
             of_all = np.zeros(num_tokens - protected, np.float32)
             seen = self._ranked(head, num_tokens)[: len(of_all)]
